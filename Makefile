@@ -19,15 +19,15 @@ $(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# It locks what the server needs as well, and to ask pip once is quicker.
+# This lock file includes what the server needs, and running pip once is quicker.
 $(VENV)/.dev: requirements-dev.lock requirements.lock pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(VENV)/.runtime $@
 
-install: $(VENV)/.runtime ## what running the server needs, into .venv
+install: $(VENV)/.runtime ## install what the server needs into .venv
 
-setup: $(VENV)/.dev ## the same, with the tools that tests and checks need
+setup: $(VENV)/.dev ## the same, plus the tools for tests and checks
 
 serve: $(VENV)/.runtime | backend.json ## run everything in one process on http://127.0.0.1:8080
 	@$(BIN)/microsub serve --show-token $(ARGS)
@@ -35,36 +35,36 @@ serve: $(VENV)/.runtime | backend.json ## run everything in one process on http:
 backend.json:
 	cp backend.json.example $@
 
-demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
+demo: $(VENV)/.runtime ## the same, with invented blogs that post all the time
 	@$(BIN)/microsub demo $(ARGS)
 
 test: $(VENV)/.dev programs ## run all tests; ARGS="tests/cli" for some
 	@TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: programs
-programs: # what the tests start beside Python
+programs: # the programs that tests start besides Python
 	@scripts/programs
 
-test-matrix: $(VENV)/.dev programs ## the same, with everything that can on fakeredis and on a Redis Cluster too, and four times the generated inputs
+test-matrix: $(VENV)/.dev programs ## the same, also on fakeredis and a Redis Cluster where possible, with four times the generated inputs
 	@TEST_MATRIX=1 TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
-check-fast: $(VENV)/.dev ## format, lint, types, layers: a minute, without the tests
+check-fast: $(VENV)/.dev ## check format, lint, types, layers; no tests, about a minute
 	@scripts/check --fast
 
-check: $(VENV)/.dev ## format, lint, types, layers, tests: what CI runs
+check: $(VENV)/.dev ## check format, lint, types, layers, tests, as CI does
 	@scripts/check
 
-# What was killed as it saved its counts can't be read.
-coverage: $(VENV)/.dev programs ## test, and say which lines and branches have not run, in the tests or in processes that they start
+# A process that was killed while saving its data leaves a file that can't be read.
+coverage: $(VENV)/.dev programs ## run all tests, and report lines and branches that neither they nor their processes have run
 	@rm -f .coverage*
 	@TEST_FILES=1 $(BIN)/coverage run -m pytest $(ARGS); ended=$$?; \
 	$(BIN)/coverage combine --quiet 2>/dev/null; rm -f .coverage.*; \
 	$(BIN)/coverage report --fail-under=96 && exit $$ended
 
-fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
+fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and save interesting ones in tests/data/fuzz
 	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)
 
-fuzz-html: $(VENV)/.dev ## compose INPUTS=1000000 tricks against the sanitiser and keep those that get through
+fuzz-html: $(VENV)/.dev ## generate INPUTS=1000000 attacks on the sanitiser and save those that get through
 	@$(BIN)/python -m tests.fuzz.joints $(or $(INPUTS),1000000)
 
 $(VENV)-bench/.done: requirements-bench.lock | $(BIN)/python
@@ -72,27 +72,27 @@ $(VENV)-bench/.done: requirements-bench.lock | $(BIN)/python
 	$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
 	@touch $@
 
-chaos: $(VENV)/.dev ## kill processes at random, KILLS=300 of them, and see that nothing is lost, doubled or forgotten
+chaos: $(VENV)/.dev ## kill processes at random, KILLS=300 times, and check that nothing is lost or duplicated
 	@CHAOS_KILLS=$(or $(KILLS),300) CHAOS_PACE=$(or $(PACE),0.2) $(BIN)/python -m pytest -n 0 -s tests/chaos
 
-bench: $(VENV)/.dev $(VENV)-bench/.done ## measure: against static bytes, feedparser, and lemon24's reader
+bench: $(VENV)/.dev $(VENV)-bench/.done ## measure against static bytes, feedparser, and lemon24's reader
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-simulate: $(VENV)/.dev ## a month of polling 10,000 invented feeds, against a fixed schedule
+simulate: $(VENV)/.dev ## simulate a month of polling 10,000 invented feeds, compared with a fixed schedule
 	@$(BIN)/python -m benchmarks.politeness $(ARGS)
 
-scale: $(VENV)/.dev ## load 10,000 users with 100 of 50,000 feeds each, and hold it against the model
+scale: $(VENV)/.dev ## load 10,000 users with 100 of 50,000 feeds each, and compare with the model
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
 .PHONY: pictures
-pictures: $(VENV)/.dev programs ## take the pictures of README and docs from the demo, and measure what its pages cost a browser
+pictures: $(VENV)/.dev programs ## make the screenshots for README and docs from the demo, and measure its pages in a browser
 	@$(BIN)/python -m scripts.pages
 
-docs: $(VENV)/.dev ## write the generated reference pages again
+docs: $(VENV)/.dev ## regenerate the reference pages that are made from the code
 	@$(BIN)/python scripts/reference.py
 
-lock: ## write the lock files again (needs uv)
+lock: ## regenerate the lock files (needs uv)
 	@scripts/lock
 
-clean: ## remove the environment and caches; data is kept
+clean: ## remove the environment and caches, but no data
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage*

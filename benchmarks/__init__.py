@@ -2,6 +2,6 @@
 
     python -m benchmarks [--quick] [--items 1000,100000,1000000] [--json FILE]
 
-`world` starts and fills a real server, `cases` says what is asked and what must come back, `load` asks it as fast as
+`world` starts and fills a real server, `cases` defines requests and expected replies, `load` sends requests as fast as
 eight connections can, `report` turns rounds into a table. `docs/explanation/performance.md` explains the figures.
 """

@@ -35,7 +35,7 @@ from benchmarks.world import World, world, yardstick
 
 WARM_SECONDS = 1
 SLACK = load.CONNECTIONS
-"""Requests that may be under way, unseen, when a round ends."""
+"""How many requests may still be open, and uncounted, when a round ends."""
 
 
 PARTS = {
@@ -50,17 +50,17 @@ PARTS = {
     "streams": "bench streams",
     "account": "bench account",
 }
-"""What can be measured, in this order, and the marks between which pages of the documentation show it."""
+"""The parts of the benchmark in order, and the marks of their results in the documentation."""
 
 SHORT = " in short"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a part of the benchmark has found.
+    """The result of a part of the benchmark.
 
-    `text` is for the terminal; `figures` goes between the marks called `mark` in pages of the documentation, and
-    `short`, a list of what matters most, between the marks that are called so too, with `SHORT` behind; `data` is for
+    `text` is for the terminal; `figures` goes between the marks called `mark` in pages of the documentation; `short`, a
+    list of the most important figures, goes between the marks of the same name followed by `SHORT`; `data` is for
     programs; `met` says whether all aims were reached.
     """
 
@@ -73,13 +73,13 @@ class Part:
 
     @property
     def marked(self) -> dict[str, str]:
-        """What pages of the documentation show, by the names of the marks."""
+        """The texts for the documentation, by the names of their marks."""
         found = {} if self.mark is None else {self.mark: self.figures, self.mark + SHORT: self.short}
         return {name: text for name, text in found.items() if text}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print. The exit code is 1 when an aim is missed."""
+    """Measure and print. The exit code is 1 if an aim is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="few short rounds")
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def pages(sizes: Sequence[int], *, quick: bool) -> Part:
-    """What readers ask for, against static bytes."""
+    """Measure readers' requests against static bytes."""
     rounds, seconds = (2, 1) if quick else (5, 2)
     print(f"Load: {'wrk' if load.has_wrk() else 'built-in generator'}, {load.CONNECTIONS} connections", file=sys.stderr)
     if not load.has_wrk():
@@ -156,7 +156,7 @@ def pages(sizes: Sequence[int], *, quick: bool) -> Part:
 
 
 def parsing(corpus: Path, *, quick: bool) -> Part:
-    """What one parse costs, and parsing beside feedparser."""
+    """Measure the cost of one parse, and parsing compared with feedparser."""
     costs = parse_costs(20 if quick else 100)
     lines = [
         f"one parse: {name}, {size:,} bytes, {entries} entries: {milliseconds:.1f} ms"
@@ -180,7 +180,7 @@ def parsing(corpus: Path, *, quick: bool) -> Part:
 
 
 def refreshing(*, quick: bool) -> Part:
-    """200 feeds, with our worker and with `reader`."""
+    """Measure refreshing 200 feeds with our worker and with `reader`."""
     if not compare.can_compare():
         return Part("refresh: left out; it needs Linux, and `reader`, which `make bench` installs", {})
     found = compare.compare(1 if quick else 5)
@@ -197,7 +197,7 @@ def refreshing(*, quick: bool) -> Part:
 
 
 def fanning_out(*, quick: bool) -> Part:
-    """One new post to all who follow its feed."""
+    """Measure the delivery of one post to all followers."""
     found = fanout.measure(quick=quick)
     figures = f"{this_machine()}\n\n{fanout.text(found)}"
     return Part(
@@ -211,7 +211,7 @@ def fanning_out(*, quick: bool) -> Part:
 
 
 def working_together(*, quick: bool) -> Part:
-    """Two workers beside one."""
+    """Measure two workers against one."""
     if not compare.is_linux():
         return Part("workers: left out; it needs Linux", {})
     found = workers.measure(quick=quick)
@@ -220,7 +220,7 @@ def working_together(*, quick: bool) -> Part:
 
 
 def reading_meanwhile(*, quick: bool) -> Part:
-    """What readers wait while feeds come in."""
+    """Measure readers' waits while feeds are polled."""
     if not compare.is_linux():
         return Part("busy: left out; it needs Linux", {})
     found = busy.measure(quick=quick)
@@ -235,7 +235,7 @@ def reading_meanwhile(*, quick: bool) -> Part:
 
 
 def search(*, quick: bool) -> Part:
-    """What an index of posts costs, and what who asks it waits."""
+    """Measure the cost of the index of posts, and the time of searches."""
     if not compare.is_linux():
         return Part("search: left out; it needs Linux", {})
     found = searching.measure(quick=quick)
@@ -244,14 +244,14 @@ def search(*, quick: bool) -> Part:
 
 
 def push(*, quick: bool) -> Part:
-    """What a post needs from its hub to the timeline."""
+    """Measure the time of a post from its hub to timelines."""
     found = pushing.measure(quick=quick)
     figures = f"{this_machine()}\n\n{pushing.text(found)}"
     return Part(figures, pushing.document(found), met=found.met, mark=PARTS["push"], figures=figures)
 
 
 def listening(*, quick: bool) -> Part:
-    """What a thousand open event streams cost."""
+    """Measure the cost of a thousand open event streams."""
     if not compare.is_linux():
         return Part("streams: left out; it needs Linux", {})
     found = streams.measure(quick=quick)
@@ -260,7 +260,7 @@ def listening(*, quick: bool) -> Part:
 
 
 def following_much(*, quick: bool) -> Part:
-    """What the web interface costs who follows a lot."""
+    """Measure the web interface for a user with many follows."""
     found = large_account.measure(quick=quick)
     figures = f"{this_machine()}\n\n{large_account.text(found)}"
     return Part(figures, large_account.document(found), met=found.met, mark=PARTS["account"], figures=figures)
@@ -296,7 +296,7 @@ def measure(there: World, rounds: int, seconds: float) -> list[Line]:
 
 
 def _checked(case: Case, there: World) -> int:
-    """Ask once, verify the answer, and return its size; a mark is taken back."""
+    """Send one request, verify the reply, and return its size; a mark is undone."""
     if not case.marks:
         return len(ask(case, there.endpoint))
     lines = (there.folder / f"marks-{case.shelf.size}.txt").read_bytes().splitlines()
@@ -306,7 +306,7 @@ def _checked(case: Case, there: World) -> int:
 
 
 def _require_changes(result: Load) -> None:
-    """Every mark is of an item in the other state; only requests that the last round left unseen may find it done."""
+    """Require that every mark changed an item, except marks still uncounted from the last round."""
     if result.counted < result.requests - 4 * SLACK:
         raise load.LoadFailedError(f"only {result.counted} of {result.requests} marks changed something")
 
@@ -318,7 +318,7 @@ def _progress(number: int, rounds: int, case: Case, result: Load, beside: Load) 
 
 
 def describe(there: World, rounds: int, seconds: float) -> dict[str, object]:
-    """What the figures were taken on."""
+    """The machine and versions of the measurement."""
     return {
         "python": platform.python_version(),
         "redis": there.redis_version,
@@ -333,7 +333,7 @@ def describe(there: World, rounds: int, seconds: float) -> dict[str, object]:
 
 
 def as_text(lines: Sequence[Line], machine: dict[str, object]) -> str:
-    """Everything that was measured against static bytes, for the terminal."""
+    """All measurements against static bytes, for the terminal."""
     found = [_machine_line(machine), "", report.table(lines), ""]
     for name, factor in report.growth(lines).items():
         found.append(f"{name}: the longest timeline costs {factor:.2f} times the shortest")
@@ -350,7 +350,7 @@ def as_text(lines: Sequence[Line], machine: dict[str, object]) -> str:
 
 
 def this_machine() -> str:
-    """What figures were taken on, in a line."""
+    """The machine and versions of the measurement, in one line."""
     return f"{platform.system()} {platform.machine()}: python {platform.python_version()}, processors {os.cpu_count()}"
 
 

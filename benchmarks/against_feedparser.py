@@ -126,7 +126,8 @@ def table(lines: Sequence[Line]) -> str:
 def in_short(lines: Sequence[Line]) -> str:
     """The ratios as a Markdown list of one item."""
     found = " and ".join(f"{one.ratio:.1f} times as fast on {one.name}" for one in lines)
-    return f"- Parsing, cleaning and making jf2, beside [feedparser](https://github.com/kurtmckee/feedparser): {found}."
+    other = "[feedparser](https://github.com/kurtmckee/feedparser)"
+    return f"- Parsing, sanitising and converting to jf2, compared with {other}: {found}."
 
 
 def left_out(folder: Path = CORPUS) -> str:

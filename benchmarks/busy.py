@@ -1,4 +1,4 @@
-"""What a reader waits for a page while the server works hardest: first loads of hundreds of feeds, and cleaning up.
+"""How long a reader waits for a page under the heaviest work: first loads of hundreds of feeds, and cleaning up.
 
 Once with a web process and a worker that are started apart, once with `serve`, which starts its own worker. The
 server's own retention and sweep run now and then; here a process like a worker (`benchmarks.cleaning`)
@@ -51,7 +51,7 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether readers wait little enough; None where the machine doesn't let us say."""
+        """Whether waits are short enough; None if the machine is too uneven to tell."""
         return self.waits.within(MOST_WAITING)
 
 
@@ -124,7 +124,7 @@ class _Reading:
 
 
 def portions(feeds: int, turns: int) -> Iterator[tuple[int, int]]:
-    """Where each of so many equal portions begins and ends."""
+    """The beginning and end of each of that many equal portions."""
     return ((feeds * turn // turns, feeds * (turn + 1) // turns) for turn in range(turns))
 
 

@@ -1,4 +1,4 @@
-"""What is asked, and what must come back before anything is measured."""
+"""The requests that are measured, and checks of their replies."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarks.shelves import CHANNELS, HOME, PAGE, Shelf, is_read
 
 
 class WrongAnswerError(Exception):
-    """The server's reply isn't what the shelf holds, so its speed means nothing."""
+    """The server's reply doesn't match the shelf, so its speed is meaningless."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """One kind of request on one shelf. `aim` is the wanted ratio to static bytes of the same size, if any.
 
-    `foreign` asks with a token of another provider, at the address that names the user.
+    `foreign` uses a token of another provider, at the address that names the user.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Case:
         return self.shelf.foreign if self.foreign else self.shelf.token
 
     def at(self, endpoint: str) -> str:
-        """The address that is asked."""
+        """The address of the request."""
         return f"{endpoint}/{self.shelf.user}" if self.foreign else endpoint
 
     def target(self, endpoint: str, folder: Path, skip: int = 0) -> Target:

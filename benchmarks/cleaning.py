@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cleaning FOLDER`: retention and sweep again and again, as a worker does now and then."""
+"""`python -m benchmarks.cleaning FOLDER`: run retention and sweep continuously, instead of now and then."""
 
 from __future__ import annotations
 

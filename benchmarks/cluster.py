@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cluster`: what a call costs on one Redis, on a Redis Cluster, and with replicas to wait for."""
+"""`python -m benchmarks.cluster`: the cost of a call on one Redis, on a Redis Cluster, and with replicas."""
 
 from __future__ import annotations
 

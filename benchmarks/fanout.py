@@ -50,7 +50,7 @@ class Way:
 
     @classmethod
     def of(cls, turns: Sequence[Turn]) -> Way:
-        """What single turns come to."""
+        """The result of single turns."""
         seconds = [turn.seconds for turn in turns]
         return cls(
             median(seconds),
@@ -89,11 +89,11 @@ class Found:
 
     @property
     def growth(self) -> float:
-        """What a channel of the largest feed costs, of one of the smallest."""
+        """The cost of a channel for the largest feed, relative to the smallest."""
         return self.lines[-1].each / self.lines[0].each
 
     def aims(self) -> list[tuple[str, str, bool | None]]:
-        """What was to be reached, what was, and whether that is enough; None where the machine doesn't let us say."""
+        """Each aim, its result, and whether it was reached; None if the machine is too uneven to tell."""
         last = self.lines[-1]
         return [
             (

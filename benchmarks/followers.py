@@ -34,7 +34,7 @@ FULL = 10
 """Every so manieth channel is full: what comes in pushes the oldest out."""
 CHUNK = 500
 _FIRST_PLACE = 1_600_000_000_000_000
-"""Where the orders of arrival begin: long ago."""
+"""The beginning of the orders of arrival: long ago."""
 _LATE = 120.0
 _BREATH = 0.1
 """Seconds in which the stages of a worker that begins have looked, and wait."""

@@ -1,7 +1,7 @@
-"""What the web interface costs somebody who follows a lot: a small and a large account, asked in turn over HTTP.
+"""The web interface for users with many follows: requests to a small and a large account in turn, over HTTP.
 
-Both are written by the steps by which the product itself stores posts and delivers them. A browser's requests are
-made without one: the page that is opened first, the form that marks all of it as read, and the form that undoes that.
+Both accounts are filled by the product's own steps for storing and delivering posts. The requests of a browser are sent
+without one: the first page, the form that marks all as read, and the form that undoes that.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SMALL, LARGE = Size(5, 20, 40), Size(500, 5000, 40)
 
 @dataclass(frozen=True, slots=True)
 class AccountFigures:
-    """What one account waited, in seconds: for its first page in the middle, for the rest at the longest."""
+    """The waits of one account, in seconds: the median for its first page, the maximum for the others."""
 
     size: Size
     page: float

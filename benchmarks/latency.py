@@ -1,4 +1,4 @@
-"""How long a reader waits for a page, asked at a gentle pace by a process of its own: latency, not throughput."""
+"""How long a reader waits for a page, requested slowly by a separate process: latency, not throughput."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PAUSE = 0.005
 
 
 VERDICTS = {True: "met", False: "MISSED", None: "not to be said: the machine stalls"}
-"""What tables say of aims."""
+"""The words for aims in tables."""
 
 Ask = Callable[[], Awaitable[list[float]]]
-"""Lets a reader ask for a while; the seconds of its requests."""
+"""Lets a reader send requests for a while; returns their seconds."""
 
 STEADY, QUICK = 5.0, 5.0
 """On a machine that does nothing else, the slowest hundredth on an idle server waits at most so many times as long as
@@ -38,7 +38,7 @@ class Waiting:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Waiting:
-        """What the seconds of single requests come to."""
+        """The figures for the seconds of single requests."""
         return cls(len(seconds), quantile(seconds, 0.5) * 1e3, quantile(seconds, 0.99) * 1e3)
 
 
@@ -57,7 +57,7 @@ class Compared:
 
     @classmethod
     def of(cls, turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Compared:
-        """What the seconds of single requests come to, idle and busy in each turn."""
+        """The figures for the seconds of single requests, idle and busy in each turn."""
         idle = [took for turn, _ in turns for took in turn]
         busy = [took for _, turn in turns for took in turn]
         pairs = tuple((Waiting.of(one), Waiting.of(other)) for one, other in turns)

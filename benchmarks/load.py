@@ -1,7 +1,7 @@
-"""How fast a server answers one kind of request when eight connections ask without pause.
+"""Measures how fast a server answers one kind of request on eight busy connections.
 
-`wrk` generates the load where it is installed; else `benchmarks.generator`, the same in Python, which needs more of the
-processor and so makes everything, the yardstick included, look slower.
+`wrk` generates the load if it is installed. Otherwise `benchmarks.generator` does the same in Python; it needs more
+processor time, so everything looks slower, including the yardstick.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to ask: an address, headers as `Name: value`, and for POST a file of bodies and where to begin in it."""
+    """A request: an address, headers as `Name: value`, and for POST a file of bodies and the first one to use."""
 
     url: str
     headers: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of it: requests per second, latencies in milliseconds, and replies that reported one change."""
+    """The result: requests per second, latencies in milliseconds, and replies that reported one change."""
 
     rate: float
     p50: float
@@ -40,7 +40,7 @@ class Load:
 
 
 class LoadFailedError(Exception):
-    """Some requests were answered with an error or not at all, so that the figures mean nothing."""
+    """Some requests failed or had no reply, so the figures are meaningless."""
 
 
 def has_wrk() -> bool:
@@ -49,7 +49,7 @@ def has_wrk() -> bool:
 
 
 def run(target: Target, seconds: float) -> Load:
-    """Ask for so many seconds. Raises LoadFailedError when anything but success came back."""
+    """Send requests for that many seconds. Raises LoadFailedError if any of them failed."""
     command = _wrk(target, seconds) if has_wrk() else _generator(target, seconds)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
     line = next((line for line in done.stdout.splitlines() if line.startswith('{"requests"')), None)

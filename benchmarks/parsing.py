@@ -1,4 +1,4 @@
-"""What one parse costs: `formats.parse` over feeds of about 27 KB, in this process, without any network."""
+"""The cost of one parse: `formats.parse` on feeds of about 27 KB, in this process, without a network."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Line:
 
     @classmethod
     def of(cls, name: str, at_once: int, waits: Sequence[float]) -> Line:
-        """What single waits come to."""
+        """The figures for single waits."""
         return cls(name, at_once, len(waits), quantile(waits, 0.5), quantile(waits, 0.95), max(waits))
 
     @property
@@ -81,7 +81,7 @@ class Found:
 
 
 def measure(*, quick: bool) -> Found:
-    """All of it, from nothing."""
+    """Measure everything, from an empty server."""
     with tempfile.TemporaryDirectory(prefix="microsub-push-") as folder:
         return asyncio.run(_measured(Path(folder), *(50, 10) if quick else (SUBSCRIPTIONS, 20)))
 
@@ -184,7 +184,7 @@ class _Pushing:
         return self._hub.document(url, *names).replace(b"hub.test", b"127.0.0.1")
 
     async def lines(self, watchers: Sequence[_Watcher], rounds: int) -> tuple[Line, ...]:
-        """What readers wait, for each burst and way."""
+        """Readers' waits, for each burst and way."""
         found = []
         for at_once in BURSTS:
             waits: list[list[float]] = [[] for _ in watchers]

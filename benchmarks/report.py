@@ -73,7 +73,7 @@ def growth(lines: Sequence[Line]) -> dict[str, float]:
 
 PAGE, FOREIGN = "timeline page", "page, foreign token"
 LEAST_OF_PAGE = 0.95
-"""What a page with another provider's token may cost more than one with a token of ours: a twentieth."""
+"""The least speed of a page with another provider's token, relative to our own token: at most a twentieth slower."""
 
 
 def beside_page(lines: Sequence[Line]) -> float | None:
@@ -115,17 +115,17 @@ def table(lines: Sequence[Line]) -> str:
 
 _IN_SHORT = {
     PAGE: "A page of 20 posts",
-    "channel list": "All 50 channels, with counts",
-    "mark read": "Marking one read",
+    "channel list": "The list of 50 channels, with counts",
+    "mark read": "Marking one item as read",
 }
 
 
 def in_short(lines: Sequence[Line]) -> str:
-    """What readers do most, on the longest timelines, as a Markdown list."""
+    """The most frequent requests, on the longest timelines, as a Markdown list."""
     longest = max(one.items for one in lines)
     return "\n".join(
-        f"- {_IN_SHORT[one.name]}, in timelines of {one.items:,}: {one.rate:,.0f} a second, 99 % of them within "
-        f"{one.p99:.1f} ms; {one.ratio:.2f} of what the same stack does with static bytes."
+        f"- {_IN_SHORT[one.name]}, in timelines of {one.items:,}: {one.rate:,.0f} requests a second, 99 % within "
+        f"{one.p99:.1f} ms; {one.ratio:.2f} of the rate at which the same stack serves static bytes."
         for one in lines
         if one.items == longest and one.name in _IN_SHORT
     )
@@ -155,9 +155,9 @@ def updated(page: str, figures: str, name: str = "bench") -> str:
 
 
 def why_not_updated(page: Path, names: Sequence[str]) -> str | None:
-    """Why a page can't take figures by any of these names, in words for who asked for it; None where it can.
+    """Why a page has no marks for any of these names, as an error message; None if it has.
 
-    To be asked before measuring: figures that took minutes are lost when only then no place is found for them.
+    Call it before measuring, so that minutes of work aren't lost for lack of marks.
     """
     try:
         text = page.read_text()
@@ -185,5 +185,5 @@ def all_updated(page: str, figures: Mapping[str, str]) -> str:
 
 
 def document(lines: Sequence[Line], machine: dict[str, Any]) -> dict[str, Any]:
-    """What was measured against static bytes as one JSON object."""
+    """All measurements against static bytes as one JSON object."""
     return {"machine": machine, "lines": [asdict(one) for one in lines], "growth": growth(lines)}

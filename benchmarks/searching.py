@@ -48,7 +48,7 @@ POSTS, FEEDS = 100_000, 1000
 FOLLOWED = (20, 200, 1000)
 CHANNELS = 10
 READERS = 3
-"""Of each kind: how often one user may search has a limit."""
+"""Queries of each kind, within the rate limit of one user."""
 QUESTIONS = 100
 
 MOST_SHARE = 0.05
@@ -74,7 +74,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What readers with so many feeds wait, in milliseconds, by kind of question: median and the slowest twentieth.
+    """Waits of readers with that many feeds, in milliseconds, by kind of query: median and slowest twentieth.
 
     `processor` is the time that the web process and Redis need for a question, on average.
     """
@@ -102,7 +102,7 @@ class Found:
         return median(cost.share for cost in self.costs)
 
     def aims(self) -> list[tuple[str, str, bool]]:
-        """What was reached, and whether that is enough."""
+        """Each aim with its result, and whether it was reached."""
         return [
             ("indexing, of taking in", f"{self.share:.1%} of {MOST_SHARE:.0%}", self.share <= MOST_SHARE),
             *(
@@ -118,7 +118,7 @@ class Found:
 
 
 def measure(*, quick: bool) -> Found:
-    """Cost first, then waiting, each from nothing."""
+    """Measure the cost first, then waits, each from an empty server."""
     with tempfile.TemporaryDirectory(prefix="microsub-search-") as folder:
         feeds, turns = (100, 1) if quick else (INGESTED, 3)
         posts = POSTS // 10 if quick else POSTS

@@ -58,7 +58,7 @@ Plan = Callable[[Polled, Outcome, bool, float, Random], tuple[float, float | Non
 
 @dataclass(slots=True)
 class Tally:
-    """What a schedule came to. `late` is in seconds, by habit; `per_day` counts requests by day."""
+    """The result of a schedule. `late` is in seconds, by habit; `per_day` counts requests by day."""
 
     requests: Counter[str] = field(default_factory=Counter)
     feeds: Counter[str] = field(default_factory=Counter)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 HEADERS = {"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"}
-"""What the product sends with every reply too."""
+"""The headers that the product also sends with every reply."""
 
 
 def _endpoint(size: int) -> Callable[[Request], Awaitable[Response]]:

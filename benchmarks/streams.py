@@ -56,7 +56,7 @@ class Found:
     heard: int
 
     def aims(self) -> list[tuple[str, str, bool | None]]:
-        """What was reached, and whether that is enough."""
+        """Each aim with its result, and whether it was reached."""
         memory, slower, p99 = self.memory, self.pages.slower, self.p99
         return [
             (f"memory of {self.streams:,} streams", f"{memory:.0f} MiB of {MOST_MEMORY:g}", memory <= MOST_MEMORY),
@@ -71,7 +71,7 @@ class Found:
 
 
 def measure(*, quick: bool) -> Found:
-    """All of it, from nothing."""
+    """Measure everything, from an empty server."""
     with tempfile.TemporaryDirectory(prefix="microsub-streams-") as folder:
         return asyncio.run(_measure(Path(folder), 200 if quick else STREAMS, 2 if quick else TURNS))
 

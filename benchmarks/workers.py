@@ -64,7 +64,7 @@ class Found:
         return two.rate / one.rate
 
     def aims(self) -> list[tuple[str, str, bool | None]]:
-        """What was reached, and whether that is enough; None where cores are wanting for it."""
+        """Each aim with its result, and whether it was reached; None if there are too few cores."""
         slow, quick = self.gain("slow"), self.gain("quick")
         enough = quick >= LEAST_GAIN if self.cores >= ENOUGH_CORES else None
         return [

@@ -27,7 +27,7 @@ SETTINGS = '{"users": {}, "settings": {"max_items": 0, "keep_read_days": 0, "kee
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the load is put on."""
+    """The servers under load."""
 
     endpoint: str
     folder: Path

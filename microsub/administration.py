@@ -1,8 +1,8 @@
 """An admin's changes to users and their data: by backend.json, a command or an import.
 
-No two users are one person: signing in with an address leads to one account, that of its owner. Everything that
-gives a user an address goes through `Applier.apply`, which looks after that; only registration doesn't, since admission
-has compared the person with all users before (`identity.admission`).
+No two users have the same URL, because signing in with a URL leads to one account. Everything that gives a user a URL
+goes through `Applier.apply`, which checks that. Only registration doesn't: admission has already compared the person
+with all users (`identity.admission`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from microsub.timelines.rules import Rules
 
 _AT_ONCE = 8
-"""Users that are looked at concurrently."""
+"""How many users are read concurrently."""
 _CHANNELS_AT_ONCE = 200
-"""Channels of a user that are asked for in one round trip, so that those who read wait for no more than that."""
+"""How many of a user's channels are read in one round trip, so that other requests don't wait longer."""
 
 _GIVE_ADDRESS = frozenset({What.USER_ADDED, What.USER_RETURNED, What.SITE})
 
 
 def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: bool = False) -> list[Clash]:
-    """Who would be the same person as somebody else after all `changes`. Pure.
+    """The users who would have the same URL as another user after all `changes`. Pure.
 
-    Two who are so already, and stay what they are, are left out. Disabled users count with `disabled_too` alone: in
-    a file, a person may be given another name.
+    Two users who already share a URL, and don't change, are left out. Disabled users count only with `disabled_too`,
+    because a file may give a person a new name.
     """
     known = list(users)
     addresses = {user.name: user.me for user in known if disabled_too or user.disabled is None}
@@ -71,7 +71,7 @@ def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: b
 
 @dataclass(eq=False, repr=False)
 class Applier:
-    """Applies changes, each of them idempotent, and gathers the state they are decided on."""
+    """Applies changes, each of them idempotent, and reads the state on which they are decided."""
 
     accounts: Accounts
     channels: Channels
@@ -82,13 +82,13 @@ class Applier:
     outputs: OutputFeeds
     sources: Sources
 
-    # --- what is there
+    # --- the present state
 
     async def current(self, only: Collection[str] | None = None, *, declared: Collection[str] | None = None) -> Current:
-        """What the stores hold, for users in `only` with all that is theirs.
+        """The state of the stores, with all data of the users in `only`.
 
-        Without `only`, these are all but those who are disabled, or registered themselves and aren't `declared`: there
-        may be many.
+        Without `only`, these are all users except disabled ones, and registered ones who aren't `declared`: there may
+        be many of them.
         """
         users, in_force = await asyncio.gather(self.accounts.users(), self.settings.in_force())
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -120,7 +120,7 @@ class Applier:
                     for source in sources
                     if not source.app and (uid := await self.sources.channel_of(source)) is not None
                 }
-            # A feed whose channel was removed gets no more posts, and no file may declare it.
+            # A feed whose channel was removed gets no more posts, and a file can't declare it.
             there = {None, SAVED, *(channel.uid for channel in channels)}
             said = {feed.name: feed.settings for feed in outputs if feed.settings.channel in there}
             bare = replace(bare, outputs=said, sources=posting)
@@ -138,7 +138,7 @@ class Applier:
 
     async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
         channels, subscriptions = await asyncio.gather(self.channels.list(user), self.channels.all_subscriptions(user))
-        # backend.json has nothing to say of a channel that follows nothing and obeys no limit.
+        # backend.json doesn't need a channel without follows and limits.
         channels = [channel for channel in channels if channel.uid != SAVED]
         found = []
         times = {}
@@ -163,24 +163,24 @@ class Applier:
         return tuple(found), times
 
     async def forms(self, *users: Iterable[UserConfig]) -> Forms:
-        """How URLs are compared in those users' channels: all that lead to one feed are equal.
+        """How URLs are compared in these users' channels: all URLs of a feed are equal.
 
-        So a file may name a page while its feed is followed, or a feed's former address.
+        So a file may contain the page of a followed feed, or a feed's former URL.
         """
         urls = (feed.url for part in users for user in part for channel in user.channels for feed in channel.feeds)
         known = await self.feeds.find_many(urls)
         return Forms(lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url), normalise_profile)
 
-    # --- what is to be done
+    # --- changes
 
     async def clashes(self, changes: Sequence[Change], *, disabled_too: bool = False) -> list[Clash]:
-        """Whom these changes, all of them carried out, would make the same person as somebody else."""
+        """The users who would share a URL with another user after all these changes."""
         if not any(change.what in _GIVE_ADDRESS and change.value for change in changes):
             return []
         return clashes(await self.accounts.users(), changes, disabled_too=disabled_too)
 
     async def vet(self, change: Change) -> None:
-        """Raise InvalidRequest for an address of another user, or with which nobody can sign in."""
+        """Raise InvalidRequest for a URL that another user has, or that can't be used to sign in."""
         given = change.value if change.what in _GIVE_ADDRESS and not change.restored else ""
         if given and (problem := unfit_profile(given)):
             raise InvalidRequest(f"'me' can't be used: found '{mask_password(given)}', {problem}; expected {PROFILE}")
@@ -188,9 +188,9 @@ class Applier:
             raise InvalidRequest(str(clash))
 
     async def apply(self, change: Change, now: float, *, vetted: bool = False) -> None:
-        """Carry out one change. Raises what `vet` and the stores raise; what is gone is no error.
+        """Apply one change. Raises what `vet` and the stores raise; a missing subject is no error.
 
-        `vetted` is for who has looked at all changes together, which may be good where one alone isn't.
+        `vetted`: the caller has checked all changes together, which may be valid even if one alone isn't.
         """
         if not vetted:
             await self.vet(change)
@@ -249,7 +249,7 @@ class Applier:
 
     async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
         there = await self.accounts.add_user(user, me, now)
-        if there.token_endpoint is not None:  # of a former life; a change of its own follows where the file has one
+        if there.token_endpoint is not None:  # from before; if the file declares one, its own change follows
             await self.accounts.set_token_endpoint(user, None)
         if restored or there.disabled is not None:
             await self._bring_back(user, me, now)
@@ -257,29 +257,29 @@ class Applier:
             await self.accounts.set_me(user, me)
 
     async def _bring_back(self, user: str, me: str, now: float) -> None:
-        """Enable a user, who follows again what their channels say."""
+        """Enable a user, and follow the feeds of their channels again."""
         for uid, subscriptions in (await self.channels.all_subscriptions(user)).items():
             await self._follow_again(user, uid, subscriptions, now)
         there = await self.accounts.user(user)
-        # While nobody gets in: who comes back by that name with another address isn't known to be the same person.
+        # While nobody can sign in: a returning user with another URL may not be the same person.
         if there is not None and there.me != me:
             from microsub.identity.protocol.links import same_me  # with the parsers of pages
 
             if not same_me(there.me, me):
                 await self.accounts.end_access(user)
             await self.accounts.set_me(user, me)
-        # Last: a user that a crash leaves disabled is restored by the next try, feeds and all.
+        # Last: if a crash leaves the user disabled, the next attempt restores everything, including feeds.
         await self.accounts.restore_user(user)
 
     async def _remove_user(self, user: str, now: float) -> None:
-        """Disable the user first, which ends the tokens; then unsubscribe their feeds."""
+        """Disable the user first, which revokes the tokens; then unsubscribe their feeds."""
         await self.accounts.disable_user(user, now)
         for uid, subscriptions in (await self.channels.all_subscriptions(user)).items():
             for subscription in subscriptions:
                 await self.feeds.unsubscribe(subscription.feed, user, uid)
 
     async def _follow_again(self, user: str, uid: str, subscriptions: Iterable[Subscription], now: float) -> None:
-        """Follow a channel's feeds again, which fills from the store and polls them."""
+        """Follow a channel's feeds again, which fills the timeline from the store and polls them."""
         for subscription in subscriptions:
             await self.following.follow(user, uid, subscription.url, now, subscription.name)
 

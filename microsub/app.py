@@ -1,7 +1,7 @@
-"""The web application: its routes, and who may see metrics.
+"""The web application: its routes, and the access to metrics.
 
-The Microsub endpoint is found before Starlette's own routing, because it is asked a thousand times more often than
-everything else and its two addresses need no pattern.
+The Microsub endpoint is matched before Starlette's own routing, because it gets a thousand times more requests than
+everything else, and its two addresses need no pattern.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ from microsub.webmention.receiver import WebmentionEndpoint
 
 @dataclass(frozen=True, slots=True)
 class Monitors:
-    """Clients in `networks`, as `proxies` name them, and clients with the bearer token `token`."""
+    """Clients that may read metrics: in `networks`, as named by `proxies`, or with the bearer token `token`."""
 
     networks: Sequence[Network] = METRICS_NETWORKS
     token: str | None = None
     proxies: Sequence[Network] = ()
 
     def admits(self, request: Request) -> bool:
-        """Whether the request comes from one of them.
+        """Whether the request comes from such a client.
 
-        What came through a web server that isn't one of `proxies` may come from anywhere, whatever that server's own
-        address is. From this machine comes what came through none, and names it.
+        A request through a web server that isn't in `proxies` may come from anywhere, so it doesn't count. A request
+        from this machine comes without a proxy and names this machine as its host.
         """
         if self.token is not None and self._shows_token(request):
             return True
@@ -84,7 +84,7 @@ class Monitors:
         return scheme.lower() == "bearer" and is_same(shown.strip(), self.token or "")
 
     def _is_told_by_proxy(self, request: Request, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-        """Whether the proxies name that client: the last address of the list that isn't theirs."""
+        """Whether the proxies name that client: the last address in the list that isn't a proxy's."""
         if not self.proxies:
             return False
         told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
@@ -104,14 +104,14 @@ TABLE: Table = {**READING, **output_actions.TABLE, **TOPIC_ACTIONS}
 """All actions of the Microsub endpoint."""
 
 LAST_WORD = 0.5
-"""Seconds for telling a client that the server ends."""
-_ENDING = "the server is stopping: try again in some seconds"
+"""Seconds for telling a client that the server is stopping."""
+_ENDING = "the server is stopping: try again in a few seconds"
 
 Page = Callable[[Request], Awaitable[Response]]
 
 
 class Application(Starlette):
-    """Starlette, with the shortest way to the Microsub endpoint."""
+    """Starlette, with a shortcut to the Microsub endpoint."""
 
     def __init__(
         self, services: Services, base_url: str | None, monitors: Monitors, starters: Sequence[StarterFeed]
@@ -143,14 +143,14 @@ class Application(Starlette):
         self.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection of any kind that ASGI knows."""
+        """Serve one ASGI connection of any kind."""
         try:
             if scope["type"] == "http" and is_endpoint(scope["path"]):
                 await self._endpoint(scope, receive, send)
             else:
                 await super().__call__(scope, receive, send)
-        except asyncio.CancelledError:  # the server ends, and can't wait for this request any longer
-            # Where the answer has begun this fails, or waits for a client that takes nothing.
+        except asyncio.CancelledError:  # the server is stopping, and can't wait for this request any longer
+            # If the response has begun, this fails, or waits for a client that reads nothing.
             with suppress(RuntimeError, TimeoutError):
                 async with asyncio.timeout(LAST_WORD):
                     await _json({"error": "server_error", "error_description": _ENDING}, 503)(scope, receive, send)
@@ -163,15 +163,15 @@ def create_app(
     monitors: Monitors | None = None,
     starters: Sequence[StarterFeed] = (),
 ) -> Starlette:
-    """The ASGI application at `base_url`, or at the address of the request where there is none.
+    """The ASGI application at `base_url`, or by default at the address of the request.
 
-    `monitors` are who may see metrics, by default this machine; `starters` the feeds that newcomers are offered.
+    `monitors` are the clients that may read metrics, by default this machine; `starters` are feeds for new users.
     """
     return Application(services, base_url, monitors or Monitors(), starters)
 
 
 def is_endpoint(path: str) -> bool:
-    """Whether `path` is the Microsub endpoint's, with or without user and final slash."""
+    """Whether `path` is the Microsub endpoint, with or without user and final slash."""
     if path == ENDPOINT:
         return True
     if not path.startswith(f"{ENDPOINT}/"):
@@ -202,7 +202,7 @@ def _health(services: Services, monitors: Monitors) -> Page:
 def _metrics(services: Services, monitors: Monitors) -> Page:
     async def exposition(request: Request) -> Response:
         if not monitors.admits(request):
-            where = "metrics are shown to MICROSUB_METRICS_NETWORKS, and for MICROSUB_METRICS_TOKEN"
+            where = "no access to metrics: it needs MICROSUB_METRICS_NETWORKS or MICROSUB_METRICS_TOKEN"
             return _json({"error": "forbidden", "error_description": where}, 403)
         body, content_type = await services.figures.exposition(services.clock())
         return Response(body, headers={"content-type": content_type, "cache-control": "no-store"})
@@ -218,7 +218,7 @@ def _http_error(site: PageSite) -> Callable[[Request, Exception], Awaitable[Resp
             return page
         code = "not_found" if status == 404 else "invalid_request"
         where = f"there is nothing at '{request.url.path[:200]}'"
-        text = where if status == 404 else f"{request.method} is not usable here"
+        text = where if status == 404 else f"HTTP method not allowed here: {request.method}"
         return _json({"error": code, "error_description": text}, status, headers)
 
     return answer

@@ -1,8 +1,8 @@
 """Backup and restore: data of an embedded Redis and backend.json, in one archive.
 
-The archive is a gzipped tar file with `backup.json` (which versions made it), `redis.rdb` (Redis' own snapshot, of one
-moment), `backend.json` and the files of `backend.json.versions`. A snapshot is a valid append-only file: Redis writes
-its own with one at the front. So a restored folder has it as `appendonly.aof`, which every Redis from 6.2 on reads.
+The archive is a gzipped tar file with `backup.json` (the versions that made it), `redis.rdb` (a snapshot by Redis),
+`backend.json` and the files of `backend.json.versions`. A snapshot is also a valid append-only file, because Redis
+starts its own with one. So a restored folder has it as `appendonly.aof`, which every Redis since 6.2 reads.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json",
 _POLL = 0.05
 _REDIS_VERSION = re.compile(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})*", re.ASCII)
 _YEAR_10000 = 253_402_300_800
-"""In Unix time: the first moment that no `datetime` can name."""
+"""The first Unix time that is too large for a `datetime`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts of a backup: time (Unix seconds), version, Redis and layout of the data."""
+    """Metadata of a backup: time (Unix seconds), version, Redis and layout of the data."""
 
     made: float
     microsub: str
@@ -48,10 +48,10 @@ class Facts:
 
 
 def save(data_dir: Path, backend: Path, file: Path) -> Facts:
-    """Write the archive `file`, readable by this user alone. The server may run meanwhile.
+    """Write the archive `file`, readable only by this system user. The server can keep running.
 
-    Raises NotFound where there is no data, ConfigError for a file that can't be written or is there already, and
-    StoreUnavailable where Redis can't write a snapshot, for want of space, say.
+    Raises NotFound if there is no data, ConfigError if the file exists or can't be written, and StoreUnavailable if
+    Redis can't write a snapshot, such as for lack of space.
     """
     require_data(data_dir)
     server = start_embedded(data_dir)
@@ -59,7 +59,7 @@ def save(data_dir: Path, backend: Path, file: Path) -> Facts:
         with redis.Redis.from_url(server.url) as client:
             layout = int(client.get(keys.schema()) or 0)
             facts = Facts(time.time(), microsub.__version__, server.version, layout)
-            snapshot = server.data_dir / "dump.rdb"  # Redis lets nobody choose another name
+            snapshot = server.data_dir / "dump.rdb"  # Redis always uses this name
             _snapshot(client, snapshot)
         try:
             _write(file, facts, snapshot, backend)
@@ -73,8 +73,8 @@ def save(data_dir: Path, backend: Path, file: Path) -> Facts:
 def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
     """Make the data folder and backend.json from the archive `file`.
 
-    Nothing is overwritten: raises ConfigError where there is data or a backend.json already, and for a file that isn't
-    a backup; SchemaMismatch where it was made by a newer Redis or server than those at hand.
+    Nothing is overwritten: raises ConfigError if there is data or a backend.json already, or if the file isn't a
+    backup; SchemaMismatch if it was made by a newer Redis or server than the installed ones.
     """
     try:
         _read_through(file)
@@ -90,8 +90,8 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
             raise _no_backup(file, error) from error
         if facts.layout > VERSION:
             raise SchemaMismatch(
-                f"{file} was made by version {facts.microsub} with layout {facts.layout} of the data; this is "
-                f"{microsub.__version__}, which knows layouts up to {VERSION}: upgrade the software"
+                f"{file} was made by version {facts.microsub} with data layout {facts.layout}; this is version "
+                f"{microsub.__version__}, which supports layouts up to {VERSION}: upgrade the software"
             )
         choose(programs(), facts.redis, file)
         _require_room(data_dir, backend)
@@ -107,16 +107,16 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
 
 
 def _facts(said: dict[str, Any]) -> Facts:
-    """What an archive says of itself. Raises TypeError and ValueError for what no backup says."""
+    """The metadata of an archive. Raises TypeError and ValueError if it isn't valid."""
     facts = Facts(**said)
     known = type(facts.layout) is int and _REDIS_VERSION.fullmatch(facts.redis)
     if not known or not 0 <= facts.made < _YEAR_10000:
-        raise ValueError("which says nothing usable of its origin")
+        raise ValueError("without valid metadata")
     return facts
 
 
 def _read_through(file: Path) -> None:
-    """Have the checksum compared, before which `tarfile` stops. Raises what `gzip` raises."""
+    """Check the checksum, which `tarfile` doesn't reach. Raises what `gzip` raises."""
     with gzip.open(file) as whole:
         while whole.read(1 << 20):
             pass
@@ -126,12 +126,12 @@ def _no_backup(file: Path, error: Exception) -> ConfigError:
     if isinstance(error, EOFError | zlib.error) or "CRC check failed" in str(error):
         why = "a file that is corrupt or cut off"
     else:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "which isn't one"
-    return ConfigError(file=str(file), path="", found=why, expected="a file that `microsub backup` has made")
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "which isn't a backup"
+    return ConfigError(file=str(file), path="", found=why, expected="a file made by `microsub backup`")
 
 
 def _names(archive: tarfile.TarFile) -> Iterator[str]:
-    """The names of the members that a backup has."""
+    """The names of a backup's members."""
     for member in archive:
         path = PurePosixPath(member.name)
         known = member.name in {_FACTS, _DATA, _BACKEND} or (path.parts[:-1] == (_VERSIONS,) and path.suffix == ".json")
@@ -151,7 +151,7 @@ def _require_room(data_dir: Path, backend: Path) -> None:
 
 
 def _put(source: object, place: Path) -> None:
-    """Write a member of the archive as a whole, readable by this user alone."""
+    """Write a member of the archive atomically, readable only by this system user."""
     assert isinstance(source, io.BufferedIOBase)
     new = place.with_name(place.name + ".new")
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
@@ -163,7 +163,7 @@ def _put(source: object, place: Path) -> None:
 
 
 def _snapshot(client: redis.Redis, place: Path) -> None:
-    """Have Redis write its snapshot, which lands at `place`."""
+    """Let Redis write its snapshot to `place`."""
     why = f"see {place.with_name('redis.log')}"
     try:
         _wait_for_snapshot(client)
@@ -176,7 +176,7 @@ def _snapshot(client: redis.Redis, place: Path) -> None:
 
 
 def _wait_for_snapshot(client: redis.Redis) -> bool:
-    """Wait until Redis writes no file in the background; whether its last snapshot is good."""
+    """Wait until Redis has finished background writes; whether its last snapshot succeeded."""
     while True:
         facts: dict[str, object] = client.info("persistence")
         if not (facts["rdb_bgsave_in_progress"] or facts["aof_rewrite_in_progress"] or facts["aof_rewrite_scheduled"]):
@@ -188,9 +188,9 @@ def _write(file: Path, facts: Facts, snapshot: Path, backend: Path) -> None:
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ConfigError(file=str(file), path="", found="a file", expected="a name that isn't taken") from None
+        raise ConfigError(file=str(file), path="", found="a file", expected="a name that isn't in use") from None
     except OSError as error:
-        raise ConfigError(file=str(file), path="", found=f"{error.strerror}", expected="a file to write") from error
+        raise ConfigError(file=str(file), path="", found=f"{error.strerror}", expected="a writable file") from error
     try:
         with open(handle, "wb") as target, tarfile.open(fileobj=target, mode="w:gz") as archive:
             text = json.dumps(asdict(facts)).encode()
@@ -206,4 +206,4 @@ def _write(file: Path, facts: Facts, snapshot: Path, backend: Path) -> None:
             target.flush()
     except OSError as error:
         file.unlink(missing_ok=True)
-        raise ConfigError(file=str(file), path="", found=f"{error.strerror}", expected="room to write it") from error
+        raise ConfigError(file=str(file), path="", found=f"{error.strerror}", expected="enough disk space") from error

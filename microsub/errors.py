@@ -1,39 +1,39 @@
-"""All errors as one tree; `kit.http.responses` alone turns them into responses.
+"""All errors as one tree. Only `kit.http.responses` turns them into responses.
 
     MicrosubError
-    ├── RequestError              the caller must change something
+    ├── RequestError              the caller must change the request
     │   ├── InvalidRequest        400 invalid_request
-    │   │   └── PostDeleted       a post that was deleted, and doesn't come back
+    │   │   └── PostDeleted       the post was deleted and doesn't come back
     │   ├── NotImplementedHere    400 not_implemented
-    │   ├── OAuthRefused          400 invalid_grant, invalid_scope …: what RFC 6749 has codes for
+    │   ├── OAuthRefused          400 invalid_grant, invalid_scope …: the codes of RFC 6749
     │   ├── Unauthorized          401 unauthorized
-    │   │   └── UserDisabled      the token may be good, but not its user
+    │   │   └── UserDisabled      the token's user is disabled
     │   ├── Forbidden             403 forbidden
     │   │   ├── InsufficientScope 403 insufficient_scope
-    │   │   └── QuotaReached      403 forbidden: the user has as much as they may
+    │   │   └── QuotaReached      403 forbidden: the user's quota is used up
     │   ├── NotFound              404 not_found
-    │   ├── AddressRevoked        410 gone: the address of an output feed that its user has revoked
+    │   ├── AddressRevoked        410 gone: the user has revoked the address of the output feed
     │   ├── MethodNotAllowed      405 invalid_request
-    │   ├── SignInFailed          somebody can't be signed in; told to people
+    │   ├── SignInFailed          sign-in failed; shown on a page
     │   ├── TooLarge              413 invalid_request
     │   └── TooManyRequests       429 too_many_requests
-    ├── StoreError                Redis can't serve us now: 503
+    ├── StoreError                Redis can't serve the request now: 503
     │   ├── StoreUnavailable
-    │   │   └── StoreUnreached    and nothing was run
+    │   │   └── StoreUnreached    Redis has run nothing
     │   ├── StoreFull
-    │   ├── StoreDamaged          what stands there is nothing that we have written
+    │   ├── StoreDamaged          a stored value can't be decoded
     │   └── SchemaMismatch        the data was written by another version
-    ├── ProviderUnavailable       a user's own provider can't say whether a token is good: 503
-    ├── ConfigError               a setting or backend.json is not usable
+    ├── ProviderUnavailable       a user's own provider can't check a token now: 503
+    ├── ConfigError               a setting or backend.json is invalid
     │   └── DataFolderUnusable    the data folder can't be read or written
-    ├── FetchError                a document could not be had from the web
-    ├── ProfileError              a person's page, or the server it names, is not usable for signing in
-    │   ├── ProfileUnreachable    it can't be had now
-    │   └── ProfileMismatch       a server spoke for somebody whose page names another
+    ├── FetchError                a document could not be fetched
+    ├── ProfileError              a person's page, or the server it names, can't be used to sign in
+    │   ├── ProfileUnreachable    it can't be fetched now
+    │   └── ProfileMismatch       a server confirmed a person whose page names another server
     ├── SearchUnavailable         posts can't be searched now: 503
-    ├── ParserUnavailable         there is no process to parse documents in, which is our own fault: 503
-    └── ParseError                bytes that are no feed
-        └── ParsingStopped        or take too much time or memory to find out
+    ├── ParserUnavailable         no parser process is available, which is our own fault: 503
+    └── ParseError                the document isn't a feed
+        └── ParsingStopped        parsing took too much time or memory
 
 Expected failures of single feeds travel as values (`microsub.fetch.FetchFailed`); an exception that isn't in this
 tree is a bug.
@@ -47,7 +47,7 @@ class MicrosubError(Exception):
 
 
 class RequestError(MicrosubError):
-    """A request that can't be served; `code` and `status` are the wire's (RFC 6750)."""
+    """A request that can't be served; `code` and `status` are sent in the response (RFC 6750)."""
 
     code = "invalid_request"
     status = 400
@@ -58,11 +58,11 @@ class RequestError(MicrosubError):
 
 
 class InvalidRequest(RequestError):
-    """A parameter is missing or has a value that can't be used; the description names both."""
+    """A parameter is missing or invalid; the description names it and its value."""
 
 
 class PostDeleted(InvalidRequest):
-    """The post `guid`, which was to be saved, was deleted, or has left the store by its age."""
+    """The post `guid` can't be saved: it was deleted, or was removed from the store by age."""
 
     def __init__(self, guid: str) -> None:
         super().__init__(f"'guid' can't be used: the post '{guid[:80]}' was deleted and doesn't come back")
@@ -70,13 +70,13 @@ class PostDeleted(InvalidRequest):
 
 
 class NotImplementedHere(RequestError):
-    """An action or method that this server doesn't have."""
+    """An action or method that this server doesn't implement."""
 
     code = "not_implemented"
 
 
 class OAuthRefused(RequestError):
-    """What our IndieAuth server can't grant; `code` is one of RFC 6749 (4.1.2.1, 5.2)."""
+    """A request that our IndieAuth server refuses; `code` is one of RFC 6749 (4.1.2.1, 5.2)."""
 
     def __init__(self, code: str, description: str) -> None:
         super().__init__(description)
@@ -84,18 +84,18 @@ class OAuthRefused(RequestError):
 
 
 class Unauthorized(RequestError):
-    """No token, or one that is unknown, expired or revoked."""
+    """The token is missing, unknown, expired or revoked."""
 
     code = "unauthorized"
     status = 401
 
 
 class UserDisabled(Unauthorized):
-    """The token is known, and its user is disabled."""
+    """The token is known, but its user is disabled."""
 
 
 class Forbidden(RequestError):
-    """The token is good, but not for this."""
+    """The token is valid, but doesn't allow this request."""
 
     code = "forbidden"
     status = 403
@@ -112,13 +112,13 @@ class InsufficientScope(Forbidden):
 
 
 class PostingScopeMissing(InsufficientScope):
-    """The token of a source, or another one, lacks `scope`; Micropub has another status for it (section 3.6)."""
+    """The token lacks `scope` for Micropub, which has its own status for this (section 3.6)."""
 
     status = 401
 
 
 class QuotaReached(Forbidden):
-    """The user has `count` of `what` already and may have `limit`."""
+    """The user already has `count` of `what`; the quota is `limit`."""
 
     def __init__(self, what: str, count: int, limit: int) -> None:
         super().__init__(f"the limit for {what} is reached: {count} of {limit}")
@@ -135,7 +135,7 @@ class NotFound(RequestError):
 
 
 class AddressRevoked(RequestError):
-    """The address of an output feed that was good once."""
+    """The former address of an output feed."""
 
     code = "gone"
     status = 410
@@ -145,27 +145,27 @@ class AddressRevoked(RequestError):
 
 
 class PostGone(RequestError):
-    """The page of a post that was here once."""
+    """The page of a post that is no longer on this server."""
 
     code = "gone"
     status = 410
 
     def __init__(self) -> None:
-        super().__init__("this post is gone: it was deleted, or has left this server")
+        super().__init__("this post is gone: it was deleted or removed from this server")
 
 
 class MethodNotAllowed(RequestError):
-    """The HTTP method is none that the address answers to; `allow` lists those that it does."""
+    """The address doesn't support the HTTP method; `allow` lists those it supports."""
 
     status = 405
 
     def __init__(self, found: str, allow: str) -> None:
-        super().__init__(f"the HTTP method is not usable here: found '{found}', expected {allow.replace(', ', ' or ')}")
+        super().__init__(f"HTTP method not allowed here: found '{found}', expected {allow.replace(', ', ' or ')}")
         self.allow = allow
 
 
 class SignInFailed(RequestError):
-    """A failed sign-in: `title` in a few words, the description says what to do."""
+    """A failed sign-in: `title` is a few words, the description says what to do."""
 
     code = "access_denied"
 
@@ -188,7 +188,7 @@ class TooSlow(RequestError):
 
 
 class TooManyRequests(RequestError):
-    """Try again after `retry_after` seconds."""
+    """The rate limit is reached; try again after `retry_after` seconds."""
 
     code = "too_many_requests"
     status = 429
@@ -199,17 +199,17 @@ class TooManyRequests(RequestError):
 
 
 class StoreError(MicrosubError):
-    """Redis can't do it; nothing was half written. `passing`: it may be possible later."""
+    """Redis can't do it; nothing was partly written. `passing`: a retry may succeed later."""
 
     passing = True
 
 
 class StoreUnavailable(StoreError):
-    """Redis can't be reached, or the connection broke before the reply came."""
+    """Redis can't be reached, or the connection broke before the reply."""
 
 
 class StoreUnreached(StoreUnavailable):
-    """Redis can't be reached or isn't ready, and has run nothing: asking again is safe."""
+    """Redis can't be reached or isn't ready, and has run nothing: retrying is safe."""
 
 
 class StoreFull(StoreError):
@@ -217,7 +217,7 @@ class StoreFull(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """What stands under `key` can't be decoded, and nobody may go on as if it weren't there."""
+    """The value of `key` can't be decoded, and must not be treated as missing."""
 
     passing = False
 
@@ -233,9 +233,9 @@ class SchemaMismatch(StoreError):
 
 
 class ProviderUnavailable(MicrosubError):
-    """A user's own provider can't be asked about a token; try again after `retry_after` seconds.
+    """A user's own provider can't check a token; try again after `retry_after` seconds.
 
-    `why` is what happened, for the log and for the provider's admin.
+    `why` is the reason, for the log and for the provider's admin.
     """
 
     def __init__(self, why: str, retry_after: int) -> None:
@@ -245,11 +245,11 @@ class ProviderUnavailable(MicrosubError):
 
 
 class ConfigError(MicrosubError):
-    """A setting that can't be used.
+    """An invalid setting.
 
-    `file` names the file or environment variable, `path` the place inside it (JSON path such as
-    `users.alice.channels[0].uid`; empty for the whole), `line` and `column` (from 1) the same in the text where they
-    are known, `found` what stands there and `expected` what should.
+    `file` names the file or environment variable. `path` is a JSON path inside it, such as
+    `users.alice.channels[0].uid`, or empty for the whole file. `line` and `column` (from 1) are the position in the
+    text, if known. `found` is the value, `expected` a description of valid values.
     """
 
     def __init__(
@@ -268,22 +268,22 @@ class ConfigError(MicrosubError):
 
 
 class DataFolderUnusable(ConfigError):
-    """The data folder at `place` can't be read or written; most often it is another user's.
+    """The data folder at `place` can't be read or written; it usually belongs to another user.
 
     `doing` completes "can't …", such as "write to"; `why` is the system's reason.
     """
 
     def __init__(self, doing: str, place: object, why: OSError | str) -> None:
         reason = ((why.strerror or str(why)) if isinstance(why, OSError) else why).lower()
-        remedy = "run the command as the user who runs the server, or name another folder with --data-dir"
+        remedy = "run the command as the user who runs the server, or choose another folder with --data-dir"
         super().__init__(file="MICROSUB_DATA_DIR", path="", found=f"{place} ({reason})", expected=remedy)
         self.args = (f"can't {doing} the data folder {place}: {reason}. {remedy[0].upper()}{remedy[1:]}",)
 
 
 class FetchError(MicrosubError):
-    """A document could not be had. `url` has its credentials masked.
+    """A document could not be fetched. `url` has its credentials masked.
 
-    `reason` is one of `fetch.REASONS`, or `offline`: nobody was to be asked, and there is no copy.
+    `reason` is one of `fetch.REASONS`, or `offline`: requests were disabled, and there is no copy.
     """
 
     def __init__(self, url: str, reason: str, detail: str) -> None:
@@ -294,9 +294,9 @@ class FetchError(MicrosubError):
 
 
 class ProfileError(MicrosubError):
-    """A person's page, or the server that it names for signing in, can't be used as it is.
+    """A person's page, or the server it names, can't be used to sign in.
 
-    `url` is the document with its credentials masked; `detail` says what was found there and what was expected.
+    `url` is the document, with its credentials masked; `detail` says what was found there and what was expected.
     """
 
     def __init__(self, url: str, detail: str) -> None:
@@ -306,15 +306,15 @@ class ProfileError(MicrosubError):
 
 
 class ProfileUnreachable(ProfileError):
-    """It can't be had at present; what it said before may still hold."""
+    """The page or server can't be reached now; what it said before may still be true."""
 
 
 class ProfileMismatch(ProfileError):
-    """A server said that somebody signed in with it whose page names another server."""
+    """A server confirmed the sign-in of a person whose page names another server."""
 
 
 class SearchUnavailable(MicrosubError):
-    """The index of posts isn't there or can't be read, and `why`; it is built again by itself."""
+    """The index of posts is missing or can't be read; it is rebuilt automatically."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -322,15 +322,15 @@ class SearchUnavailable(MicrosubError):
 
 
 class ParserUnavailable(MicrosubError):
-    """There is no process to parse documents in now, and `why`. It says nothing of any document."""
+    """No parser process is available. Says nothing about the document."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"documents can't be parsed at the moment: {why}")
+        super().__init__(f"documents can't be parsed right now: {why}")
         self.why = why
 
 
 class ParseError(MicrosubError):
-    """Bytes from `url` that are no feed, or one too broken to be read."""
+    """The document at `url` isn't a feed, or is too broken to be read."""
 
     def __init__(self, url: str, detail: str) -> None:
         super().__init__(f"{url}: {detail}")
@@ -339,7 +339,7 @@ class ParseError(MicrosubError):
 
 
 class ParsingStopped(ParseError):
-    """Bytes from `url` that cost too much to read; `seconds` of processor time were spent."""
+    """Parsing the document at `url` cost too much; it took `seconds` of processor time."""
 
     def __init__(self, url: str, detail: str, seconds: float = 0.0) -> None:
         super().__init__(url, detail)

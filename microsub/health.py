@@ -1,4 +1,4 @@
-"""Health: Redis answers and takes writes, a worker gave a sign of life lately, and what hubs deliver comes in."""
+"""Health: whether Redis accepts writes, a worker has a recent heartbeat, and hubs deliver."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from microsub.errors import StoreError, StoreFull
 from microsub.redis.presence import Presence
 
 WORKER_SILENCE = 60.0
-"""Seconds without a sign of life after which a worker counts as gone."""
+"""Seconds without a heartbeat after which a worker counts as gone."""
 
 PROBE_SECONDS = 5.0
-"""For how long the answer to one probing write holds, however often somebody asks."""
+"""How long the result of one probing write is reused, however many requests there are."""
 
 RedisState = Literal["ok", "full", "unreachable"]
 WorkerState = Literal["ok", "silent", "unknown"]
@@ -24,12 +24,12 @@ PushState = Literal["ok", "late", "silent"]
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What works; `worker_age` is seconds since a worker's last sign of life, or None.
+    """What works; `worker_age` is seconds since a worker's last heartbeat, or None.
 
-    `reason` says what is known of Redis' trouble, in a sentence that strangers may read. `backend` is about
-    backend.json: `refused` while it can't be used and the configuration before it stays active, `lost` while Redis has
-    lost its data and the file isn't applied again yet. `push` is about hubs (`push.store.push_state`), None where none
-    is asked; posts come by polls then.
+    `reason` explains a problem with Redis in a sentence that is safe to publish. `backend` is `refused` while
+    backend.json is invalid and the previous configuration stays active, and `lost` while Redis has lost its data and
+    the file isn't applied again yet. `push` is the state of hubs (`push.store.push_state`), None if the server
+    subscribes to none; then posts come from polls.
     """
 
     redis: RedisState
@@ -42,16 +42,16 @@ class HealthReport:
 
     @property
     def status(self) -> Literal["ok", "degraded", "failing"]:
-        """`degraded`: what is there can be read, but nothing is changed and nothing comes in."""
+        """The overall state; `degraded`: stored data can be read, but nothing is written."""
         if self.redis == "full" or (self.backend == "lost" and self.redis == "ok"):
             return "degraded"
         return "ok" if self.redis == self.worker == "ok" else "failing"
 
 
 class Health:
-    """Asks Redis for the newest sign of life, and now and then writes a little.
+    """Reads the newest heartbeat from Redis, and probes writes now and then.
 
-    `status` says what is known of backend.json, `push` how hubs fare, where any are asked.
+    `status` returns the state of backend.json, `push` that of hubs, if the server subscribes to any.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Health:
         self._refusal: str | None = None
 
     async def check(self, now: float) -> HealthReport:
-        """Look now. Never raises for a store that can't be reached: that is the answer."""
+        """The health at `now`. An unreachable store is reported, never raised."""
         status = self._status()
         backend: BackendState = "lost" if status.lost else "refused" if status.problems else "ok"
         return replace(await self._check(now), backend=backend)
@@ -87,7 +87,7 @@ class Health:
         return HealthReport(redis, state, round(age, 1), self._refusal, dead_letters=letters, push=push)
 
     async def _probe(self, now: float) -> None:
-        """Probe writes again where the last answer is old; others get that meanwhile."""
+        """Probe writes if the last result is old; concurrent callers get the last result."""
         if abs(now - self._probed) < PROBE_SECONDS:
             return
         self._probed = now

@@ -1,8 +1,8 @@
 """The log: one event per line, as sentences for people or as JSON for machines.
 
-Modules take their logger from `structlog.get_logger()`; what belongs to a request or a feed is bound with
-`structlog.contextvars`, so that every line inside says which one it was. Secrets are never passed to a logger.
-Addresses are shown as `kit.urls.redacted` has them, and no text of others controls a terminal.
+Modules get their logger from `structlog.get_logger()`. The request or feed is bound with `structlog.contextvars`, so
+that every line names it. Secrets are never passed to a logger. Addresses are redacted by `kit.urls.redacted`, and
+foreign text is escaped so that it can't control a terminal.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from microsub.kit.urls import redacted_text
 from microsub.model.plaintext import escaped, escaped_lines
 
 WINDOW = 60.0
-"""Seconds in which the same warning or error is written once."""
+"""Seconds within which the same warning or error is written only once."""
 
 _REMEMBERED = 1000
-"""Different lines of which it is known when they were written last."""
+"""How many different lines are remembered with the time they were last written."""
 
 
 class LibraryLogger:
     """The logger of a library module: silent until the program configures structlog.
 
-    structlog by itself prints to standard output, which belongs to the program.
+    Unconfigured, structlog prints to standard output, which belongs to the program.
     """
 
     def __init__(self, name: str) -> None:
@@ -44,14 +44,14 @@ class LibraryLogger:
 
 
 def _discard(*_: object, **__: object) -> None:
-    """What is logged before anybody has said where to."""
+    """Drop what is logged before logging is configured."""
 
 
 def set_up_logs(form: str, level: str) -> None:
-    """Configure logging of this process, that of libraries included.
+    """Configure logging for this process, including its libraries.
 
-    `form` is `text`, `json`, or `auto` (text on a terminal); `level` the least important level that is written. All
-    lines go to standard error.
+    `form` is `text`, `json`, or `auto` (text on a terminal); `level` is the lowest level that is written. All lines go
+    to standard error.
     """
     on_terminal = sys.stderr.isatty()
     as_text = form == "text" or (form == "auto" and on_terminal)
@@ -93,13 +93,13 @@ def _without_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
 
 
 def _on_terminals(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
-    """The line without characters that control a terminal; a traceback keeps its lines."""
+    """The line with terminal control characters escaped; a traceback keeps its line breaks."""
     several = {"exception", "stack"}
     return {name: _mapped(value, escaped_lines if name in several else escaped) for name, value in line.items()}
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """`value` with all text in it changed; what is neither text nor a number becomes text first."""
+    """`value` with all text in it changed; values that are neither text nor numbers become text."""
     if isinstance(value, list | tuple | set | frozenset):
         return [_mapped(part, change) for part in value]
     if isinstance(value, Mapping):
@@ -110,8 +110,8 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 class Repeats:
     """Writes the same warning or error once in `WINDOW` seconds, then with its count.
 
-    Two lines are the same when all that they say is. What is written at info is one line each: programs count it.
-    `clock` gives seconds that never go back.
+    Two lines are the same if all their fields are. Info lines are always written, because programs count them.
+    `clock` returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -129,11 +129,11 @@ class Repeats:
         return line
 
     def lets_through(self, record: logging.LogRecord) -> bool:
-        """A filter for the log of libraries; it says nothing of the count."""
+        """A filter for the logs of libraries, without the count of repeats."""
         return self._skipped(f"{record.name} {record.levelname} {record.getMessage()}") is not None
 
     def _skipped(self, key: str) -> int | None:
-        """How often the line was left out since it was written; None when it is to be left out now."""
+        """How often the line was skipped since it was last written; None to skip it now."""
         now = self._clock()
         at, count = self._written.get(key, (None, 0))
         if at is not None and now - at < WINDOW:
@@ -147,14 +147,14 @@ class Repeats:
 
 
 def _said(value: object) -> str:
-    """A value as far as it makes a line another line: of a traceback, the error alone."""
+    """The part of a value by which lines are compared: of a traceback, only the error."""
     if value is True:
         return f"{sys.exc_info()[1]!r}"
     return repr(value)
 
 
 class Sentences:
-    """A line for people: time, level (but for info), event, and details as `name=value`."""
+    """A line for people: time, level (except info), event, and details as `name=value`."""
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours

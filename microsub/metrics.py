@@ -1,7 +1,7 @@
-"""Counters and histograms of the product, named once (docs/reference/metrics.md).
+"""All counters, gauges and histograms of the server (docs/reference/metrics.md).
 
-They live in the client library's own registry, which knows how to add up several processes
-(`PROMETHEUS_MULTIPROC_DIR`). A process that has started another one adds that one's to its own by itself (`added`).
+They are in the client library's own registry, which can add up several processes (`PROMETHEUS_MULTIPROC_DIR`). A
+process that has started another one adds the other's metrics to its own (`added`).
 """
 
 from __future__ import annotations
@@ -46,33 +46,33 @@ FETCH_SECONDS = Histogram(
 )
 FEED_CACHE_ANSWERS = Counter(
     "microsub_feed_cache_answers",
-    "Answers of the feed cache: nobody was asked (fresh, paused, offline), somebody else's request served (coalesced), "
-    "or the publisher was asked (fetched, revalidated by a 304, stale: in vain, and the copy shown, failed)",
+    "Answers of the feed cache: without a request (fresh, paused, offline), from another caller's request (coalesced), "
+    "or after a request (fetched; revalidated: 304; stale: it failed, so the copy was returned; failed)",
     ["answer"],
 )
 """`answer`: see `cache.desk.Answer`."""
 PARSE_SECONDS = Histogram(
     "microsub_parse_seconds",
-    "Time to parse one document, waiting for a process included",
+    "Time to parse one document, including the wait for a process",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30),
 )
 POLL_DELAY = Histogram(
     "microsub_poll_delay_seconds",
-    "How long after its due time a feed was polled",
+    "Time from when a feed was due to its poll",
     buckets=(0.5, 1, 5, 15, 60, 300, 1800, 7200, 86400),
 )
 HOSTS_IN_FLIGHT = Gauge(
-    "microsub_hosts_in_flight", "Hosts that this process is asking right now", multiprocess_mode="livesum"
+    "microsub_hosts_in_flight", "Hosts to which this process has an open request", multiprocess_mode="livesum"
 )
 EVENT_STREAMS = Gauge("microsub_event_streams", "Open event streams of apps", multiprocess_mode="livesum")
-WORKERS = Gauge("microsub_workers", "Workers that gave a sign of life lately", multiprocess_mode="mostrecent")
+WORKERS = Gauge("microsub_workers", "Workers with a recent heartbeat", multiprocess_mode="mostrecent")
 FEEDS = Gauge(
     "microsub_feeds",
-    "Feeds that somebody follows, by state: ok, failing (the last poll failed), gone (410), new (not polled yet)",
+    "Followed feeds by state: ok, failing (the last poll failed), gone (410), new (not polled yet)",
     ["state"],
     multiprocess_mode="mostrecent",
 )
-FOLLOWERS = Gauge("microsub_followers", "Followers of all feeds together", multiprocess_mode="mostrecent")
+FOLLOWERS = Gauge("microsub_followers", "Followers of all feeds, added up", multiprocess_mode="mostrecent")
 USERS = Gauge("microsub_users", "Users who aren't disabled", multiprocess_mode="mostrecent")
 
 SEARCH_POSTS = Gauge(
@@ -81,18 +81,18 @@ SEARCH_POSTS = Gauge(
 SEARCH_BYTES = Gauge("microsub_search_bytes", "Size of this machine's index of posts", multiprocess_mode="mostrecent")
 SEARCH_BEHIND = Gauge(
     "microsub_search_behind_seconds",
-    "Age of the oldest change of a post that this machine's index doesn't have yet",
+    "Age of the oldest change that is missing from this machine's index of posts",
     multiprocess_mode="mostrecent",
 )
 
 BACKEND_REFUSED = Gauge(
     "microsub_backend_refused",
-    "1 while backend.json can't be used and the configuration before it stays active, else 0",
+    "1 while backend.json is invalid and the previous configuration stays active, otherwise 0",
     multiprocess_mode="max",
 )
 
-STAGE_MESSAGES = Counter("microsub_stage_messages", "Messages of the pipeline by stage and end", ["stage", "end"])
-"""`end`: done, failed (it is tried again), store (Redis failed; it is tried again), or dead (to the dead letters)."""
+STAGE_MESSAGES = Counter("microsub_stage_messages", "Messages of the pipeline by stage and result", ["stage", "end"])
+"""`end`: done, failed (retried), store (Redis failed; retried), or dead (moved to the dead letters)."""
 STAGE_SECONDS = Histogram(
     "microsub_stage_seconds",
     "Time to handle one message of the pipeline",
@@ -101,49 +101,50 @@ STAGE_SECONDS = Histogram(
 )
 STAGE_BACKLOG = Gauge(
     "microsub_stage_backlog",
-    "Messages that wait in a stream of the pipeline",
+    "Messages that are waiting in a stream of the pipeline",
     ["stage"],
     multiprocess_mode="mostrecent",
 )
 DEAD_LETTERS = Gauge(
     "microsub_dead_letters",
-    "Messages that no attempt could handle, kept until an admin retries or drops them (`microsub deadletter`)",
+    "Messages whose attempts all failed, kept until an admin retries or drops them (`microsub deadletter`)",
     multiprocess_mode="mostrecent",
 )
 
 WEBSUB_REQUESTS = Counter(
     "microsub_websub_requests",
-    "Requests to WebSub hubs by mode (subscribe, unsubscribe) and end: accepted, refused, or put_off (asked later)",
+    "Requests to WebSub hubs by mode (subscribe, unsubscribe) and result: accepted, refused, or put_off (sent later)",
     ["mode", "end"],
 )
 WEBSUB_VERIFICATIONS = Counter(
     "microsub_websub_verifications",
-    "What hubs said at callbacks: subscribed, unsubscribed, denied, or refused (it isn't what was asked for)",
+    "Verification requests of hubs to callbacks: subscribed, unsubscribed, denied, or refused (nothing of the kind was "
+    "requested)",
     ["end"],
 )
 WEBSUB_DELIVERIES = Counter(
     "microsub_websub_deliveries",
-    "Deliveries of hubs by end: accepted; at the door refused (gone, unsigned, coded, too_large, limited, full) or "
+    "Deliveries of hubs by result: on arrival accepted, refused (gone, unsigned, coded, too_large, limited, full) or "
     "ignored (forged); then stored, unchanged (nothing new), repeated, unreadable or unfollowed",
     ["end"],
 )
-WEBSUB_POSTS = Counter("microsub_websub_posts", "New posts that hubs brought")
-WEBSUB_MISSED = Counter("microsub_websub_missed", "New posts that polls found although the feed's hub delivers")
+WEBSUB_POSTS = Counter("microsub_websub_posts", "New posts delivered by hubs")
+WEBSUB_MISSED = Counter("microsub_websub_missed", "New posts that a poll found before the feed's hub delivered them")
 HUB_VERIFICATIONS = Counter(
     "microsub_hub_verifications",
-    "What became of requests to our own hub: verified, unverified, ended, or denied (the topic has ended)",
+    "Requests to our own hub by result: verified, unverified, ended, or denied (the topic has ended)",
     ["end"],
 )
 HUB_DELIVERIES = Counter(
     "microsub_hub_deliveries",
-    "Deliveries of our own hub by end: delivered, failed (tried again), given_up (until the topic changes again), or "
+    "Deliveries of our own hub by result: delivered, failed (retried), given_up (until the topic changes again), or "
     "gone (the callback has ended the subscription)",
     ["end"],
 )
 DEVICE_MESSAGES = Counter(
     "microsub_device_messages",
-    "Messages about new posts to devices by end: delivered, failed (tried again), gone (the browser has ended it), or "
-    "given_up (the device is forgotten)",
+    "Messages about new posts to devices by result: delivered, failed (retried), gone (the browser has unsubscribed), "
+    "or given_up (the device is removed)",
     ["end"],
 )
 WEBSUB_FEEDS = Gauge(
@@ -156,38 +157,38 @@ WEBSUB_FEEDS = Gauge(
 
 WEBMENTIONS = Counter(
     "microsub_webmentions",
-    "Webmentions by end: at the door accepted, limited, or blocked (dropped without a word); then shown, held (for "
-    "approval), deleted (the source is gone, or has no such link), put_off (the source can't be had now), failed",
+    "Webmentions by result: on arrival accepted, limited, or blocked (dropped silently); then shown, held (for "
+    "approval), deleted (the source is gone, or has no such link), put_off (the source can't be fetched now), failed",
     ["end"],
 )
 
 TOKEN_CHECKS = Counter(
     "microsub_token_checks",
-    "Tokens of users' own providers, by what became of the question: the provider was asked (valid, invalid, "
-    "somebody_else, grace: in vain, and an earlier answer served, unavailable: in vain), or not (remembered: it had "
-    "refused a moment ago, limited: too many unknown tokens)",
+    "Checks of tokens with users' own providers by outcome: after a request (valid; invalid; somebody_else; grace: it "
+    "failed, so an earlier answer was used; unavailable: it failed), or without one (remembered: refused a moment ago; "
+    "limited: too many unknown tokens)",
     ["outcome"],
 )
-"""Tokens that are remembered as good aren't counted: they cost nothing."""
+"""Tokens that are remembered as valid aren't counted: they cost nothing."""
 
 SIGN_INS = Counter(
     "microsub_sign_ins",
-    "Sign-ins to the pages with a provider of one's own, by what became of them: `begun`, `local` (it is this server), "
-    "`arrived`, `unknown` (confirmed, and without an account), `failed`",
+    "Sign-ins to the pages with the user's own provider by outcome: `begun`, `local` (the provider is this server), "
+    "`arrived`, `unknown` (confirmed, but without an account), `failed`",
     ["outcome"],
 )
 LOCAL_SIGN_INS = Counter(
     "microsub_local_sign_ins",
-    "Attempts to sign in on the server's own pages, and to confirm there who one is, by way (password, passkey) and "
-    "outcome (right, wrong, paused: too many before it)",
+    "Attempts to sign in or to confirm a sign-in on the server's own pages, by way (password, passkey) and outcome "
+    "(right; wrong; paused: too many earlier attempts)",
     ["way", "outcome"],
 )
-GRANTS = Counter("microsub_grants", "What our own IndieAuth server gave apps, refused them or took back", ["what"])
+GRANTS = Counter("microsub_grants", "What our own IndieAuth server granted to apps, refused or revoked", ["what"])
 """`what`: consent, denial, profile, tokens, renewal; again (the same within seconds); refused; misused (a code or
 refresh token was used twice, so its grant was revoked); revoked.
 """
 
-REGISTRATIONS = Counter("microsub_registrations", "Accounts that people made themselves by signing in")
+REGISTRATIONS = Counter("microsub_registrations", "Accounts that people created by signing in")
 
 REQUESTS = Counter("microsub_requests", "Requests of readers by action and status", ["action", "status"])
 REQUEST_SECONDS = Histogram(
@@ -199,9 +200,9 @@ REQUEST_SECONDS = Histogram(
 
 
 def exposition(published: Mapping[str, float]) -> tuple[bytes, str]:
-    """All metrics in Prometheus' text format, of all processes together; and its Content-Type.
+    """All metrics of all processes in Prometheus' text format, and its Content-Type.
 
-    `published` is what processes elsewhere have counted: sums of their `counts`.
+    `published` has the sums of the `counts` of processes elsewhere.
     """
     registry = CollectorRegistry()
     registry.register(_Sums(published))
@@ -221,9 +222,9 @@ def counts() -> dict[str, float]:
 
 @contextlib.contextmanager
 def added(folder: Path) -> Iterator[Path]:
-    """Within the block, add the metrics of the processes that keep theirs in a folder to ours.
+    """Within the block, add the metrics that other processes write to a folder to ours.
 
-    It is `folder`, or the one that the environment names for all processes, which needs no adding.
+    Yields `folder`, or the one that the environment names for all processes, which is added anyway.
     """
     if common := os.environ.get(FOLDER_VARIABLE):
         yield Path(common)
@@ -236,12 +237,12 @@ def added(folder: Path) -> Iterator[Path]:
 
 
 def forget(pid: int, folder: Path) -> None:
-    """Drop the gauges of a process that has ended; what it counted in `folder` stays."""
+    """Drop the gauges of a process that has ended; its counters in `folder` stay."""
     mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
 
 
 class _Sums(Collector):
-    """Our own metrics, and those of the others with the same name and labels added to them."""
+    """Our own metrics, with those of other processes added by name and labels."""
 
     def __init__(self, published: Mapping[str, float]) -> None:
         self._published = published

@@ -1,7 +1,7 @@
-"""The version of the data's layout, and the way from an older one to ours.
+"""The version of the data's layout, and migrations from older versions.
 
-Steps are run one by one under a lease, each recorded when it is done. A step that was interrupted runs again from its
-start, so every step must be able to run twice.
+Steps run one by one under a lease, and each is recorded when it is done. An interrupted step runs again from its start,
+so every step must be idempotent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from microsub.redis.scripts import batches, load
 log = LibraryLogger(__name__)
 
 VERSION = 8
-"""The layout that this software reads and writes."""
+"""The data layout of this version."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -40,12 +40,12 @@ _UPDATE = load("item_update")
 
 
 async def clean_posts(redis: Redis) -> None:
-    """To version 2: every stored post's HTML is sanitised again; scripts got through before.
+    """To version 2: sanitise the HTML of every stored post again, because scripts got through before.
 
-    So is that of posts that wait in a stream, or lie among the dead letters. Copies of documents hold cleaned HTML too
-    and are only there to spare requests: they go.
+    That includes posts in streams and among the dead letters. Copies of documents contain cleaned HTML too; they only
+    save requests, so they are deleted.
     """
-    # Every command imports this module, and hardly one migrates.
+    # Every command imports this module, but few migrate.
     from microsub.cache.redis_storage import FeedCopies
     from microsub.redis.streams import Stream, message_of
 
@@ -77,7 +77,7 @@ async def clean_posts(redis: Redis) -> None:
 
 
 def _cleaned(data: bytes) -> bytes | None:
-    """A post's wire JSON with clean HTML; None where it is as it should be, or no JSON object."""
+    """A post's wire JSON with clean HTML; None if it is clean already, or isn't a JSON object."""
     try:
         wire = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -107,9 +107,9 @@ def _clean(wire: dict[str, Any]) -> bool:
 
 
 async def spread_settings(redis: Redis) -> None:
-    """To version 3: a channel's settings are fields of its hash; a user's quotas are settings.
+    """To version 3: make a channel's settings fields of its hash, and a user's quotas settings.
 
-    The channel's hash held them all as one JSON object.
+    Before, the channel's hash had all settings as one JSON object.
     """
     async for places in _channels_of_users(redis):
         texts = await redis.pipeline([("HGET", key, "settings") for key in places])
@@ -132,7 +132,7 @@ def _field(value: Any) -> bytes:
 
 
 async def store_waiting_posts(redis: Redis) -> None:
-    """To version 4: what waits in the stream of entries is stored, or a dead letter."""
+    """To version 4: store the posts in the stream of entries, or make them dead letters."""
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
@@ -150,7 +150,7 @@ async def store_waiting_posts(redis: Redis) -> None:
         except Exception as error:
             if isinstance(error, StoreError) and error.passing:
                 raise
-            log.exception("posts that waited can't be stored and go to the dead letters", message=message.id)
+            log.exception("waiting posts can't be stored and become dead letters", message=message.id)
             await dead.add("entries", message, f"{type(error).__name__}: {error}", time.time())
         await redis.command("XDEL", key, message.id)
         await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
@@ -160,10 +160,10 @@ async def store_waiting_posts(redis: Redis) -> None:
 
 
 async def note_unread_from(redis: Redis) -> None:
-    """To version 5: a subscription has the score from which on its feed's items are unread.
+    """To version 5: give a subscription the score from which its feed's items are unread.
 
-    It takes the place of a hash of what is not filled yet. Where the first items came in already, that is the time of
-    following. The hashes go with the next step, so that this one finds them again where it broke off.
+    It replaces a hash of unfilled subscriptions. If the first items were added already, the score is the time of
+    following. The next step deletes the hashes, so that this step can be resumed.
     """
     async for channels in _channels_of_users(redis):
         for channel in channels:
@@ -181,7 +181,7 @@ async def note_unread_from(redis: Redis) -> None:
 
 
 async def move_unread_from(redis: Redis) -> None:
-    """To version 6: that score stands in the channel's hash, where a script reads it as it is."""
+    """To version 6: move that score into the channel's hash, where a script can read it directly."""
     async for channels in _channels_of_users(redis):
         for channel in channels:
             found = await redis.command("HGETALL", f"{channel}:feeds")
@@ -195,10 +195,10 @@ async def move_unread_from(redis: Redis) -> None:
 
 
 async def add_saved(redis: Redis) -> None:
-    """To version 7: every user has the channel `saved`, behind all others."""
+    """To version 7: add the channel `saved` to every user, after all others."""
     for member in await redis.command("SMEMBERS", keys.users()):
         user = member.decode()
-        # The name first: a channel that is listed has one.
+        # The name first: a listed channel must have one.
         await redis.pipeline(
             [
                 ("HSETNX", keys.channel(user, SAVED), "name", SAVED.title()),
@@ -210,7 +210,7 @@ async def add_saved(redis: Redis) -> None:
 
 
 async def order_by_arrival(redis: Redis) -> None:
-    """To version 8: the items of each user have an order of arrival, in which those of before are by publication."""
+    """To version 8: add the order of arrival to each user's items; older items by publication."""
     from microsub.timelines.sync.arrivals import derive_arrivals
 
     for member in await redis.command("SMEMBERS", keys.users()):
@@ -219,7 +219,7 @@ async def order_by_arrival(redis: Redis) -> None:
 
 
 async def _channels_of_users(redis: Redis) -> AsyncIterator[list[str]]:
-    """The keys of each user's channels, removed ones too; the lease is renewed behind each user."""
+    """The keys of each user's channels, including removed ones; renews the lease after each user."""
     for member in await redis.command("SMEMBERS", keys.users()):
         user = member.decode()
         lists = await redis.pipeline(
@@ -238,18 +238,18 @@ STEPS: Mapping[int, Step] = {
     7: add_saved,
     8: order_by_arrival,
 }
-"""From the version before it to the version that is the key."""
+"""Version → the step from the previous version to it."""
 
 
 async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, Step] = STEPS) -> int:
     """Bring the data to `version` and return the version that it had (0 for an empty database).
 
-    Any number of processes may call this at once: one migrates, the others wait for it. Raises SchemaMismatch where
-    the data has a newer layout, or an older one from which no way leads here.
+    Any number of processes may call this at once: one migrates, the others wait for it. Raises SchemaMismatch if the
+    data has a newer layout, or an older one that can't be migrated.
     """
     found = await schema_version(redis)
     if found == 0:
-        # Nothing to change in an empty database; of several that come at once one writes it.
+        # An empty database needs no change; of several processes, one writes the version.
         await redis.command("SET", keys.schema(), version, "NX")
         return found
     _check(found, version, steps)
@@ -268,17 +268,17 @@ async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, S
 
 
 async def schema_version(redis: Redis) -> int:
-    """The layout of the data; 0 where there is none yet. Raises SchemaMismatch for no number."""
+    """The layout of the data; 0 if there is none yet. Raises SchemaMismatch if it isn't a number."""
     found = await redis.command("GET", keys.schema())
     if found is None:
         return 0
     if not found.isdigit():
-        raise SchemaMismatch(f"{keys.schema()} holds '{found.decode(errors='replace')[:40]}', expected a number")
+        raise SchemaMismatch(f"{keys.schema()}: found '{found.decode(errors='replace')[:40]}', expected a number")
     return int(found)
 
 
 async def _next_step(redis: Redis, steps: Mapping[int, Step], version: int) -> None:
-    """Run one step, unless another process has meanwhile done the last."""
+    """Run one step, unless another process has done the last one in the meantime."""
     current = await schema_version(redis)
     if current < version:
         await steps[current + 1](redis)
@@ -288,8 +288,8 @@ async def _next_step(redis: Redis, steps: Mapping[int, Step], version: int) -> N
 def _check(found: int, version: int, steps: Mapping[int, Step]) -> None:
     if found > version:
         raise SchemaMismatch(
-            f"the data has layout {found}, this software knows layouts up to {version}: upgrade the software"
+            f"the data has layout {found}, but this version supports layouts up to {version}: upgrade the software"
         )
     missing = [step for step in range(found + 1, version + 1) if step not in steps]
     if missing:
-        raise SchemaMismatch(f"the data has layout {found}, from which no way leads to layout {version}")
+        raise SchemaMismatch(f"the data has layout {found}, which can't be migrated to layout {version}")

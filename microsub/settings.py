@@ -1,8 +1,8 @@
 """Settings of a process: environment variables and flags, as one frozen value.
 
-Each field of `Settings` declares one setting: kind, default, help. The command line makes its flags of them
-(`SETTINGS`), and the reference page its table. A flag wins over a variable, a variable over the default; an empty
-variable counts as absent.
+Each field of `Settings` declares one setting: kind, default, help. The command line's flags and the reference page's
+table are generated from them (`SETTINGS`). A flag overrides a variable, a variable the default; an empty variable
+counts as absent.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from microsub.errors import ConfigError
 PREFIX = "MICROSUB_"
 
 ENV_FILE = "MICROSUB_ENV_FILE"
-"""The variable that names a file with the server's other variables, for commands that are to find its data."""
+"""The variable that names a file with the server's other variables, so that commands find its data."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 METRICS_NETWORKS: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-"""Who sees metrics where the admin says nothing: the machine itself."""
+"""The default for who may read metrics: this machine itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingKind:
-    """What values a setting has: `word` on the reference page, `expected` in errors.
+    """The valid values of a setting: `word` names them on the reference page, `expected` in errors.
 
     `parse` raises ValueError for text that isn't `expected`.
     """
@@ -44,10 +44,10 @@ class SettingKind:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as data, of which flags, the reference page and error messages are made.
+    """One setting as data, from which flags, the reference page and error messages are made.
 
-    `default` is the text that stands for the default, None where absence has a meaning of its own, which `help` then
-    tells. The values of a `secret` setting may hold a password, which is masked where the value is shown.
+    `default` is the default as text. None means that absence has a meaning of its own, which `help` explains. Values
+    of a `secret` setting may contain a password, which is masked when the value is shown.
     """
 
     name: str
@@ -68,12 +68,12 @@ class Setting:
 
     @property
     def placeholder(self) -> str:
-        """What stands for the value behind the flag, such as `FOLDER`."""
+        """The placeholder for the value after the flag, such as `FOLDER`."""
         return "|".join(self.kind.choices) or self.kind.word.upper().replace(" ", "_")
 
     @property
     def described(self) -> str:
-        """The help with the variable and the default, as help pages have it."""
+        """The help with the variable and the default, for help pages."""
         return f"{self.help} [{self.variable}]" + (f" [default: {self.default}]" if self.default else "")
 
 
@@ -177,32 +177,32 @@ _ON_OR_OFF = SettingKind("on or off", _switch, "on or off")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings. `base_url` has no final slash; `write_back` None: as the Redis is."""
+    """All settings. `base_url` has no final slash; `write_back` None depends on the Redis."""
 
     host: str = setting(
         SettingKind("host name or address", _host, "a host name or an IP address, such as 127.0.0.1 or 0.0.0.0"),
         "127.0.0.1",
-        "The address on which the server listens. The default is reachable from this machine alone.",
+        "The address on which the server listens. The default is reachable only from this machine.",
     )
     port: int = setting(
         _number(0, 65535, "a port number from 0 to 65535"),
         "8080",
-        "The port on which the server listens; 0 takes any free one.",
+        "The port on which the server listens; 0 picks a free one.",
     )
     base_url: str | None = setting(
         SettingKind(
-            "URL", _base_url, "an http or https URL without query and credentials, such as https://reader.example"
+            "URL", _base_url, "an http or https URL without query or credentials, such as https://reader.example"
         ),
         None,
-        "The URL under which the outside world reaches the server. By default it is made of host and port: then people "
-        "can sign in on this machine only, and no hub is asked to deliver posts.",
+        "The public URL of the server. By default it is made from host and port; then people can sign in only on this "
+        "machine, and the server doesn't subscribe to hubs.",
     )
     backend: Path = setting(_FILE, "backend.json", "The file that declares users, channels and feeds.")
     data_dir: Path = setting(
         _FOLDER,
         "data",
-        "Where the embedded Redis keeps its data: a folder of the system user who runs the server, to which no other "
-        "may write. Not used with a Redis of your own.",
+        "The folder in which the embedded Redis stores its data. It must belong to the system user who runs the "
+        "server, and nobody else may write to it. Not used with a Redis of your own.",
     )
     redis_url: str | None = setting(
         SettingKind(
@@ -211,101 +211,100 @@ class Settings:
             "a URL such as redis://localhost:6379/0, rediss://…, unix:///run/redis.sock or redis+cluster://host:port,host:port",
         ),
         None,
-        "The Redis to use. Without it the server starts one of its own for the data folder.",
+        "The Redis to use. By default the server starts its own in the data folder.",
         secret=True,
     )
     redis_replicas: int | None = setting(
         _number(0, 9),
         None,
-        "How many replicas must have a change before it counts as made. By default one in a Redis Cluster, as long as "
-        "the master has any; none elsewhere.",
+        "How many replicas must confirm a change before it counts as stored. Default: 1 in a Redis Cluster if the "
+        "master has a replica, otherwise 0.",
     )
     allow_private_networks: tuple[Network, ...] = setting(
         _list_of_networks("10.0.0.0/8,fd00::/8"),
         "",
-        "Private networks in which feeds may be fetched. By default none: loopback, private and link-local addresses "
+        "Private networks from which feeds may be fetched. By default none: loopback, private and link-local addresses "
         "are refused. This machine's own public addresses are refused as well, unless the host is that of "
-        "`MICROSUB_BASE_URL` or of a user's page, and the port is 80 or 443.",
+        "`MICROSUB_BASE_URL` or of a user's page and the port is 80 or 443.",
     )
     trusted_proxies: tuple[Network, ...] = setting(
         _list_of_networks("127.0.0.1/32,10.0.0.0/8"),
         "",
-        "Where the web servers in front of this one are, whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed. "
-        "By default none: the address that a client connects from is taken as its own.",
+        "Networks of the reverse proxies in front of this server, whose `X-Forwarded-For` and `X-Forwarded-Proto` are "
+        "trusted. By default none: the address that a connection comes from counts as the client's.",
     )
     connections_per_address: int = setting(
         _number(0, 100_000),
         "256",
-        "How many connections an IPv4 address, or a /64 network of IPv6, may have open; 0 sets no limit. Trusted "
-        "proxies may have any number.",
+        "How many connections one IPv4 address, or one /64 network of IPv6, may have open at a time; 0 means no limit. "
+        "Trusted proxies have no limit.",
     )
     metrics_networks: tuple[Network, ...] = setting(
         _list_of_networks("127.0.0.1/32,10.0.0.0/8"),
         ",".join(map(str, METRICS_NETWORKS)),
-        "Networks whose clients may read `/metrics` and the details of `/health`. A trusted proxy says who the client "
-        "is; requests through any other web server are refused.",
+        "Networks whose clients may read `/metrics` and the details of `/health`. Behind a trusted proxy the client's "
+        "address counts; requests through any other proxy are refused.",
     )
     metrics_token: str | None = setting(
         SettingKind("text", _token, "16 or more printable ASCII characters without spaces"),
         None,
-        "With this token as `Bearer`, programs anywhere read `/metrics` and the details of `/health`. By default none.",
+        "A bearer token with which any program can read `/metrics` and the details of `/health`. By default none.",
         secret=True,
     )
     http_proxy: str | None = setting(
         SettingKind("URL", _url("http", "https"), "an http or https URL of a proxy, such as http://proxy.example:3128"),
         None,
-        "The proxy through which everything is fetched. It has to refuse private addresses, since the server can't.",
+        "The proxy for all fetches. The proxy has to refuse private addresses, because the server can't.",
         secret=True,
     )
     write_back: bool | None = setting(
         _ON_OR_OFF,
         None,
-        "Whether what users change, in the browser and in apps, is written into the backend file. By default on with "
+        "Whether users' changes, made in the browser or in apps, are written to the backend file. By default on with "
         "the embedded Redis, off with a Redis of your own.",
     )
     fetch_concurrency: int = setting(
         _number(1, 10_000),
         "200",
-        "How many hosts one worker asks at the same time, each with one request. It asks fewer where the process may "
-        "open few files (`ulimit -n`): a host takes up to four.",
+        "How many hosts one worker polls at the same time, with one request each. A low limit on open files "
+        "(`ulimit -n`) reduces it: each host needs up to four.",
     )
     item_cache_mb: int = setting(
         _number(0, 1_000_000, "a number of megabytes", "megabytes"),
         "64",
-        "Memory that each web process uses to keep posts ready.",
+        "Memory that each web process uses to cache posts.",
     )
     search: bool = setting(
         _ON_OR_OFF,
         "on",
-        "Whether posts can be searched. Each post takes one or two kilobytes of a file on every machine, and some "
-        "processor time when it comes in.",
+        "Whether posts can be searched. Each post takes one or two kilobytes of disk space on every machine, and some "
+        "processor time when it arrives.",
     )
     search_dir: Path | None = setting(
         _FOLDER,
         None,
-        "Where this machine's index of posts lies, which is built again by itself when it is lost. By default the "
-        "folder `search` of the data folder, also with a Redis of your own.",
+        "The folder of this machine's index of posts. A lost index is rebuilt automatically. By default `search` in "
+        "the data folder, also with a Redis of your own.",
     )
     hub_feeds: bool = setting(
         _ON_OR_OFF,
         "off",
-        "Whether anybody may read what is stored of followed feeds at `/topics/feed.json?url=…`, and subscribe to it "
-        "at the hub. Feeds whose address looks like a secret are left out.",
+        "Whether anybody may read the stored posts of followed feeds at `/topics/feed.json?url=…` and subscribe to "
+        "them at the hub. Feeds whose address looks like a secret are left out.",
     )
     starter_feeds: Path | None = setting(
         _FILE,
         None,
-        "The file with the feeds that an account without any is offered to start with, as `[[feed]]` tables of TOML "
-        "with `name`, `url` and `about`; an empty file offers none. By default some sites of the IndieWeb.",
+        "A TOML file with the feeds that are suggested to users who follow nothing yet: `[[feed]]` tables with "
+        "`name`, `url` and `about`. An empty file suggests none. By default a few IndieWeb sites.",
     )
     log_format: str = setting(
         _one_of("auto", "text", "json"),
         "auto",
-        "How the log is written: text for people, JSON lines for machines; auto takes text on a terminal.",
+        "The format of the log: text for people, json (one object per line) for programs. With auto, a server writes "
+        "text to a terminal and json otherwise.",
     )
-    log_level: str = setting(
-        _one_of("debug", "info", "warning", "error"), "info", "The least important kind of line that is logged."
-    )
+    log_level: str = setting(_one_of("debug", "info", "warning", "error"), "info", "The lowest level that is logged.")
 
     @property
     def embedded(self) -> bool:
@@ -319,12 +318,12 @@ class Settings:
 
     @property
     def writes_back(self) -> bool:
-        """Whether changes made through the API go into the backend file (`storage`, Write-back)."""
+        """Whether changes made through the API are written to the backend file (`storage`, Write-back)."""
         return self.embedded if self.write_back is None else self.write_back
 
     @property
     def public_url(self) -> str:
-        """`base_url`, or what host and port make of it; no slash at its end."""
+        """`base_url`, or a URL of host and port; no slash at its end."""
         if self.base_url is not None:
             return self.base_url
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
@@ -335,9 +334,9 @@ SETTINGS = tuple(Setting(one.name, **one.metadata) for one in fields(Settings))
 
 
 def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Settings:
-    """Settings from `environ` and `flags` (name → text or finished value; None: not given).
+    """Settings from `environ` and `flags` (name → text or parsed value; None: not given).
 
-    Raises ConfigError that names the variable or flag, what it holds and what it should.
+    Raises ConfigError, which names the variable or flag, its value and what was expected.
     """
     values: dict[str, Any] = {}
     for setting in SETTINGS:
@@ -350,9 +349,9 @@ def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None
 
 
 def env_file(text: str, name: str) -> dict[str, str]:
-    """The variables in a text as systemd's `EnvironmentFile=` has it: `NAME=value` or quoted.
+    """The variables of a text in the format of systemd's `EnvironmentFile=`: `NAME=value`, or quoted.
 
-    Empty lines and those that begin with `#` or `;` are comments. Raises ConfigError, which names the line.
+    Empty lines and lines that begin with `#` or `;` are skipped. Raises ConfigError, which names the line.
     """
     found = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
@@ -389,7 +388,7 @@ def _parse(setting: Setting, text: str, source: str) -> object:
 
 
 def mask_password(url: str) -> str:
-    """`url` with `***` for user and password, for messages and logs; it may be invalid."""
+    """`url`, which may be invalid, with `***` for user and password, for messages and logs."""
     scheme, mark, rest = url.rpartition("://")
     place, slash, path = rest.partition("/")
     if not re.fullmatch(r"[^:@\[]+(:\d*)?|\[[^@]*\](:\d*)?|.*@.*|", place):
@@ -398,11 +397,11 @@ def mask_password(url: str) -> str:
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[str]:
-    """A warning for each unknown `MICROSUB_…` variable, with the likely intention."""
+    """A warning for each unknown `MICROSUB_…` variable, with the closest known name."""
     known = [*(setting.variable for setting in SETTINGS), ENV_FILE]
     sentences = []
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             near = get_close_matches(name, known, n=1)
-            sentences.append(f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else ""))
+            sentences.append(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
     return sentences

@@ -1,4 +1,4 @@
-"""What the HTTP surfaces need, in one value that the wiring builds."""
+"""The dependencies of the HTTP surfaces, as one value that the wiring builds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 async def _ignored(_user: str, _now: float) -> None:
-    """Nobody subscribes to topics of a server that is no hub."""
+    """Do nothing: without a hub, there are no subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class IdentityServices:
 
 @dataclass(frozen=True, slots=True)
 class AdminServices:
-    """What admins see and do of one process. `store` stores posts for which that failed before."""
+    """The use cases of admins in one process. `store` stores posts for which that failed before."""
 
     overview: ServerOverview
     survey: Survey
@@ -90,13 +90,12 @@ class AdminServices:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """All use cases of one process, and the stores that actions use without any.
+    """All use cases of one process, and the stores that actions use directly.
 
-    `clock` gives the Unix time in seconds; tests put their own there. `post_search` is missing where it is off.
-    `changed` is called after a change of what backend.json declares, so that it is soon written back; it mustn't block.
-    `name_instance` gives the name of this server's data. `public_url` is the server's address as far as it is known;
-    `topics` are those of the hub, missing where it isn't.
-    `topics_changed` is called with a user who did something that may change their topics, and the time.
+    `clock` returns Unix time in seconds; tests replace it. `post_search` is None if search is off. `changed` is called
+    after a change of declarations of backend.json, which is then written back soon; it mustn't block. `name_instance`
+    returns the name of this server's data. `public_url` is the server's URL, if known; `topics` are those of the hub,
+    None without that URL. `topics_changed` is called with a user whose topics may have changed, and the time.
     """
 
     accounts: Accounts

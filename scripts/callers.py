@@ -1,8 +1,8 @@
-"""Public functions, classes and methods of the product that nothing in the product names.
+"""Public functions, classes and methods of the product that the product doesn't use.
 
-`python scripts/callers.py` lists them and ends with 1 where there are any. A name counts as used wherever product code
-or a template has it, so two things of one name hide each other: what is listed is unused for sure, or is called by a
-framework, or is offered to other programs; `OFFERED` says which, and why.
+`python scripts/callers.py` lists them, and exits with 1 if there are any. A name counts as used if product code or a
+template contains it, so two things with the same name hide each other. Whatever is listed is unused, or called by a
+framework, or offered to other programs; `OFFERED` lists the latter with reasons.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """What a module defines for others: at its top, and in its classes."""
+    """The public names of a module, at its top level and in its classes."""
     for node in tree.body:
         if isinstance(node, _DEFINITIONS):
             yield node
@@ -41,7 +41,7 @@ def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
 
 
 def names(tree: ast.AST) -> Iterator[str]:
-    """Every name that code has in use, also in text, such as `getattr` takes."""
+    """Every name that code uses, including names in text, as for `getattr`."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
@@ -53,12 +53,12 @@ def names(tree: ast.AST) -> Iterator[str]:
 
 
 def is_registered(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    """Whether a decorator gives it to somebody who calls it: a command of click, a validator."""
+    """Whether a decorator registers it with a caller: a command of click, a validator."""
     return any(isinstance(one, ast.Call) and not isinstance(node, ast.ClassDef) for one in node.decorator_list)
 
 
 def unused(product: Path = PRODUCT) -> list[str]:
-    """Where each of them stands, in the package that lies at `product`."""
+    """The place of each unused name, in the package at `product`."""
     trees = {path: ast.parse(path.read_text()) for path in sorted(product.rglob("*.py"))}
     used = Counter(name for tree in trees.values() for name in names(tree))
     for template in product.rglob("*.html"):

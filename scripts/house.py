@@ -1,9 +1,9 @@
-"""The rules of the house that can be counted: size, names, words, small modules, callers, readers of keys.
+"""House rules that can be counted: size, names, words, small modules, callers, readers of keys.
 
-`python scripts/house.py` prints the modules and lines of each package beside its budget, then what breaks each rule,
-and ends with 1 where a number is over what `[tool.house]` in pyproject.toml allows. A budget is `[modules, lines]` of a
-package, Python and Lua together; `microsub` are the modules beside the packages. All other numbers say how many cases
-are left, and may only fall. With `--list` all cases are printed.
+`python scripts/house.py` prints the modules and lines of each package with its budget, then the violations of each
+rule. It exits with 1 if a number exceeds its limit in `[tool.house]` of pyproject.toml. A budget is `[modules, lines]`
+of a package, Python and Lua together; `microsub` means the modules outside of packages. All other numbers count the
+violations that are left, and must only go down. With `--list` all violations are printed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WRITING = re.compile(
     "APPEND|DEL|P?EXPIRE(AT)?|H(DEL|INCRBY|SET|SETNX)|INCR(BY)?|[LR](PUSH|TRIM)|PERSIST|P?SETEX|S(ADD|ET|REM)|UNLINK"
     "|X(ADD|DEL|TRIM)|Z(ADD|INCRBY|REM|REMRANGEBYRANK|REMRANGEBYSCORE)"
 )
-"""Commands that tell nothing of what a key holds."""
+"""Commands that don't read a key."""
 
 
 class Tree:
@@ -53,16 +53,16 @@ class Tree:
         self.lua = {path: path.read_text("utf-8") for path in sorted(self.product.rglob("*.lua"))}
 
     def place(self, path: Path, line: int = 0) -> str:
-        """Where something stands, for people."""
+        """The path, and line if given, for people."""
         return str(path.relative_to(self.root)) + (f":{line}" if line else "")
 
     def feature(self, path: Path) -> str:
-        """The package that a file belongs to; `microsub` for the modules beside the packages."""
+        """The package of a file; `microsub` for modules outside of packages."""
         parts = path.relative_to(self.product).parts
         return parts[0] if len(parts) > 1 else "microsub"
 
     def texts(self) -> Iterator[tuple[Path, str]]:
-        """Everything in which banned words are looked for."""
+        """All texts that are searched for banned words."""
         yield from self.sources.items()
         yield from self.lua.items()
         for pattern in _OTHER_TEXTS:
@@ -70,7 +70,7 @@ class Tree:
 
 
 def sizes(tree: Tree) -> dict[str, tuple[int, int]]:
-    """Package → its modules, and its lines of Python and Lua."""
+    """Package → number of modules, and lines of Python and Lua."""
     found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for path, text in [*tree.sources.items(), *tree.lua.items()]:
         modules, lines = found[tree.feature(path)]
@@ -89,7 +89,7 @@ def repeated_classes(tree: Tree) -> list[str]:
 
 
 def banned_words(tree: Tree) -> list[str]:
-    """Every place of a word that the project doesn't use."""
+    """Every occurrence of a banned word."""
     found = []
     for path, text in tree.texts():
         if tree.place(path) not in WORDS_LISTED:
@@ -100,7 +100,7 @@ def banned_words(tree: Tree) -> list[str]:
 
 
 def small_modules(tree: Tree) -> list[str]:
-    """Modules with fewer than `SMALL` lines that a single other module imports."""
+    """Modules with fewer than `SMALL` lines that only one other module imports."""
     names = {_dotted(tree, path): path for path in tree.sources}
     importers: dict[str, set[str]] = defaultdict(set)
     for path, module in tree.modules.items():
@@ -120,7 +120,7 @@ def _dotted(tree: Tree, path: Path) -> str:
 
 
 def _imported(module: ast.Module) -> Iterator[str]:
-    """Every module that may be meant by an import; a name imported from a package may be a module or not."""
+    """Every module that an import may name; a name imported from a package can be a module or not."""
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -130,7 +130,7 @@ def _imported(module: ast.Module) -> Iterator[str]:
 
 
 def unread_keys(tree: Tree) -> list[str]:
-    """Kinds of Redis keys that product code names in writing commands alone, or not at all."""
+    """Kinds of Redis keys that product code only uses in writing commands, or not at all."""
     of_keys = [path for path in tree.sources if path.name == KEYS]
     kinds = {
         node.targets[0].id: tree.place(path, node.lineno)
@@ -144,7 +144,7 @@ def unread_keys(tree: Tree) -> list[str]:
 
 
 def _keys_read(node: ast.AST, writing: bool = False) -> Iterator[str]:
-    """Kinds of keys named outside of writing commands, be they calls (`command("SET", …)`) or tuples (`("SET", …)`)."""
+    """Kinds of keys used outside of writing commands: calls (`command("SET", …)`) or tuples (`("SET", …)`)."""
     parts = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple | ast.List) else []
     if parts and isinstance(parts[0], ast.Constant) and isinstance(parts[0].value, str) and parts[0].value.isupper():
         writing = bool(WRITING.fullmatch(parts[0].value))
@@ -158,7 +158,7 @@ def _keys_read(node: ast.AST, writing: bool = False) -> Iterator[str]:
 
 
 def over_budget(found: Mapping[str, tuple[int, int]], budget: Mapping[str, list[int]]) -> list[str]:
-    """Packages that are larger than their budget, or have none; and budgets of packages that are gone."""
+    """Packages that exceed their budget or have none, and budgets of packages that don't exist."""
     over = [
         f"{name}: {modules} modules, {lines} lines; budget {budget.get(name, 'missing')}"
         for name, (modules, lines) in found.items()
@@ -168,7 +168,7 @@ def over_budget(found: Mapping[str, tuple[int, int]], budget: Mapping[str, list[
 
 
 def main(root: Path = ROOT) -> int:
-    """Print all of it; how the process ends."""
+    """Print the report; the exit code."""
     house = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["house"]
     tree = Tree(root)
     found = sizes(tree)

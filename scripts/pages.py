@@ -1,7 +1,7 @@
-"""Pictures of the web interface for README and docs, and what a page costs a browser, both from the demo.
+"""Screenshots of the demo's web interface for README and docs, and measurements of its pages in a browser.
 
-`make pictures` writes docs/images, and the table between the marks of docs/explanation/performance.md. It needs a
-Chromium, as the browser tests do.
+`make pictures` writes docs/images, and the table between the marks of docs/explanation/performance.md. It needs
+Chromium, like the browser tests.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
     """Take pictures and measure."""
     executable = chromium()
     if executable is None:
-        print("no Chromium or Chrome on PATH; CHROMIUM=/path/to/it names one", file=sys.stderr)
+        print("no Chromium or Chrome on PATH; set CHROMIUM=/path/to/it", file=sys.stderr)
         return 1
     with demo() as link, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
@@ -77,7 +77,7 @@ _MEASURED = (("all unread", "/"), ("a channel", "/channel/global?show=all"), ("c
 
 @contextmanager
 def demo() -> Iterator[str]:
-    """A demo of its own; the value is the link that signs in."""
+    """Run a separate demo; yields the sign-in link."""
     with tempfile.TemporaryDirectory(prefix="microsub-pages-") as folder:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
         log = Path(folder) / "log"
@@ -114,7 +114,7 @@ def _signed_in(browser: Browser, link: str) -> Page:
 
 
 def _wait_for_posts(page: Page) -> None:
-    """Wait until a page is full of posts."""
+    """Wait until there is a full page of posts."""
     while page.locator(".post").count() < 20:
         time.sleep(0.5)
         page.reload()

@@ -1,9 +1,9 @@
-"""Texts of the pages in other languages: `python scripts/texts.py` writes catalogues again, and compiles them.
+"""Translations of the pages: `python scripts/texts.py` updates and compiles the catalogues.
 
-Each folder with pages has a catalogue for each language, `texts/<language>.po`, which people edit; `.mo` beside it is
-what the server reads. English is what stands in the code. Texts are found in templates (`_("…")`, `{% trans %}`) and in
-Python (`N_("…")`, `Sentence("…")`, `translate_count`), and in tables of sentences (`*.toml`). New ones are added
-without a translation, unused ones go; with `--missing` the texts without one are printed, and nothing is written.
+Each folder with pages has a catalogue for each language, `texts/<language>.po`, which people edit; the server reads the
+`.mo` next to it. English texts are in the code: in templates (`_("…")`, `{% trans %}`), in Python (`N_("…")`,
+`Sentence("…")`, `translate_count`), and in tables of sentences (`*.toml`). The script adds new texts without a
+translation and removes unused ones. With `--missing`, it prints untranslated texts and writes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FURTHER = {
     "reader/reading": ("reader",),
     "reader/settings": ("transfer", "webpush"),
 }
-"""Folders whose modules say texts of another folder's catalogue."""
+"""Folders whose modules use texts of another folder's catalogue."""
 
 Text = tuple[str, str]
 """A text and its plural, which may be empty."""
@@ -39,7 +39,7 @@ def folders() -> list[Path]:
 
 
 def texts(folder: Path) -> dict[Text, list[str]]:
-    """The texts of a folder, each with the files that say it."""
+    """The texts of a folder, each with the files that use it."""
     found: dict[Text, list[str]] = {}
     beside = [PACKAGE / name for name in FURTHER.get(str(folder.relative_to(PACKAGE)), ())]
     written = [path for place in (folder, folder / "templates", *beside) for path in place.glob("*.*")]
@@ -76,9 +76,9 @@ def _in_module(path: Path) -> Iterator[Text]:
 
 
 def _in_table(path: Path) -> Iterator[Text]:
-    """What a table of sentences says, in the columns that people read."""
+    """The texts of a table of sentences, from the columns that people read."""
     for row in tomllib.loads(path.read_text("utf-8")).values():
-        if not isinstance(row, dict):  # no sentences, but a list of things
+        if not isinstance(row, dict):  # a list of things, not sentences
             continue
         said = "shown" if "shown" in row else "text"
         yield from ((row[column], "") for column in ("about", said, "fix") if row.get(column))
@@ -92,7 +92,7 @@ _READERS = {".html": _in_template, ".py": _in_module, ".toml": _in_table}
 
 
 def write(folder: Path, language: str) -> list[str]:
-    """Bring a catalogue up to date and compile it; the texts that have no translation."""
+    """Update a catalogue and compile it; returns untranslated texts."""
     path = folder / "texts" / f"{language}.po"
     path.parent.mkdir(exist_ok=True)
     edited, compiled, lacking = catalogue(folder, language)
@@ -102,7 +102,7 @@ def write(folder: Path, language: str) -> list[str]:
 
 
 def catalogue(folder: Path, language: str) -> tuple[bytes, bytes, list[str]]:
-    """What the catalogue's two files have to hold, and the texts that have no translation; it writes nothing."""
+    """The contents of the catalogue's two files, and the untranslated texts; writes nothing."""
     from babel.messages.catalog import Catalog
     from babel.messages.mofile import write_mo
     from babel.messages.pofile import read_po, write_po
@@ -129,7 +129,7 @@ def _is_whole(said: object) -> bool:
 
 
 def missing(folder: Path, language: str) -> list[str]:
-    """The texts of a folder that the compiled catalogue doesn't have."""
+    """The texts of a folder that are missing from the compiled catalogue."""
     path = folder / "texts" / f"{language}.mo"
     known = gettext.NullTranslations()
     if path.exists():
@@ -141,11 +141,11 @@ def missing(folder: Path, language: str) -> list[str]:
 
 
 _NO_TIME = datetime(2026, 1, 1, tzinfo=UTC)
-"""In place of the time of writing, so that the same texts are the same file."""
+"""Replaces the time of writing, so that equal texts make equal files."""
 
 
 class _Missing(gettext.NullTranslations):
-    """Says nothing of any text."""
+    """Has no translations: every text is empty."""
 
     def gettext(self, message: str) -> str:
         return ""
@@ -155,7 +155,7 @@ class _Missing(gettext.NullTranslations):
 
 
 def main() -> int:
-    """Write all catalogues, or look for what is missing."""
+    """Write all catalogues, or print missing texts."""
     is_looking = "--missing" in sys.argv[1:]
     lacking = 0
     for folder in folders():

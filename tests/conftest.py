@@ -23,6 +23,7 @@ import jinja2
 import pytest
 import redis as redis_py
 import structlog
+from hypothesis import HealthCheck, settings
 
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.embedded.server import EmbeddedRedis, start_embedded
@@ -52,6 +53,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # thousands of clients and fetchers; these processes trust one certificate of the tests.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "hostile" / "certificates" / "trusted.pem")
 certifi.where = lambda: os.environ["SSL_CERT_FILE"]  # for clients that pass the environment over
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # The settings of a server that is installed on this machine stay out of the tests.
 os.environ["MICROSUB_ENV_FILE"] = os.devnull

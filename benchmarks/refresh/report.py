@@ -154,8 +154,8 @@ def in_short(lines: Sequence[Line]) -> str:
     """The ratios as a Markdown list of one item."""
     found = ", ".join(f"{one.ratio:.1f} ({one.name})" for one in lines)
     return (
-        f"- {lines[0].feeds} feeds asked, read and stored, beside [reader](https://github.com/lemon24/reader), a good "
-        f"feed library on SQLite; times as fast: {found}."
+        f"- Fetching, parsing and storing {lines[0].feeds} feeds, compared with "
+        f"[reader](https://github.com/lemon24/reader), a good feed library on SQLite; times as fast: {found}."
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scale`: what things cost, what that comes to for many users, and whether that is right."""
+"""`python -m benchmarks.scale`: unit costs, a prediction for many users, and its check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single things cost: the measured constants that the model multiplies. Pure."""
+"""Unit costs: the measured constants that the model multiplies. Pure."""
 
 from __future__ import annotations
 

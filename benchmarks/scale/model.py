@@ -121,7 +121,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What happens in a day."""
+    """The events of a day."""
 
     not_modified: float
     unchanged: float
@@ -176,7 +176,7 @@ def distinct_feeds(users: float, habits: Habits = Habits()) -> float:
 
 
 def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keeping()) -> Stock:
-    """What lies in Redis after `age` days."""
+    """The contents of Redis after `age` days."""
     feeds = distinct_feeds(users, habits)
     channels = users * habits.channels
     per_channel = habits.feeds / habits.channels
@@ -203,7 +203,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
 
 
 def day(users: float, habits: Habits = Habits()) -> Day:
-    """What so many users and their feeds do in a day."""
+    """The events of a day with that many users and their feeds."""
     feeds = distinct_feeds(users, habits)
     polls = feeds * sum(kind.share * kind.polls for kind in habits.kinds)
     # A post that comes within minutes of another one is found by the same poll.

@@ -1,4 +1,4 @@
-"""What polls cost: our worker asks a publisher on loopback, and a TLS connection is made in memory."""
+"""The cost of polls: our worker polls a publisher on loopback, and a TLS connection is made in memory."""
 
 from __future__ import annotations
 

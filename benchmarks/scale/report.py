@@ -17,7 +17,7 @@ QUIET = tuple(replace(kind, share=kind.share / 0.87) for kind in KINDS if kind.p
 
 
 def cost_tables(costs: Costs) -> str:
-    """What single things cost."""
+    """The table of unit costs."""
     held, poll, read = costs.memory, costs.polling, costs.reading
     bytes_rows = [
         ("of Redis' memory", "bytes"),
@@ -57,7 +57,7 @@ def cost_tables(costs: Costs) -> str:
 def model_table(
     costs: Costs, habits: Habits, keeping: Keeping, machines: Machines, users: Sequence[int] = USERS
 ) -> str:
-    """What so many users take."""
+    """The table of what that many users need."""
     found = [predict(number, costs, habits, keeping, machines) for number in users]
     rows: list[tuple[str, Callable[[Prediction], str]]] = [
         ("distinct feeds", lambda one: f"{one.stock.feeds:,.0f}"),
@@ -130,7 +130,7 @@ def limits_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machi
 
 
 def levers_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machines) -> str:
-    """What keeping less, or readers of other habits, do to Redis' memory."""
+    """The effect of shorter retention, or of other habits, on Redis' memory."""
     cases = [
         ("as above", habits, keeping),
         ("`max_items` 500 instead of 2,000", habits, replace(keeping, timeline=500)),
@@ -191,7 +191,7 @@ def check_table(found: Observed, costs: Costs) -> str:
 
 
 def check_line(found: Observed) -> str:
-    """What was loaded, and what the clock said."""
+    """The loaded population, and the elapsed times."""
     size = found.size
     kept = found.upkeep
     return (

@@ -1,4 +1,4 @@
-"""What is done with a population in Redis, and what it takes: reading, marking, delivering, upkeep."""
+"""Work on a population in Redis, and its cost: reading, marking, delivering, upkeep."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BACKEND = '{"users": {}}\n'
 
 
 class WrongError(Exception):
-    """What was measured didn't do what it should have done, so that the figures mean nothing."""
+    """The measured operation had a wrong result, so the figures are meaningless."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class BlockingFeedCache:
-    """Takes the same arguments as `FeedCache`, or one that exists already.
+    """Takes the same arguments as `FeedCache`, or an existing one.
 
-    Any number of threads may use it at once; all requests run on one event loop in a thread of its own, which starts
-    with the first call and ends with `close`. After a fork, each process has its own.
+    Any number of threads may use it at once. All requests run on one event loop in its own thread, which starts with
+    the first call and ends with `close`. After a fork, each process has its own.
     """
 
     def __init__(self, storage: Any = None, **options: Any) -> None:
@@ -50,7 +50,7 @@ class BlockingFeedCache:
         at_once: int = 20,
         follow: bool = True,
     ) -> Iterator[tuple[str, CachedFeed | FetchError | ParseError]]:
-        """See `FeedCache.fetch_many`; the requests go on while the caller works on what has come."""
+        """See `FeedCache.fetch_many`; requests continue while the caller handles the results."""
         came: SimpleQueue[tuple[str, CachedFeed | FetchError | ParseError] | BaseException | None] = SimpleQueue()
 
         async def work() -> None:
@@ -80,7 +80,7 @@ class BlockingFeedCache:
         return self._run(self.cache.purge(older_than))
 
     def close(self) -> None:
-        """End what is under way and close everything, until the next call."""
+        """Cancel all work and close everything, until the next call."""
         with self._guard:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -103,12 +103,12 @@ class BlockingFeedCache:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits for it any more
+            future.cancel()  # Ctrl-C: nobody waits for the result any more
             raise
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._process != os.getpid():
-            # A thread doesn't survive a fork, and its lock may have been copied while it was held.
+            # Threads don't survive a fork, and the lock may have been copied while it was held.
             self._guard, self._loop, self._process = threading.Lock(), None, os.getpid()
         with self._guard:
             if self._loop is None:

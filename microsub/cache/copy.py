@@ -1,7 +1,7 @@
-"""A stored copy of a document, and every decision about it. Pure: the time is an argument.
+"""A stored copy of a document, and all decisions about it. Pure: the time is an argument.
 
-Freshness follows RFC 9111 as far as a polite reader of feeds should go: `max-age` and `Expires` lengthen the time for
-which nobody is asked, and never shorten it below the asker's own time to live.
+Freshness follows RFC 9111 as far as polite feed readers should: `max-age` and `Expires` lengthen the time without
+requests, and never shorten it below the caller's own time to live.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from microsub.kit.digests import sha256_hex
 
 DEFAULT_TTL = 300.0
 LONGEST_FRESH = 48 * 3600.0
-"""Seconds for which a publisher's word that nothing will change is taken, at most."""
+"""Maximum seconds of freshness that a publisher can ask for."""
 
 LONGEST_PAUSE = 7 * 86400.0
-"""A `Retry-After` beyond this is a mistake."""
+"""A longer `Retry-After` is a mistake."""
 
 SKEW = 60.0
-"""Seconds by which clocks may differ. What seems to come from further in the future is as good as old: the clock has
-jumped, and nobody knows how old it is.
+"""Seconds by which clocks may differ. A copy from further in the future counts as old: the clock has jumped, so its age
+is unknown.
 """
 
 FAILURE_KEPT = 60.0
-"""Seconds for which a failure is remembered where nothing else is, for those who waited for its outcome."""
+"""Seconds that a failure is stored without a document, for callers that waited for the request."""
 
 PARSE = "parse"
-"""The reason of a `Failure` that is a document which can't be read."""
+"""The reason of a `Failure` for a document that can't be parsed."""
 
 GONE = "gone"
 
@@ -45,11 +45,11 @@ _KIND_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class CachedDocument:
-    """What a publisher served. Times are Unix seconds.
+    """A document as its publisher served it. Times are Unix seconds.
 
-    `checked_at` is when the publisher last said that it holds, `fetched_at` when these bytes came. `max_age` is the
-    publisher's own time to live, in seconds from `checked_at`, or None; `no_store` says that it must not be kept
-    beyond the asker's. `body` and `feed` (the parsed feed, by `cache.feeds`) are compressed; `digest` is the
+    `checked_at` is when the publisher last confirmed it, `fetched_at` when these bytes arrived. `max_age` is the
+    publisher's own time to live, in seconds from `checked_at`, or None; `no_store`: it must not be stored longer than
+    the caller's time to live. `body` and `feed` (the parsed feed, by `cache.feeds`) are compressed; `digest` is the
     SHA-256 of the body as hex; `link` is the joined HTTP `Link` header.
     """
 
@@ -70,16 +70,16 @@ class CachedDocument:
 
     @property
     def body(self) -> bytes:
-        """The bytes as they were served."""
+        """The bytes as served."""
         return zlib.decompress(self.packed_body)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What last went wrong, after the document was last known to hold.
+    """The last failure since the document was confirmed.
 
-    `reason` is one of `fetch.REASONS` or `parse`; `retry_at` is the Unix time before which the publisher doesn't want
-    to be asked.
+    `reason` is one of `fetch.REASONS` or `parse`; `retry_at` is the Unix time before which the publisher wants no
+    request.
     """
 
     reason: str
@@ -91,7 +91,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CachedCopy:
-    """What is stored for one URL. `revision` differs with every write, whatever the clock says."""
+    """The stored copy of one URL. `revision` differs with every write, whatever the clock."""
 
     url: str
     document: CachedDocument | None = None
@@ -99,32 +99,32 @@ class CachedCopy:
     revision: str = field(default_factory=lambda: secrets.token_hex(6))
 
 
-# --- how good it is ------------------------------------------------------------------------------------------------
+# --- freshness -----------------------------------------------------------------------------------------------------
 
 
 def age_of(document: CachedDocument, now: float) -> float:
-    """Seconds since the publisher last said that it holds."""
+    """Seconds since the publisher last confirmed it."""
     return max(0.0, now - document.checked_at)
 
 
 def lifetime_of(document: CachedDocument, ttl: float) -> float:
-    """Seconds from `checked_at` for which an asker with that time to live asks nobody."""
+    """Seconds from `checked_at` in which a caller with that time to live sends no request."""
     if document.no_store:
         return ttl
     return max(ttl, min(document.max_age or 0.0, LONGEST_FRESH))
 
 
 def is_fresh(document: CachedDocument, ttl: float, now: float) -> bool:
-    """Whether the document will do without a question to the publisher."""
+    """Whether the document can be used without a request to the publisher."""
     age = now - document.checked_at
     return -SKEW <= age < lifetime_of(document, ttl)
 
 
 def usable(copy: CachedCopy | None, ttl: float, keep: float, now: float) -> CachedDocument | None:
-    """The document that may be shown beside an error, or offline; None where it is too old.
+    """The document that may be shown with an error, or offline; None if it is too old.
 
-    One that its publisher wants stored nowhere lives as long as it is fresh; others `keep` seconds after the last
-    check, or as long as they are fresh.
+    A `no_store` document is usable as long as it is fresh; others for `keep` seconds after the last check, or as long
+    as they are fresh.
     """
     document = None if copy is None else copy.document
     if document is None or is_fresh(document, ttl, now):
@@ -133,12 +133,12 @@ def usable(copy: CachedCopy | None, ttl: float, keep: float, now: float) -> Cach
 
 
 def is_paused(failure: Failure, now: float) -> bool:
-    """Whether the publisher has asked for silence until later."""
+    """Whether the publisher has asked for a pause that isn't over."""
     return failure.retry_at is not None and failure.at - SKEW <= now < failure.retry_at
 
 
 def seconds_to_live(copy: CachedCopy, ttl: float, keep: float, now: float) -> float:
-    """How long the copy can be of use from `now` on; `inf` where that has no end."""
+    """Seconds from `now` for which the copy can be useful; `inf` if forever."""
     left = 0.0
     if copy.document is not None:
         fresh = lifetime_of(copy.document, ttl)
@@ -152,24 +152,24 @@ def seconds_to_live(copy: CachedCopy, ttl: float, keep: float, now: float) -> fl
 
 
 def last_touched(copy: CachedCopy) -> float:
-    """The last time at which something was heard of the URL."""
+    """The time of the last reply or failure for the URL."""
     document = copy.document.checked_at if copy.document else 0.0
     failure = copy.failure.at if copy.failure else 0.0
     return max(document, failure)
 
 
-# --- what becomes of it --------------------------------------------------------------------------------------------
+# --- changes -------------------------------------------------------------------------------------------------------
 
 
 def is_feed(body: bytes, content_type: str | None) -> bool:
-    """Whether a document begins like a feed, not like a web page that may hold one."""
-    from microsub.formats.parse import sniff  # with the parsers of all formats: what only asks doesn't need them
+    """Whether a document starts like a feed, not like a web page with one."""
+    from microsub.formats.parse import sniff  # loads the parsers of all formats, so only when needed
 
     return sniff(decode(body[:_KIND_BYTES], content_type), content_type) in {"syndication", "json"}
 
 
 def taken(url: str, old: CachedDocument | None, reply: Fetched, feed: bytes | None, now: float) -> CachedCopy:
-    """The copy after a 200. `feed` is the packed feed, where the document was parsed."""
+    """The copy after a 200. `feed` is the packed feed, if the document was parsed."""
     digest = sha256_hex(reply.body)
     same = old if old is not None and old.digest == digest else None
     document = CachedDocument(
@@ -205,20 +205,20 @@ def refreshed(url: str, document: CachedDocument, reply: NotModified, now: float
 
 
 def failed(url: str, document: CachedDocument | None, reply: FetchFailed, now: float) -> CachedCopy:
-    """The copy after a failed fetch: the document stays as it is."""
+    """The copy after a failed fetch: the document doesn't change."""
     pause = None if reply.retry_after is None else now + min(reply.retry_after, LONGEST_PAUSE)
     return CachedCopy(url, document, Failure(reply.reason, reply.detail, reply.status, now, pause))
 
 
 def broken(url: str, document: CachedDocument | None, detail: str, now: float) -> CachedCopy:
-    """The copy after a document that can't be read: the stored one stays, with its validators."""
+    """The copy after a document that can't be parsed: the stored one stays, with its validators."""
     return CachedCopy(url, document, Failure(PARSE, detail, None, now))
 
 
 # --- as bytes ------------------------------------------------------------------------------------------------------
 #
 # A line of ASCII, `microsub-copy 1 <CRC-32 of the rest, hex> <length of the head> <length of the feed>`, then the head
-# as JSON, the parsed feed and the body, both compressed with zlib. Nothing is ever unpickled.
+# as JSON, then the parsed feed and the body, both compressed with zlib. Nothing is ever unpickled.
 
 VERSION = 1
 _FIRST_LINE = re.compile(rb"microsub-copy (\d+) ([0-9a-f]{8}) (\d+) (-?\d+)\n")
@@ -229,11 +229,11 @@ _IN_HEAD = tuple(field.name for field in fields(CachedDocument) if field.name no
 
 
 class DamagedCopy(ValueError):
-    """Bytes that are no copy, or not all of one, or one of another version."""
+    """Bytes that aren't a copy, are incomplete, or have another version."""
 
 
 def to_bytes(copy: CachedCopy) -> bytes:
-    """`copy` as bytes. Raises `orjson.JSONEncodeError` for text that has no UTF-8 form."""
+    """Encode `copy`. Raises `orjson.JSONEncodeError` for text without a UTF-8 form."""
     document = copy.document
     head = orjson.dumps(
         {
@@ -253,10 +253,10 @@ def to_bytes(copy: CachedCopy) -> bytes:
 
 
 def from_bytes(data: bytes, url: str) -> CachedCopy:
-    """The copy of `url` that `data` is. Raises DamagedCopy."""
+    """Decode the copy of `url`. Raises DamagedCopy."""
     first = _FIRST_LINE.match(data[:_LONGEST_FIRST_LINE])
     if first is None:
-        raise DamagedCopy("it doesn't begin like a copy")
+        raise DamagedCopy("it doesn't start like a copy")
     version, crc, head_length, feed_length = int(first[1]), int(first[2], 16), int(first[3]), int(first[4])
     if version != VERSION:
         raise DamagedCopy(f"it has version {version}, expected {VERSION}")

@@ -1,4 +1,4 @@
-"""Stored copies by URL, and one request on behalf of all who ask at the same time."""
+"""Stored copies by URL, and one request for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ log = LibraryLogger(__name__)
 
 Source = Literal["network", "not_modified", "cache"]
 Answer = Literal["fresh", "paused", "coalesced", "revalidated", "fetched", "stale", "failed", "offline"]
-"""How an answer came about, as `metrics.FEED_CACHE_ANSWERS` counts it."""
+"""How a result was obtained, as counted in `metrics.FEED_CACHE_ANSWERS`."""
 
 LOCK_PATIENCE = 60.0
-"""Seconds to wait for another process's request; then it counts as hung, and a request of our own is made."""
+"""Seconds to wait for another process's request; after that it counts as hung, and this process sends its own."""
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.01, 0.2
 
 LARGEST = 2 * 1024 * 1024
-"""Bytes of a compressed document beyond which it isn't kept: feeds of 10 MiB are smaller; what is larger is no text."""
+"""Maximum bytes of a stored, compressed document: feeds of 10 MiB are smaller, and anything larger isn't text."""
 
 INLINE_BYTES = 64 * 1024
-"""What is larger is compressed and decompressed off the event loop."""
+"""Larger documents are compressed and decompressed off the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question. `ttl` is the asker's time to live in seconds; `force` skips it.
+    """A call to the cache. `ttl` is the caller's time to live in seconds; `force` ignores it.
 
-    A poller gives `since`: only a copy that was checked after that Unix time is news to it; and its own validators,
-    which are sent in place of the copy's, because a 304 must refer to what *it* has worked through.
+    A poller gives `since`, so only a copy that was checked after that Unix time counts. It also gives its own
+    validators, which are sent instead of the copy's, because a 304 must refer to what *it* has processed.
     """
 
     url: str
@@ -76,15 +76,15 @@ class Ask:
 
     @property
     def has_validators(self) -> bool:
-        """Whether the asker knows the document already."""
+        """Whether the caller knows the document already."""
         return bool(self.etag or self.last_modified)
 
 
 @dataclass(frozen=True, slots=True)
 class CacheAnswer:
-    """The answer: the document that there is, and what went wrong last, if it did.
+    """The result: the document, if there is one, and the last failure, if there was one.
 
-    `reply` is what the publisher said, where this very asker's request was made.
+    `reply` is the publisher's reply, if this call sent the request itself.
     """
 
     document: CachedDocument | None
@@ -95,18 +95,18 @@ class CacheAnswer:
 
 
 Judge = Callable[[Fetched, CachedDocument | None], Awaitable[bytes | None]]
-"""Looks at a changed document before it replaces the stored one; returns the packed feed, if it has parsed it.
+"""Examines a changed document before it replaces the stored one; returns the packed feed if it was parsed.
 
-Raises ParseError where the document shall not replace anything.
+Raises ParseError if the document must not replace the stored one.
 """
 
 
 @dataclass(slots=True)
 class _Held:
-    """What is known when a request may be made.
+    """The state before a request.
 
-    The `lock`, where there is one to be given back, the `copy` as it is under it, and the same copy as `others` where
-    another process has asked meanwhile.
+    The `lock`, if it has to be released, the `copy` as read under it, and the same copy as `others` if another process
+    has sent a request meanwhile.
     """
 
     lock: UrlLock | None
@@ -115,10 +115,10 @@ class _Held:
 
 
 class _Flights:
-    """The first request for a URL registers; later ones wait for its outcome.
+    """Coalesces requests: the first one for a URL registers, later ones wait for its outcome.
 
-    An outcome is the copy as it is afterwards, or None: the one who asked learnt nothing that helps others, or was
-    cancelled, and the next one has to ask itself.
+    An outcome is the new copy. It is None if the request was cancelled or its result is of no use to others; then the
+    next caller sends a request itself.
     """
 
     def __init__(self) -> None:
@@ -126,32 +126,32 @@ class _Flights:
         self._process = os.getpid()
 
     def board(self, url: str) -> Future[CachedCopy | None] | None:
-        """Begin a flight for `url` (None), to end with `land`; or the one to `wait` for."""
+        """Start a flight for `url` (None), to be ended with `land`; or return the one to `wait` for."""
         if self._process != os.getpid():
-            # After a fork, the flights of the parent never land here.
+            # After a fork, the parent's flights never land in this process.
             self._process, self._flying = os.getpid(), {}
         mine: Future[CachedCopy | None] = Future()
-        # Running, it can't be cancelled by one of those who wait.
+        # A running future can't be cancelled by a waiting caller.
         mine.set_running_or_notify_cancel()
-        found = self._flying.setdefault(url, mine)  # one step for the interpreter: no lock that a fork could copy
+        found = self._flying.setdefault(url, mine)  # atomic, so it needs no lock that a fork could copy
         return None if found is mine else found
 
     def land(self, url: str, outcome: CachedCopy | None) -> None:
-        """End the flight and tell those who wait."""
+        """End the flight and pass the outcome to waiting callers."""
         flight = self._flying.pop(url, None)
         if flight is not None:
             flight.set_result(outcome)
 
     @staticmethod
     async def wait(flight: Future[CachedCopy | None]) -> CachedCopy | None:
-        """The outcome of somebody else's flight."""
+        """Wait for the outcome of another caller's flight."""
         return await asyncio.wrap_future(flight)
 
 
 class Desk:
-    """Copies in a storage, and the requests that renew them.
+    """Copies in a storage, and the requests that refresh them.
 
-    `keep` is how many seconds after its last check a document is still shown beside an error; `clock` gives Unix
+    `keep` is how many seconds after its last check a document may still be shown with an error; `clock` returns Unix
     seconds.
     """
 
@@ -170,14 +170,14 @@ class Desk:
         self._flights = _Flights()
 
     async def find(self, ask: Ask, judge: Judge) -> CacheAnswer:
-        """The document at `ask.url`, requested where no copy will do. No publisher makes it raise."""
+        """The document at `ask.url`, requested if no copy is usable. A publisher can't make it raise."""
         found = await self._find(ask, judge)
         FEED_CACHE_ANSWERS.labels(found.answer).inc()
         return found
 
     async def _find(self, ask: Ask, judge: Judge) -> CacheAnswer:
         key = canonical_feed_url(ask.url)
-        # A poll hardly ever finds an answer at hand: its first look is the one that takes the lock.
+        # A poll is almost never answered from a copy, so its first read is the one that takes the lock.
         looked = ask.since is None
         copy = await self._read(key) if looked else None
         if ask.offline:
@@ -193,7 +193,7 @@ class Desk:
         return found
 
     async def improve(self, url: str, document: CachedDocument, feed: bytes) -> None:
-        """Keep the parsed form of a stored document, if it still is the stored one."""
+        """Store the parsed form of a document, if that is still the stored one."""
         key = canonical_feed_url(url)
         copy = await self._read(key)
         if copy is not None and copy.document is not None and copy.document.digest == document.digest:
@@ -204,7 +204,7 @@ class Desk:
         await self._storage.remove(canonical_feed_url(url))
 
     async def purge(self, older_than: float) -> int:
-        """Forget copies not heard of for that many seconds, and damaged ones; how many."""
+        """Forget copies without a reply for that many seconds, and corrupt ones; returns how many."""
         removed = 0
         for url in await self._storage.urls():
             copy = await self._read(url)
@@ -220,11 +220,11 @@ class Desk:
         return usable(copy, ask.ttl, self._keep, self._clock())
 
     def _shared(self, copy: CachedCopy, ask: Ask) -> CacheAnswer:
-        """What a request on behalf of somebody else came to."""
+        """The result of another caller's request."""
         return CacheAnswer(self._usable(copy, ask), copy.failure, "cache", "coalesced")
 
     def _at_hand(self, copy: CachedCopy | None, ask: Ask) -> CacheAnswer | None:
-        """The answer that needs no request, if there is one."""
+        """The result without a request, if there is one."""
         if copy is None:
             return None
         now = self._clock()
@@ -241,9 +241,9 @@ class Desk:
     # --- with a request
 
     async def _lead(self, key: str, looked: bool, seen: CachedCopy | None, ask: Ask, judge: Judge) -> CacheAnswer:
-        """Make the request, unless another process makes it, and tell those who wait for it.
+        """Send the request, unless another process does, and pass the outcome to waiting callers.
 
-        `seen` is the copy that there was, where the asker has `looked`.
+        `seen` is the copy that was read, if the caller has `looked`.
         """
         outcome: CachedCopy | None = None
         try:
@@ -269,7 +269,7 @@ class Desk:
         now = self._clock()
         match reply:
             case FetchFailed(ours=True):
-                # It says nothing of the address, so nobody else is told it.
+                # It says nothing about the address, so other callers don't get it.
                 pause = None if reply.retry_after is None else now + reply.retry_after
                 failure = Failure(reply.reason, reply.detail, None, now, pause)
                 return CacheAnswer(document, failure, "cache", "stale" if document else "failed", reply), None
@@ -278,7 +278,7 @@ class Desk:
             case NotModified() if document is not None and sent == known:
                 new = refreshed(key, document, reply, now)
             case NotModified():
-                # It refers to what the asker has, and the copy is another one, or there is none.
+                # It refers to the caller's version; the copy is another one, or there is none.
                 return CacheAnswer(None, None, "not_modified", "revalidated", reply), None
             case Fetched():
                 new = await self._judged(key, document, reply, judge, now)
@@ -287,7 +287,7 @@ class Desk:
         answer: Answer = "revalidated" if isinstance(reply, NotModified) else "fetched"
         if new.failure is not None:
             source = "cache" if document else "network"
-            # A poller gets the failure alone.
+            # A poller gets only the failure.
             answer = "stale" if document and ask.since is None else "failed"
         return CacheAnswer(new.document, new.failure, source, answer, reply), new
 
@@ -308,21 +308,21 @@ class Desk:
     # --- the storage
 
     async def _read(self, key: str) -> CachedCopy | None:
-        """The stored copy. What can't be had or read counts as absent."""
+        """The stored copy, or None if it can't be read."""
         try:
             return _decoded(await self._storage.get(key), key)
-        except Exception as error:  # whatever a foreign mapping raises
-            log.warning("a stored copy could not be read", url=mask_credentials(key), problem=_text(error))
+        except Exception as error:  # anything that a foreign mapping raises
+            log.warning("a stored copy can't be read", url=mask_credentials(key), problem=_text(error))
         return None
 
     async def _write(self, copy: CachedCopy, ttl: float, held: _Held | None = None) -> None:
-        """Store `copy`, and give back the lock that is `held`.
+        """Store `copy`, and release the lock that is `held`.
 
-        Where that fails the answer is as good, and the next asker has to ask again.
+        If that fails, the caller still gets its result, and the next one sends a request again.
         """
         try:
             if copy.document is not None and len(copy.document.packed_body) > LARGEST:
-                log.info("a document is too large to be kept", url=mask_credentials(copy.url))
+                log.info("a document is too large for the cache", url=mask_credentials(copy.url))
                 await self._storage.remove(copy.url)
                 return
             seconds = seconds_to_live(copy, ttl, self._keep, self._clock())
@@ -332,14 +332,14 @@ class Desk:
             else:
                 lock, held.lock = held.lock, None
                 await lock.end(data, seconds)
-        except Exception as error:  # whatever a foreign mapping raises
-            log.warning("a copy could not be stored", url=mask_credentials(copy.url), problem=_text(error))
+        except Exception as error:  # anything that a foreign mapping raises
+            log.warning("a copy can't be stored", url=mask_credentials(copy.url), problem=_text(error))
 
     @contextlib.asynccontextmanager
     async def _locked(self, key: str, looked: bool, seen: CachedCopy | None) -> AsyncIterator[_Held]:
-        """Hold the lock of that URL among processes, where the storage offers one.
+        """Hold that URL's lock among processes, if the storage has locks.
 
-        It is kept while the block runs, or until `_write` gives it back.
+        It is held during the block, or until `_write` releases it.
         """
         held = await self._held(key, looked, seen)
         lock = held.lock
@@ -352,8 +352,8 @@ class Desk:
             if held.lock is not None:
                 try:
                     await held.lock.release()
-                except Exception as error:  # it ends by itself
-                    log.warning("a lock could not be released", url=mask_credentials(key), problem=_text(error))
+                except Exception as error:  # it expires by itself
+                    log.warning("a lock can't be released", url=mask_credentials(key), problem=_text(error))
 
     async def _held(self, key: str, looked: bool, seen: CachedCopy | None) -> _Held:
         lock = self._storage.lock(key)
@@ -367,8 +367,8 @@ class Desk:
                     is_ours = await self._acquire(lock, key)
                     copy = await self._read(key)
                 return _Held(lock if is_ours else None, copy, _other(copy, seen))
-            except Exception as error:  # without a lock there may be a request too many, but there is an answer
-                log.warning("a lock could not be taken", url=mask_credentials(key), problem=_text(error))
+            except Exception as error:  # without a lock there may be one request too many, but there is a result
+                log.warning("a lock can't be taken", url=mask_credentials(key), problem=_text(error))
         copy = await self._read(key)
         return _Held(None, copy, _other(copy, seen) if looked else None)
 
@@ -384,21 +384,21 @@ class Desk:
 
 
 def _other(copy: CachedCopy | None, seen: CachedCopy | None) -> CachedCopy | None:
-    """`copy`, where it is another one than was seen: by the revision, whatever clocks say."""
+    """`copy`, if it differs from the one that was seen: by revision, whatever the clocks."""
     return copy if copy is not None and (seen is None or copy.revision != seen.revision) else None
 
 
 def _decoded(data: bytes | None, key: str) -> CachedCopy | None:
-    """The copy that `data` is; None as well where it is damaged."""
+    """The decoded copy; None if it is corrupt."""
     try:
         return None if data is None else from_bytes(data, key)
     except DamagedCopy as error:
-        log.warning("a stored copy is damaged", url=mask_credentials(key), problem=str(error))
+        log.warning("a stored copy is corrupt", url=mask_credentials(key), problem=str(error))
         return None
 
 
 async def body_of(document: CachedDocument) -> bytes:
-    """The bytes as they were served."""
+    """The bytes as served."""
     if len(document.packed_body) < INLINE_BYTES:
         return document.body
     return await asyncio.to_thread(lambda: document.body)

@@ -1,7 +1,7 @@
-"""The feed cache: a URL in, the parsed feed out, no publisher asked more than is polite.
+"""The feed cache: returns the parsed feed at a URL, without more requests than is polite.
 
-`FeedCache` is for programs (`microsub.cache.blocking` without `await`), `CachingFetcher` for the server: search,
-preview, discovery and polling take documents of any kind.
+`FeedCache` is for programs (`microsub.cache.blocking` without `await`). `CachingFetcher` is for the server, where
+search, preview, discovery and polling fetch documents of any kind.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from microsub.parsing.pool import BoundedParser
 from microsub.parsing.process import reader
 
 OFFLINE = "offline"
-"""The reason of the FetchError for a URL that there is no copy of, when nobody may be asked."""
+"""The reason of the FetchError for a URL without a copy in an offline call."""
 
 MOST_NAMED = 3
-"""Feeds of a page that are tried."""
+"""Number of a page's feeds that are tried."""
 
 Parse = Callable[[bytes, str, str | None], Feed]
 
 
 @dataclass(frozen=True, slots=True)
 class CachedFeed:
-    """A feed, and where it comes from.
+    """A feed and its origin.
 
-    `age` is how many seconds ago the publisher last said that it holds. `source` is `network` for a document that
-    came with this call, `not_modified` where the publisher was asked and the stored one holds, and `cache` where
-    nobody was asked, or in vain: then `error` says why. `final_url` is where the document was found, behind
-    redirects; `fetched_at` the Unix time when these bytes came. `page` is the page that names this feed, where `url`
-    led to one; else None.
+    `age` is how many seconds ago the publisher last confirmed it. `source` is `network` for a document that arrived
+    with this call, `not_modified` if the publisher confirmed the stored one, and `cache` if no request was sent or it
+    failed; then `error` says why. `final_url` is where the document was found, after redirects. `fetched_at` is the
+    Unix time when these bytes arrived. `page` is the page that names this feed, if `url` led to a page; otherwise
+    None.
     """
 
     url: str
@@ -75,12 +75,12 @@ class CachedFeed:
 class FeedCache:
     """Feeds by URL. One instance serves any number of tasks, event loops and threads.
 
-    `storage` is any mutable mapping of text to bytes, a function that opens one, or a `Storage`; by default the
-    memory of this object. `ttl` is how many seconds nothing is requested for, `ttls` the same for single URLs; a
-    publisher's `max-age` or `Expires` lengthens it. `keep`: seconds after its last check for which a copy may still
-    be shown. `user_agent` names your program to publishers, best with a URL; or give a whole `fetcher`, which stays
-    yours to close. `parse` takes body, URL and Content-Type, and raises ParseError; by default it is the server's,
-    with heavy documents in a process that ends in time. `clock` gives Unix seconds.
+    `storage` is any mutable mapping of text to bytes, a function that opens one, or a `Storage`; by default this
+    object's memory. `ttl` is the time without requests in seconds, `ttls` the same for single URLs; a publisher's
+    `max-age` or `Expires` lengthens it. `keep`: seconds after its last check for which a copy may still be shown.
+    `user_agent` names your program to publishers, ideally with a URL; or pass a whole `fetcher`, which you have to
+    close yourself. `parse` takes body, URL and Content-Type, and raises ParseError; the default is the server's
+    parser, with heavy documents in a process with a time limit. `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -119,15 +119,14 @@ class FeedCache:
     ) -> CachedFeed:
         """The feed at `url`, an http(s) URL, international ones included.
 
-        Where a page is found that names feeds, it is the first of them that can be had, as when somebody follows the
-        page on the server; without `follow` it is what the page itself holds.
+        If `url` is a page that names feeds, the result is the first of them that can be fetched, as when a user
+        follows the page on the server; without `follow` it is the page's own h-feed.
 
-        A copy younger than its time to live is the answer; else the publisher is asked, with the validators of the
-        copy. `force` asks even so, with the same validators; `offline` asks nobody; `ttl` (seconds) stands in for
-        this cache's. What fails leaves the copy as it is and stands beside it as `error`. Without a copy it is
-        raised: FetchError (with `offline`, of the reason `offline`) or ParseError. A publisher who asked for a pause
-        (`Retry-After`) isn't asked before it is over, and one who said that the feed is gone (410) not without
-        `force`.
+        A copy younger than its time to live is returned without a request; otherwise one is sent, with the copy's
+        validators. `force` always sends one; `offline` never does; `ttl` (seconds) replaces this cache's. After a
+        failure the copy is returned unchanged, with the failure as `error`. Without a copy it is raised: FetchError
+        (with `offline`, of the reason `offline`) or ParseError. After a `Retry-After`, no request is sent until the
+        pause is over; after a 410, none without `force`.
         """
         own = self._ttls.get(canonical_feed_url(url), self._ttl) if ttl is None else ttl
         found = await self._desk.find(Ask(url, own, force, offline), self._judge)
@@ -149,15 +148,15 @@ class FeedCache:
         at_once: int = 20,
         follow: bool = True,
     ) -> AsyncIterator[tuple[str, CachedFeed | FetchError | ParseError]]:
-        """All of `urls`, as they come: each with its feed, or the error that `fetch` raises.
+        """The results for all `urls` as they arrive: the feed, or the error that `fetch` raises.
 
-        `at_once` requests are under way together, never two to one host.
+        At most `at_once` requests run at the same time, and one per host.
         """
         hosts: dict[str, asyncio.Semaphore] = {}
         turn = asyncio.Semaphore(at_once)
 
         async def one(url: str) -> tuple[str, CachedFeed | FetchError | ParseError]:
-            # Those who queue for a busy host must not take the places of others.
+            # URLs that wait for a busy host must not take the slots of others.
             async with hosts.setdefault(host_of(url), asyncio.Semaphore(1)), turn:
                 try:
                     return url, await self.fetch(url, force, offline, ttl, follow)
@@ -174,11 +173,11 @@ class FeedCache:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def remove(self, url: str) -> None:
-        """Forget what is known of `url`, its validators, failures and pauses included."""
+        """Forget everything about `url`, including its validators, failures and pauses."""
         await self._desk.remove(url)
 
     async def purge(self, older_than: float) -> int:
-        """Forget URLs not heard of for `older_than` seconds, and damaged copies; how many."""
+        """Forget URLs without a reply for `older_than` seconds, and corrupt copies; returns how many."""
         return await self._desk.purge(older_than)
 
     async def aclose(self) -> None:
@@ -195,11 +194,11 @@ class FeedCache:
             return pack(await asyncio.to_thread(self._parse, *document))
         except ParseError:
             if await asyncio.to_thread(self._bounded.better_feeds, *document):
-                return None  # a page without posts, which leads to feeds: a copy spares the next request for it
+                return None  # a page without posts that names feeds: storing it saves the next request
             raise
 
     async def _named(self, document: CachedDocument) -> list[str]:
-        """The URLs of the feeds to take instead of a page, best first; none for a feed."""
+        """The URLs of the feeds to use instead of a page, best first; none for a feed."""
         kept = None if document.packed_feed is None else unpack(document.packed_feed)
         if kept is not None and kept.format != "h-feed":
             return []
@@ -211,7 +210,7 @@ class FeedCache:
         return [link.url for link in links[:MOST_NAMED]]
 
     async def _feed(self, url: str, document: CachedDocument) -> Feed:
-        """The parsed form of a stored document; parsed again where another version kept it."""
+        """The parsed form of a stored document; parsed again if another version stored it."""
         kept = None if document.packed_feed is None else unpack(document.packed_feed)
         if kept is not None:
             return kept
@@ -237,7 +236,7 @@ class FeedCache:
 
 
 def as_storage(storage: Storage | Bytes | Opener) -> Storage:
-    """What was given, in the one form that the cache works with."""
+    """Convert any kind of storage to the form that the cache uses."""
     return storage if hasattr(storage, "urls") else MappingStorage(storage)  # type: ignore[return-value]
 
 
@@ -249,10 +248,10 @@ def _error(url: str, failure: Failure) -> FetchError | ParseError:
 
 
 class CachingFetcher:
-    """Answers like a fetcher, and asks no publisher twice within the time to live.
+    """A fetcher that sends no second request for a URL within the time to live.
 
-    A request without `since` gets whatever there is, beside an error the older copy. One with `since` is a poll: it
-    gets a copy only if that came after its last look, and every failure as one.
+    A request without `since` gets any copy, after a failure also an older one. A request with `since` is a poll: it
+    gets a copy only if that is newer than its last look, and it gets every failure.
     """
 
     def __init__(
@@ -269,7 +268,7 @@ class CachingFetcher:
         self._clock = clock
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
-        """The document at `request.url`. `accept` makes no difference: one address has one copy."""
+        """The document at `request.url`. `accept` is ignored: each address has one copy."""
         ask = Ask(
             request.url,
             self._ttl,
@@ -293,10 +292,10 @@ class CachingFetcher:
             return self._failed(request, found.failure)
         if found.document is not None:
             return await self._from(request, found.document)
-        return FetchFailed(mask_credentials(request.url), "protocol", "somebody else's request came to nothing")
+        return FetchFailed(mask_credentials(request.url), "protocol", "another request for this URL had no result")
 
     async def _from(self, request: FetchRequest, document: CachedDocument) -> Fetched:
-        """The stored document, as if it came now; fresh for as long as is left of that."""
+        """The stored document as if it had arrived now, with the rest of its freshness."""
         left = document.checked_at + lifetime_of(document, 0.0) - self._clock()
         fields = {"content-type": document.content_type, "link": document.link}
         return Fetched(
@@ -314,13 +313,13 @@ class CachingFetcher:
 
     def _failed(self, request: FetchRequest, failure: Failure) -> FetchFailed:
         wait = None if failure.retry_at is None else max(0.0, failure.retry_at - self._clock())
-        # What stands in a copy came from a fetcher: its reason is one of theirs.
+        # Copies are written with a fetcher's reasons.
         reason = cast("Reason", "protocol" if failure.reason == PARSE else failure.reason)
         return FetchFailed(mask_credentials(request.url), reason, failure.detail, failure.status, wait)
 
 
 async def _judge(reply: Fetched, old: CachedDocument | None) -> bytes | None:
-    """Refuse to replace a feed by what isn't one; the documents are for others to parse."""
+    """Refuse to replace a feed by something else; the callers parse the documents."""
     if old is not None and old.is_feed and not is_feed(reply.body, reply.content_type):
         raise ParseError(mask_credentials(reply.url), "the document isn't a feed any more")
     return None
@@ -328,9 +327,9 @@ async def _judge(reply: Fetched, old: CachedDocument | None) -> bytes | None:
 
 # --- parsed feeds as bytes -------------------------------------------------------------------------------------------
 #
-# Compressed JSON with every field of `model.jf2`, so that what comes out equals what went in. The first line names the
-# software and the fields it knows. What another version wrote is not read: its parser may have understood, or
-# sanitised, less.
+# Compressed JSON with all fields of `model.jf2`, so decoding returns an equal feed. The first line names the software's
+# version and the fields it knows. Feeds of other versions aren't read, because their parser may have understood or
+# sanitised less.
 
 _CLASSES = (Card, Content, Enclosure, Entry, Feed)
 
@@ -342,12 +341,12 @@ def _mark() -> bytes:
 
 
 def pack(feed: Feed) -> bytes:
-    """`feed` as bytes."""
+    """Encode a feed."""
     return zlib.compress(_mark() + orjson.dumps(feed), 1)
 
 
 def unpack(packed: bytes) -> Feed | None:
-    """The feed, or None where these bytes were written by another version or can't be read."""
+    """Decode a feed; None if another version wrote it or it can't be read."""
     try:
         data = zlib.decompress(packed)
         if not data.startswith(_mark()):

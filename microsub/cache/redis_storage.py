@@ -15,16 +15,16 @@ from microsub.redis.lease import Lease, LeaseCommands
 from microsub.redis.protocol import Command, Redis
 
 LONGEST_KEPT = 30 * 86400.0
-"""Seconds for which a copy without an end is kept: nothing of a cache stays for ever."""
+"""Seconds that a copy without an end is stored: nothing in a cache stays forever."""
 
 LEASE = 10.0
-"""Seconds after which a process that died in a request is replaced; one that lives renews its lease."""
+"""Seconds after which a process that died during a request is replaced; a living one renews its lease."""
 
 
 class FeedCopies:
     """Bytes by URL (`cache.Storage`). Like its connection, it belongs to one event loop.
 
-    `may_keep` is asked before a copy of that many bytes is kept.
+    `may_keep` decides whether a copy of that many bytes is stored.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class FeedCopies:
         return found
 
     async def put(self, url: str, value: bytes, seconds: float) -> None:
-        """Keep a copy for that many seconds, a month at most."""
+        """Store a copy for that many seconds, a month at most."""
         await self._redis.pipeline(self.putting(url, value, seconds))
 
     def putting(self, url: str, value: bytes, seconds: float) -> list[Command]:
-        """The commands that `put` is."""
+        """The commands of `put`."""
         if seconds <= 0 or not self._may_keep(len(value) + 2 * len(url)):
             return _removing(url)
         return _putting(url, value, seconds, self._clock())
@@ -64,18 +64,18 @@ class FeedCopies:
         return _texts(await self._redis.command(*_listing(self._clock())))
 
     async def tidy(self) -> None:
-        """Nothing to do: what nobody needs expires."""
+        """Nothing to do: copies expire."""
 
     def lock(self, url: str) -> CopyLock:
         """The lock of that URL, not taken yet."""
         return CopyLock(self._redis, self, url, self._lease)
 
     async def aclose(self) -> None:
-        """Nothing to do: the connection is whose it was."""
+        """Nothing to do: the connection belongs to the caller."""
 
 
 class CopyLock(Lease):
-    """The lease on asking for one URL, which reads and writes the copy in the same round trips."""
+    """The lease for requesting one URL; it reads and writes the copy in the same round trips."""
 
     def __init__(self, redis: Redis, copies: FeedCopies, url: str, lease: float) -> None:
         super().__init__(redis, f"copy:{_digest(url)}", lease)
@@ -85,20 +85,20 @@ class CopyLock(Lease):
     async def begin(self) -> tuple[bool, bytes | None]:
         """Take it if it is free, and read the copy: one round trip.
 
-        On a cluster, a copy that comes in this very moment may be missed, which costs its publisher one request more.
+        On a cluster, a copy that is written at this very moment may be missed, which costs one more request.
         """
         is_ours, found = await self._redis.pipeline([self.acquiring(), ("GET", _key(self._url))])
         return is_ours is not None, found
 
     async def end(self, value: bytes, seconds: float) -> None:
-        """Keep a copy, and give the lock back, if it is still ours: one round trip."""
+        """Store a copy, and release the lock if it is still ours: one round trip."""
         await self._redis.pipeline([*self._copies.putting(self._url, value, seconds), self.extending(0)])
 
 
 class RedisMapping(MutableMapping[str, bytes]):
     """The copies of `FeedCopies` as a plain mapping, for programs without an event loop.
 
-    Both may serve one database. Works over a `redis.Redis` that doesn't decode. Values expire `LONGEST_KEPT` seconds
+    Both can use the same database. It needs a `redis.Redis` that doesn't decode. Values expire `LONGEST_KEPT` seconds
     after they were written.
     """
 
@@ -126,7 +126,7 @@ class RedisMapping(MutableMapping[str, bytes]):
         return sum(1 for _ in self)
 
     def lock(self, key: str) -> RedisMappingLock:
-        """A lock on that key among all processes, not taken yet."""
+        """A lock for that key among all processes, not taken yet."""
         return RedisMappingLock(self._client, key)
 
     def _run(self, commands: list[Command]) -> list[Any]:
@@ -137,7 +137,7 @@ class RedisMapping(MutableMapping[str, bytes]):
 
 
 class RedisMappingLock(LeaseCommands):
-    """Ends by itself after `LEASE` seconds, unless it is renewed."""
+    """A lease that expires after `LEASE` seconds unless it is renewed."""
 
     def __init__(self, client: redis.Redis, key: str) -> None:
         super().__init__(f"copy:{_digest(key)}", LEASE)
@@ -152,13 +152,13 @@ class RedisMappingLock(LeaseCommands):
         self._run(*self.extending())  # type: ignore[no-untyped-call]
 
     def release(self) -> None:
-        """Give it back, if it is still ours."""
+        """Release it, if it is still ours."""
         self._run(*self.extending(0))  # type: ignore[no-untyped-call]
 
 
 def _putting(url: str, value: bytes, seconds: float, now: float) -> list[Command]:
     kept = min(seconds, LONGEST_KEPT)
-    # The list of URLs is written first: a copy that it doesn't have could not be purged.
+    # The list of URLs is written first: a copy that isn't listed couldn't be purged.
     return [
         ("ZADD", keys.feed_copies(), f"{now + kept:.3f}", _bytes(url)),
         ("SET", _key(url), value, "PX", math.ceil(kept * 1000)),

@@ -1,4 +1,4 @@
-"""Where copies are kept: any mapping from text to bytes, or something asynchronous."""
+"""Storages for copies: any mapping from text to bytes, or an asynchronous one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Opener = Callable[[], Mapping]
 
 
 class UrlLock(Protocol):
-    """Exclusive leave to ask one publisher, among all processes that share a storage."""
+    """The exclusive right to send a request for one URL, among all processes that share a storage."""
 
     @property
     def lease(self) -> float | None:
-        """Seconds after which it is lost unless it is renewed; None: it ends with its process."""
+        """Seconds after which it expires unless it is renewed; None: it ends with its process."""
         ...
 
     async def acquire(self) -> bool:
@@ -32,11 +32,11 @@ class UrlLock(Protocol):
         ...
 
     async def begin(self) -> tuple[bool, bytes | None]:
-        """`acquire`, and then `Storage.get`: whether the lock is ours, and the bytes."""
+        """`acquire`, then `Storage.get`: whether the lock is ours, and the bytes."""
         ...
 
     async def end(self, value: bytes, seconds: float) -> None:
-        """`Storage.put`, and then `release`."""
+        """`Storage.put`, then `release`."""
         ...
 
     async def renew(self) -> object:
@@ -44,35 +44,35 @@ class UrlLock(Protocol):
         ...
 
     async def release(self) -> None:
-        """Give it back, if it is still ours."""
+        """Release it, if it is still ours."""
         ...
 
 
 class Storage(Protocol):
-    """Bytes by URL. What it raises is logged and counts as an empty storage."""
+    """Bytes by URL. Its errors are logged, and it then counts as empty."""
 
     async def get(self, url: str) -> bytes | None:
-        """The bytes last put there, or None."""
+        """The bytes last stored, or None."""
         ...
 
     async def put(self, url: str, value: bytes, seconds: float) -> None:
-        """Keep `value`, all of it or nothing; it is of no use after `seconds` (may be `inf`)."""
+        """Store all of `value` or nothing; after `seconds` (may be `inf`) it isn't needed."""
         ...
 
     async def remove(self, url: str) -> None:
-        """Forget the URL; it need not be there."""
+        """Forget the URL, if it is stored."""
         ...
 
     async def urls(self) -> list[str]:
-        """All URLs that something is kept for."""
+        """All stored URLs."""
         ...
 
     async def tidy(self) -> None:
-        """Clear away what writers that died left behind."""
+        """Remove what dead writers left behind."""
         ...
 
     def lock(self, url: str) -> UrlLock | None:
-        """A lock for that URL, not taken yet; None where no other process can be there."""
+        """A lock for that URL, not taken yet; None if no other process can use the storage."""
         ...
 
     async def aclose(self) -> None:
@@ -81,7 +81,7 @@ class Storage(Protocol):
 
 
 class KeyLock(Protocol):
-    """What a mapping's own `lock(key)` returns: `UrlLock`, blocking."""
+    """A mapping's own lock, from `lock(key)`: a blocking `UrlLock`."""
 
     @property
     def lease(self) -> float | None:
@@ -97,13 +97,13 @@ class KeyLock(Protocol):
         ...
 
     def release(self) -> None:
-        """Give it back, if it is still ours."""
+        """Release it, if it is still ours."""
         ...
 
 
 @runtime_checkable
 class Lockable(Protocol):
-    """A mapping that offers a lock per key, across processes, and is safe for threads."""
+    """A thread-safe mapping that offers a lock per key, across processes."""
 
     def lock(self, key: str) -> KeyLock:
         """A lock for that key, not taken yet."""
@@ -113,10 +113,10 @@ class Lockable(Protocol):
 class MappingStorage:
     """Any `MutableMapping[str, bytes]` as a storage, or a function that opens one.
 
-    The function is for mappings that must be used in the thread which opened them (`shelve` on SQLite).
+    The function is for mappings that must be used in the thread that opened them (`shelve` on SQLite).
 
-    A dict is used directly. A mapping with a `lock` method is used from several threads at once, any other from one
-    thread alone, so that it need not be safe for threads.
+    A dict is used directly. A mapping with a `lock` method is used from several threads at once, any other from only
+    one thread, so it needn't be thread-safe.
     """
 
     def __init__(self, mapping: Mapping | Opener) -> None:
@@ -132,7 +132,7 @@ class MappingStorage:
         return await self._run(lambda mapping: mapping.get(url))
 
     async def put(self, url: str, value: bytes, seconds: float) -> None:
-        """See `Storage.put`. A mapping forgets nothing by itself: `FeedCache.purge` does that."""
+        """See `Storage.put`. A mapping doesn't expire values: `FeedCache.purge` does."""
         await self._run(lambda mapping: mapping.__setitem__(url, value))
 
     async def remove(self, url: str) -> None:
@@ -152,7 +152,7 @@ class MappingStorage:
         return None if self._lockable is None else _ThreadedLock(self._lockable.lock(url), self, url)
 
     async def aclose(self) -> None:
-        """See `Storage.aclose`. A mapping that was given open stays open."""
+        """See `Storage.aclose`. A mapping that was passed open stays open."""
         if self._open is not None and self._mapping is not None:
             await self._run(_close)
             self._mapping = None
@@ -181,7 +181,7 @@ class MappingStorage:
 
 
 class _ThreadedLock:
-    """A mapping's lock, worked on off the event loop."""
+    """A mapping's lock, used off the event loop."""
 
     def __init__(self, lock: KeyLock, storage: MappingStorage, url: str) -> None:
         self._lock = lock
@@ -229,12 +229,11 @@ _ABANDONED_AFTER = 3600.0
 
 
 class DirectoryMapping(MutableMapping[str, bytes]):
-    """A folder as a mapping of text without line breaks to bytes, one file for each key.
+    """A folder as a mapping of text without line breaks to bytes, with one file per key.
 
-    Any number of threads and processes may use it at once. It is made with the first write, for this user alone. A file
-    holds its key in the first line and the value behind it; its name is a digest of the key. A reader meets the old
-    value or the new one, never a part, and so does one after a crash: a value is complete on the disk before it takes
-    its name.
+    Any number of threads and processes may use it at once. The first write creates the folder, for this user alone. A
+    file contains its key in the first line, followed by the value; its name is a digest of the key. A reader gets the
+    old value or the new one, never a part, even after a crash: a value is complete on the disk before it gets its name.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -270,8 +269,8 @@ class DirectoryMapping(MutableMapping[str, bytes]):
             self._file(key, _COPY).unlink()
         except FileNotFoundError:
             raise KeyError(key) from None
-        # Somebody may hold the lock just now, and a third one would lock a new file. Two requests in place of one is
-        # all that comes of it.
+        # Another process may hold the lock, and a third one would lock a new file. The worst case is two requests
+        # instead of one.
         self._file(key, _LOCK).unlink(missing_ok=True)
 
     def __iter__(self) -> Iterator[str]:
@@ -286,11 +285,11 @@ class DirectoryMapping(MutableMapping[str, bytes]):
         return sum(1 for _ in self)
 
     def lock(self, key: str) -> DirectoryLock:
-        """A lock on that key among processes, not taken yet."""
+        """A lock for that key among processes, not taken yet."""
         return DirectoryLock(self._file(key, _LOCK))
 
     def tidy(self) -> None:
-        """Remove what killed writers left: unfinished files after an hour, and unreadable ones."""
+        """Remove files of dead writers: unfinished ones after an hour, and unreadable ones."""
         readable = {self._file(key, _COPY).name for key in self}
         for path in self.folder.glob("*"):
             with suppress(OSError):
@@ -303,19 +302,19 @@ class DirectoryMapping(MutableMapping[str, bytes]):
 
 
 class DirectoryLock:
-    """A lock on a file, which the system gives back when its process ends, however it ends."""
+    """A lock on a file, which the system releases when its process ends, even if it crashes."""
 
     lease: float | None = None
 
     def __init__(self, path: Path) -> None:
-        import filelock  # loads asyncio and sqlite for locks that nobody here takes
+        import filelock  # loads asyncio and sqlite, so only when needed
 
         self._path = path
-        # Taken in one thread of a pool and given back in another.
+        # Taken in one thread of a pool and released in another.
         self._lock: filelock.BaseFileLock = filelock.FileLock(path, thread_local=False, mode=0o600)
 
     def acquire(self) -> bool:
-        """Take it if it is free. Raises OSError where the folder can't be written."""
+        """Take it if it is free. Raises OSError if the folder can't be written."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             self._lock.acquire(blocking=False)
@@ -324,14 +323,14 @@ class DirectoryLock:
         return True
 
     def renew(self) -> None:
-        """Nothing to do: it doesn't run out."""
+        """Nothing to do: it doesn't expire."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         self._lock.release()
 
 
 def _line(key: str) -> bytes:
     if "\n" in key:
-        raise ValueError("a key of a folder has no line breaks")
+        raise ValueError("the key of a folder can't contain line breaks")
     return key.encode("utf-8", "surrogatepass")

@@ -26,7 +26,7 @@ from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys
 from microsub.upkeep.follow_repair import FollowRepair
 
 BETWEEN_LOOKS = 1.0
-"""Seconds between a look that has found something and the next, which must find it again."""
+"""Seconds between a look with findings and the next, which must find them again."""
 
 _AGAIN = 2
 
@@ -35,7 +35,7 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was found: `repaired` is in order again, `left` isn't.
+    """The findings of a check: `repaired` ones are in order again, `left` ones aren't.
 
     `examined` counts what the last look has seen.
     """
@@ -74,7 +74,7 @@ class CheckReport:
 
 @dataclass(eq=False, repr=False)
 class Checking:
-    """Examines and repairs a store. Any number of processes may work on it meanwhile."""
+    """Examines and repairs a store, while any number of processes work on it."""
 
     redis: Redis
     follow_repair: FollowRepair
@@ -83,7 +83,7 @@ class Checking:
     pause: float = BETWEEN_LOOKS
 
     async def run(self, *, repair: bool = False) -> CheckReport:
-        """Examine everything, and repair it where that is wanted and possible."""
+        """Examine everything, and on demand repair what can be repaired."""
         found, examined = await self._look()
         first: dict[Finding, None] = {}
         for _ in range(_ROUNDS if repair else 0):
@@ -97,7 +97,7 @@ class Checking:
         return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
 
     async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
-        """What all looks have found alike, each finding once; where the first finds nothing, there is no other."""
+        """The findings that all looks share, each once; if the first look finds nothing, no other follows."""
         latest = await look(self.redis, self.clock())
         found = list(dict.fromkeys(latest.found))
         for _ in range(_AGAIN):

@@ -1,4 +1,4 @@
-"""What a check finds, as values: the invariant that is broken, where, and how to repair it."""
+"""Findings of a check, as values: the broken invariant, the place, and the repair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from microsub.redis.protocol import Command
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Idempotent commands that do no harm when all is well meanwhile."""
+    """Idempotent commands that do no harm if the damage is gone by then."""
 
     commands: tuple[Command, ...]
 
@@ -62,7 +62,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """What one look has found and how much it has examined."""
+    """The findings of one look, and how much it has examined."""
 
     found: list[Finding] = field(default_factory=list)
     examined: Counter[str] = field(default_factory=Counter)

@@ -68,7 +68,7 @@ def post_enters_once(seen: Seen, item: str, guid: str, updated: str, owner: str 
     """
     feed = str(seen.items.feed(item))
     if owner in {None, item}:
-        what = "without its guid's claim" if owner is None else "missing in its feed's index"
+        what = "without its guid's claim" if owner is None else "missing from its feed's index"
         claim = ("HSETNX", keys.feed_guids(feed), guid, item)
         yield Finding("items", keys.item(item), what, Commands((claim, ("ZADD", keys.feed_items(feed), updated, item))))
     elif owner is not None and seen.items.marked(owner, SHOWN):
@@ -83,10 +83,10 @@ def memory_lasts(seen: Seen, feed: str) -> Iterator[Finding]:
     for kind, ttl in seen.feed_keys.get(feed, {}).items():
         key: str = getattr(keys, kind)(feed)
         if kind in lasting and stays and ttl >= 0:
-            what = "ends by itself, though the feed is followed or kept"
+            what = "has a time to live, though the feed is followed or kept"
             yield Finding("feeds", key, what, Commands((("PERSIST", key),)))
         elif kind in lasting and not stays and ttl == -1 and feed not in seen.followed:
-            what = "stays for ever, though nobody follows the feed"
+            what = "has no time to live, though nobody follows the feed"
             yield Finding("feeds", key, what, Commands((("EXPIRE", key, KEEP_UNFOLLOWED),)))
 
 
@@ -109,8 +109,8 @@ def missing_in_channel(seen: Seen, user: str, uid: str, sets: Sets) -> Iterator[
 def missing_in_feed(seen: Seen, feed: str, index: Collection[str], outbox: Collection[str]) -> Iterator[Finding]:
     """Invariant 4, for one feed."""
     for key, verb, members, what in (
-        (keys.feed_items(feed), "ZREM", index, "lists an item that isn't there"),
-        (keys.feed_outbox(feed), "SREM", outbox, "waits for an item that isn't there"),
+        (keys.feed_items(feed), "ZREM", index, "lists an item that doesn't exist"),
+        (keys.feed_outbox(feed), "SREM", outbox, "holds an item that doesn't exist"),
     ):
         for item in items_exist(seen, members):
             yield Finding("feeds", f"{key} {item}", what, Commands(((verb, key, item),)))
@@ -120,13 +120,13 @@ def keys_are_named(key: str, kind: Kind | None, ttl: int) -> Iterator[Finding]:
     """Invariant 5, for one key; `ttl` as the command TTL says it."""
     if kind is None:
         if looks_like_ours(key):
-            what = "no key of this server, though it begins like one; look at it and delete it by hand"
+            what = "unknown, though its name begins like a key of this server; inspect it and delete it by hand"
             yield Finding("keys", key, what)
     elif ttl == -1 and not kind.may_stay:
         remedy = Commands((("EXPIRE", key, _LIVES.get(kind.name, _OTHER_LIFE)),))
-        yield Finding("keys", key, "without a time to live, which it needs", remedy)
+        yield Finding("keys", key, "has no time to live, but needs one", remedy)
     elif ttl >= 0 and kind.stays:
-        yield Finding("keys", key, "ends by itself, though it must stay", Commands((("PERSIST", key),)))
+        yield Finding("keys", key, "has a time to live, but must be permanent", Commands((("PERSIST", key),)))
 
 
 def copies_agree(seen: Seen) -> Iterator[Finding]:
@@ -140,15 +140,15 @@ def copies_agree(seen: Seen) -> Iterator[Finding]:
         if seen.handle_index.get(handle) != user:
             # Without its line, no passkey of that user is recognised.
             remedy = Commands((("HSET", keys.handles(), handle, user),))
-            yield Finding("users", keys.credentials(user), "a handle that doesn't lead to its user", remedy)
+            yield Finding("users", keys.credentials(user), "a handle that doesn't point to its user", remedy)
     for handle in seen.handle_index.keys() - seen.handles.keys():
         # A handle is never given out again, so it can't come to mean somebody meanwhile.
         remedy = Commands((("HDEL", keys.handles(), handle),))
-        yield Finding("users", f"{keys.handles()} {handle}", "a handle of nobody", remedy)
+        yield Finding("users", f"{keys.handles()} {handle}", "a handle without a user", remedy)
     for counter in seen.counters:
         if counter.newest > max(counter.first, counter.last):
             remedy = Commands((("INCRBY", counter.key, counter.newest - counter.last),))
-            yield Finding("keys", counter.key, "behind the ids that were given out already", remedy)
+            yield Finding("keys", counter.key, "lower than an id already in use", remedy)
 
 
 def _users(seen: Seen) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def _followers(seen: Seen) -> Iterator[Finding]:
         url = canonical_feed_url(seen.records[feed].url)
         if url not in seen.urls:
             remedy = Commands((("HSETNX", keys.feeds_by_url(), url, feed),))
-            yield Finding("feeds", keys.feed(feed), "a feed that no URL leads to", remedy)
+            yield Finding("feeds", keys.feed(feed), "a feed that no URL points to", remedy)
 
 
 def _polled(seen: Seen) -> Iterator[Finding]:
@@ -193,11 +193,11 @@ def rules_hold(
     what = None
     named = urls(item)
     if any(url in blocks for url in named):
-        what = "here, though blocked"
+        what = "present, though blocked"
     elif any(url in mutes for url in named):
         what = "shown, though muted" if item.id in posts else None
     elif item.id in hidden and item.id not in posts:
-        what = "hidden, though nobody mutes it"
+        what = "hidden, though not muted"
     if what:
         yield Finding("timelines", f"{user}/{uid} {item.id}", what, InChannel(user, uid, item.id, ruled=item))
 
@@ -222,14 +222,14 @@ def media_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[Fin
         yield Finding("media", keys.medium(user, token), "a file that isn't listed", remedy)
     for token in sorted(set(listed) - there):
         remedy = Commands((("SREM", keys.media(user), token),))
-        yield Finding("media", keys.medium(user, token), "a listed file that isn't there", remedy)
+        yield Finding("media", keys.medium(user, token), "a listed file that doesn't exist", remedy)
 
 
 def address_leads(user: str, name: str, secret: str | None, known: Mapping[str, str]) -> Iterator[Finding]:
     """Invariant 6, for the address of an output feed."""
     if secret is not None and known.get(sha256_hex(secret)) != name:
         remedy = Commands((("HSET", keys.output_addresses(user), sha256_hex(secret), name),))
-        yield Finding("outputs", keys.output(user, name), "an address that doesn't lead to its feed", remedy)
+        yield Finding("outputs", keys.output(user, name), "an address that doesn't point to its feed", remedy)
 
 
 def output_agrees(
@@ -248,20 +248,20 @@ def output_agrees(
         "published and imported": {
             item: ("ZREM", keys.output_imported(*of_user), item) for item in published.keys() & imported.keys()
         },
-        "in the feed, but not among what was edited": {
+        "in the feed, but without the time of its edition": {
             item: ("ZADD", keys.output_edited(*of_user), published.get(item, imported.get(item, 0.0)), item)
             for item in inside - edited.keys()
         },
         "in the feed without an edition": {
             item: ("HSETNX", keys.output_editions(*of_user), item, "0 ") for item in inside - set(editions)
         },
-        "an edition of no item": {
+        "an edition without an item": {
             item: ("HDEL", keys.output_editions(*of_user), item) for item in set(editions) - inside
         },
-        "impressions of no item": {
+        "impressions without an item": {
             item: ("HDEL", keys.output_impressions(*of_user), item) for item in set(impressions) - inside
         },
-        "brought in by the channel, but not in the feed": {
+        "added by the channel, but not in the feed": {
             item: ("SREM", keys.output_offered(*of_user), item) for item in set(offered) - inside
         },
     }

@@ -1,4 +1,4 @@
-"""One look: everything is read once, part by part, and the invariants are asked about it."""
+"""One look: read everything once, part by part, and apply the invariants to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNCLAIMED = ("guid", "updated", "discovered", "score", "condemned")  # a sweep 
 _RULED = frozenset({"muted", "blocked", "hidden"})
 
 _SETTLING = 300.0
-"""Seconds after a follow during which the feed's own list may not know of it yet: the timeline is filled first."""
+"""Seconds after a follow during which the feed's own list might lack it: the timeline is filled first."""
 
 
 async def look(redis: Redis, now: float) -> Findings:

@@ -1,4 +1,4 @@
-"""What one look has read of the store, and reading in batches."""
+"""The data that one look has read from the store, and reading in batches."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Counter:
 
 @dataclass(slots=True)
 class Seen:
-    """What a look has read so far. Times are Unix seconds.
+    """The data that a look has read so far. Times are Unix seconds.
 
     `last_item` is the newest item id at the beginning: what is newer is on its way. `user_keys` and `channel_keys` name
     the kinds of keys that there are per user, and per user and channel uid; `feed_keys` their times to live by feed and

@@ -12,11 +12,11 @@ from microsub.cli.groups import COMMON, WIDTH, Sections
 from microsub.settings import SETTINGS
 
 THRESHOLD = gc.get_threshold()
-"""How often Python looks for garbage by itself, as a server that runs for months wants it."""
+"""Python's default for garbage collection, which a server that runs for months needs."""
 
-# Loading modules makes many objects and no garbage: looking for some takes a tenth of the time of a short command.
+# Loading modules makes many objects and no garbage: collecting would take a tenth of the time of a short command.
 gc.set_threshold(50_000)
-# structlog and httpx load it where it is installed, for what no command uses. None makes Python refuse to.
+# structlog and httpx load it if it is installed, though no command uses it. None makes Python refuse.
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # documented, and unknown to the type
 
 _SECTIONS = {
@@ -68,8 +68,8 @@ _SECTIONS = {
 )
 @click.version_option(microsub.__version__, prog_name="microsub")
 def main() -> None:
-    """A multi-user Microsub server: follows feeds, keeps timelines in Redis, serves them to reader apps.
+    """A multi-user Microsub server: follows feeds, stores timelines in Redis, serves them to reader apps.
 
-    `microsub COMMAND --help` explains a command. Options are given after the command. Most can also be given as the
+    `microsub COMMAND --help` explains a command. Options go after the command. Most can also be set by the
     environment variable in brackets.
     """

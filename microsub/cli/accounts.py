@@ -1,4 +1,4 @@
-"""`microsub user`, `microsub token` and `microsub doctor`: who may come in, and with what."""
+"""`microsub user`, `microsub token` and `microsub doctor`: users and their access."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def user() -> None:
     """List, add, invite, remove, export and import users.
 
-    Users who are declared in backend.json need no command.
+    Users declared in backend.json don't need these commands.
     """
 
 
@@ -56,8 +56,8 @@ user.add_command(user_import)
 async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List all users with their URL and number of channels.
 
-    Admins are marked. The channels `notifications` and `saved`, which everybody has, aren't counted. Users who made
-    their account themselves, by signing in, are marked as registered, with the day.
+    Admins are marked. The channels `notifications` and `saved`, which every user has, aren't counted. Users who created
+    their account by signing in are marked as registered, with the date.
     """
 
     rows = [
@@ -94,11 +94,11 @@ async def user_add(settings: Settings, stores: Stores, name: str, me: str) -> No
     _require_profile("--me", me)
     known = await stores.accounts.user(name)
     if known is not None:
-        back = f", who is disabled; to bring them back: microsub user restore {name}" if known.disabled else ""
+        back = f", who is disabled; to restore them: microsub user restore {name}" if known.disabled else ""
         fail(f"there is already a user '{name}'{back}")
     await wiring.backend.add_user(stores, name, me, time.time())
     await wiring.backend.write_back(settings, stores)
-    say(f"added {name}; to let them sign in: microsub user invite {name}; for an app: microsub token create {name}")
+    say(f"added {name}; to invite them: microsub user invite {name}; for an app: microsub token create {name}")
 
 
 @user.command("me")
@@ -108,15 +108,15 @@ async def user_add(settings: Settings, stores: Stores, name: str, me: str) -> No
 async def user_me(settings: Settings, stores: Stores, name: str, url: str) -> None:
     """Change the URL that identifies a user whose site has moved.
 
-    From then on the owner of that URL owns the account. All browsers are signed out, and the answers of the former
-    provider are forgotten. Apps that have access keep it, and the password stays: it is the same person. To give the
-    name to another person, remove the user first.
+    From then on, the account belongs to the owner of that URL. All browsers are signed out, and cached answers of the
+    previous provider are dropped. Apps keep their access, and the password stays, because it is the same person. To
+    give the name to another person, remove the user first.
     """
     _require_profile("URL", url or "''")
     await wiring.backend.require_user(settings, stores, name)
     await wiring.backend.change_me(stores, name, url, time.time())
     await wiring.backend.write_back(settings, stores)
-    say(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
+    say(f"{name} is now {url}; apps keep their access (microsub token list {name})")
 
 
 @user.command("admin")
@@ -124,17 +124,17 @@ async def user_me(settings: Settings, stores: Stores, name: str, url: str) -> No
 @click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
 @on_stores()
 async def user_admin(settings: Settings, stores: Stores, name: str, switch: str) -> None:
-    """Let a user see how the server fares, or not any more.
+    """Give a user access to the admin pages, or take it away.
 
-    Admins have the pages at /admin: feeds of all users, with who fails and why, dead letters, users, configuration.
-    They see no posts and no read state of others. The change holds from the next request on.
+    The pages at /admin show the feeds of all users with their errors, dead letters, users and configuration. They don't
+    show other users' posts or read state. The change applies from the next request on.
 
     Example: microsub user admin alice on
     """
     await wiring.backend.require_user(settings, stores, name)
     await wiring.backend.set_admin(stores, name, switch == "on", time.time())
     await wiring.backend.write_back(settings, stores)
-    say(f"{name} is an admin" if switch == "on" else f"{name} is no admin")
+    say(f"{name} is now an admin" if switch == "on" else f"{name} is no longer an admin")
 
 
 @user.command("remove")
@@ -143,40 +143,38 @@ async def user_admin(settings: Settings, stores: Stores, name: str, switch: str)
 async def user_remove(settings: Settings, stores: Stores, name: str) -> None:
     """Disable a user at once, and delete the account after 30 days.
 
-    Where the server writes into backend.json, the user's entry is taken out of it; the file as it was stays in the
-    folder of versions beside it. Otherwise take out the entry yourself. While the account is disabled, nobody can
-    register with its address.
+    If the server writes to backend.json, it removes the user's entry and saves the previous file in the folder of
+    versions next to it. Otherwise, remove the entry yourself. While the account is disabled, nobody can register with
+    its URL.
     """
     await wiring.backend.require_user(settings, stores, name)
     taken_out = await wiring.backend.remove_user(settings, stores, name, time.time())
     done = f"removed {name}, from {settings.backend} too" if taken_out else f"removed {name}"
-    say(f"{done}; within 30 days they can be brought back: microsub user restore {name}")
+    say(f"{done}; to restore them within 30 days: microsub user restore {name}")
 
 
 @user.command("restore")
 @click.argument("name")
 @on_stores()
 async def user_restore(settings: Settings, stores: Stores, name: str) -> None:
-    """Bring back a user who was removed less than 30 days ago.
+    """Restore a user who was removed less than 30 days ago.
 
     Apps and browsers have to sign in again.
     """
     await wiring.backend.require_user(settings, stores, name)
     await wiring.backend.restore_user(settings, stores, name, time.time())
-    say(
-        f"restored {name}; apps and browsers sign in again, and new tokens are made with 'microsub token create {name}'"
-    )
+    say(f"restored {name}; apps and browsers have to sign in again; for a new token: microsub token create {name}")
 
 
 def _require_profile(what: str, me: str) -> None:
-    """Require an address with which somebody can sign in; `what` names the option."""
+    """Require a URL that can be used to sign in; `what` names the option."""
     if me and (problem := unfit_profile(me)):
         fail(f"{what}: found '{mask_password(me)}', {problem}; expected {PROFILE}")
 
 
 @click.group(cls=Group)
 def token() -> None:
-    """Make, list and revoke tokens for reader apps."""
+    """Create, list and revoke tokens for reader apps."""
 
 
 @token.command("create")
@@ -187,13 +185,13 @@ def token() -> None:
     show_default=True,
     help="What the token allows, separated by spaces.",
 )
-@click.option("--client", default="command line", show_default=True, help="A name by which you know it again.")
+@click.option("--client", default="command line", show_default=True, help="A name by which you recognise the token.")
 @click.option("--days", type=DAYS, help="Days until it expires; default: never.")
 @on_stores()
 async def token_create(
     settings: Settings, stores: Stores, user_name: str, scope: str, client: str, days: float | None
 ) -> None:
-    """Make a token for an app of USER, and print it.
+    """Create a token for an app of USER, and print it.
 
     It is shown only once, and nothing else is printed.
 
@@ -204,7 +202,7 @@ async def token_create(
     made = await stores.accounts.create_token(user_name, scopes, client, now, now + days * 86400 if days else None)
     if foreign := sorted(scopes.difference(ALL_SCOPES)):
         known = " ".join(ALL_SCOPES)
-        say(f"warning: scopes without a meaning here: {' '.join(foreign)}; those with one: {known}", err=True)
+        say(f"warning: unknown scopes: {' '.join(foreign)}; this server knows: {known}", err=True)
     say(made)
 
 
@@ -213,9 +211,9 @@ async def token_create(
 @json_flag
 @on_stores()
 async def token_list(settings: Settings, stores: Stores, user_name: str, as_json: bool) -> None:
-    """List the tokens of USER, each with the id to revoke it by.
+    """List the tokens of USER, with the ids for `token revoke`.
 
-    Shows its app, scopes and dates, never the token itself.
+    Shows app, scopes and dates of each, never the token itself.
     """
     await wiring.backend.require_user(settings, stores, user_name)
     rows = [
@@ -241,7 +239,7 @@ async def token_list(settings: Settings, stores: Stores, user_name: str, as_json
 @click.argument("token_id", metavar="ID")
 @on_stores()
 async def token_revoke(settings: Settings, stores: Stores, user_name: str, token_id: str) -> None:
-    """Revoke a token of USER at once, by its ID in `token list`."""
+    """Revoke a token of USER at once, by its ID from `token list`."""
     await wiring.backend.require_user(settings, stores, user_name)
     if not await stores.accounts.revoke(user_name, token_id):
         fail(f"{user_name} has no token '{token_id}'; see: microsub token list {user_name}")
@@ -255,8 +253,8 @@ async def token_revoke(settings: Settings, stores: Stores, user_name: str, token
 async def user_invite(settings: Settings, stores: Stores, name: str, afresh: bool) -> None:
     """Print a one-time link to choose a password or a passkey.
 
-    The link works once, within 24 hours, and replaces an earlier one. It opens the account, so hand it over as you
-    would a key. With --afresh, a lost or stolen password or passkey no longer works.
+    The link works once, within 24 hours, and replaces earlier links. It gives access to the account, so treat it like a
+    password. With --afresh, a lost or stolen password or passkey stops working.
 
     Example: microsub user invite alice --base-url https://reader.example
     """
@@ -268,8 +266,8 @@ async def user_invite(settings: Settings, stores: Stores, name: str, afresh: boo
             await local.forget(name)
         code = await local.credentials.invite(name)
     if settings.base_url is None:
-        where = f"on this machine alone, where the server listens on port {settings.port}"
-        say(f"warning: the link is good {where}; name the server with --base-url", err=True)
+        where = f"only on this machine, if the server listens on port {settings.port}"
+        say(f"warning: the link works {where}; for a public link use --base-url", err=True)
     say(f"{settings.public_url}{INVITATION_PATH}#{code}")
 
 
@@ -279,8 +277,8 @@ async def user_invite(settings: Settings, stores: Stores, name: str, afresh: boo
 def user_password(settings: Settings, name: str) -> None:
     """Set the password of a user.
 
-    It is read from a prompt, or from the first line of standard input where that isn't a terminal. All browsers
-    that are signed in to the account are signed out.
+    The command prompts for it, or reads the first line of standard input if that isn't a terminal. All browsers are
+    signed out of the account.
 
     Example: pass show reader | microsub user password alice
     """
@@ -307,7 +305,7 @@ def _password(name: str) -> str:
     try:
         line = sys.stdin.buffer.readline(4 * LONGEST_PASSWORD + 2).decode()
     except UnicodeDecodeError:
-        fail("the password on standard input is not UTF-8")
+        fail("can't read the password: standard input isn't valid UTF-8")
     return line.removesuffix("\n").removesuffix("\r")
 
 
@@ -317,10 +315,10 @@ def _is_terminal() -> bool:
 
 @token.group()
 def service() -> None:
-    """Make, list and revoke tokens for programs that read posts.
+    """Create, list and revoke tokens for programs that read posts.
 
-    These programs see the posts of all feeds in the post store, also of feeds that only one user follows; never a
-    user's channels, read state or own posts. The token of a reader app doesn't work there.
+    These programs see the posts of all feeds in the post store, even of feeds that only one user follows, but never a
+    user's channels, read state or own posts. Tokens of reader apps don't work there.
     """
 
 
@@ -329,7 +327,7 @@ def service() -> None:
 @click.option("--days", type=DAYS, help="Days until it expires; default: never.")
 @on_stores()
 async def service_create(settings: Settings, stores: Stores, name: str, days: float | None) -> None:
-    """Make a token for the program NAME, and print it.
+    """Create a token for the program NAME, and print it.
 
     It is shown only once, and nothing else is printed.
 
@@ -343,7 +341,7 @@ async def service_create(settings: Settings, stores: Stores, name: str, days: fl
 @json_flag
 @on_stores()
 async def service_list(settings: Settings, stores: Stores, as_json: bool) -> None:
-    """List the programs that have a token, with its dates."""
+    """List the programs that have a token, with the token's dates."""
     found = await _tokens(stores).all()
     rows = [{"name": one.name, "created": as_instant(one.created), "expires": as_instant(one.expires)} for one in found]
     if as_json:
@@ -354,7 +352,7 @@ async def service_list(settings: Settings, stores: Stores, as_json: bool) -> Non
         expired = "expired " if one.expires is not None and one.expires <= time.time() else ""
         say(f"{one.name}  {made}  {expired}{until or 'never expires'}")
     if not found:
-        say("no tokens of programs")
+        say("no program has a token")
 
 
 @service.command("revoke")
@@ -379,12 +377,12 @@ def _tokens(stores: wiring.stores.Stores) -> ServiceTokens:
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, "host", "port", "base_url")
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) -> None:
-    """Check somebody's home page for sign-in and reading.
+    """Check a person's home page for sign-in and reading.
 
-    URL is what a person enters in an app: their own web address. The page is read as reader apps read it, and the
-    report says what is there, what is missing and how to correct it. Everything that the page names is asked once,
-    without any secret: identity provider, Microsub endpoint, feed. A line about certain apps names them. With the data
-    of a server the page is also compared with its users. Exit code 1 when something has to be corrected.
+    URL is what the person enters in an app: their own web address. The page is read the way reader apps read it. The
+    report says what was found, what is missing and how to correct it. Everything the page names (identity provider,
+    Microsub endpoint, feed) is requested once, without any secret. A finding that concerns only some apps names them.
+    If there is a server's data, the page is also compared with its users. Exit code 1 if something must be corrected.
 
     Example: microsub doctor alice.example --base-url https://reader.example
     """

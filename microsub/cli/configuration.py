@@ -1,4 +1,4 @@
-"""`microsub config` and `microsub import`: check backend.json, and move from ekster."""
+"""`microsub config` and `microsub import`: check backend.json, and import data."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def config() -> None:
 def check(context: click.Context, settings: Settings, file: Path | None, as_json: bool) -> None:
     """Check a backend.json before the server reads it.
 
-    FILE is by default the one that the server reads. Every problem names the file, the place in it, what stands there,
-    and what was expected. If there is data of a server, its users are compared too, because somebody who registered may
-    have the URL of a user in FILE. Exit code 1 when there is a problem.
+    By default, FILE is the one that the server reads. Every problem is reported with the file, the place in it, what
+    was found there and what was expected. If there is a server's data, FILE is also compared with its users, because
+    somebody may have registered with the URL of a user in FILE. Exit code 1 if there is a problem.
     """
     from microsub.configuration import document
 
@@ -61,7 +61,7 @@ def check(context: click.Context, settings: Settings, file: Path | None, as_json
 
 
 def _beside_the_accounts(report: BackendReport, settings: Settings) -> BackendReport:
-    """The report, and what the users that there are have against the document."""
+    """The report, with conflicts between the document and existing users added."""
     if report.document is None:
         return report
     import asyncio
@@ -69,7 +69,7 @@ def _beside_the_accounts(report: BackendReport, settings: Settings) -> BackendRe
     try:
         problems = asyncio.run(wiring.backend.clashes(settings, report.document))
     except MicrosubError as error:
-        return replace(report, warnings=(*report.warnings, f"not compared with the users that there are: {error}"))
+        return replace(report, warnings=(*report.warnings, f"not compared with the existing users: {error}"))
     return replace(report, problems=problems, document=None) if problems else report
 
 
@@ -87,9 +87,9 @@ def _print_report(report: BackendReport) -> None:
     channels = [channel for user in users.values() for channel in user.channels]
     feeds = {feed.url for channel in channels for feed in channel.feeds}
     counts = (counted(len(users), "user"), counted(len(channels), "channel"), counted(len(feeds), "feed"))
-    say(f"{report.file}: good; {', '.join(counts)}")
+    say(f"{report.file}: valid; {', '.join(counts)}")
     if report.document.legacy:
-        say("It has the old single-user form, which works as it is; `microsub config upgrade` writes today's form.")
+        say("It has the old single-user form, which still works. `microsub config upgrade` writes the current form.")
 
 
 def _print_findings(report: BackendReport) -> None:
@@ -101,12 +101,12 @@ def _print_findings(report: BackendReport) -> None:
 
 @config.command("upgrade")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--in-place", is_flag=True, help="Replace the file; the old one stays beside it as FILE.old.")
+@click.option("--in-place", is_flag=True, help="Replace the file; the old one is kept as FILE.old.")
 @settings_flags("backend")
 def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
-    """Print an old single-user backend.json in today's form.
+    """Print an old single-user backend.json in the current form.
 
-    Nothing in `${…}` is expanded. Keys that are dropped, or work differently now, are named on standard error.
+    `${…}` isn't expanded. Keys that are dropped or work differently now are listed on standard error.
 
     Example: microsub config upgrade old.json > backend.json
     """
@@ -117,18 +117,18 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
     report = document.check(path, os.environ)
     _print_findings(report)
     if report.document is None:
-        fail(f"{path} can't be upgraded before this is corrected")
+        fail(f"can't upgrade {path}: correct these errors first")
     text = json.dumps(report.document.raw, indent=2, ensure_ascii=False) + "\n"
     if not in_place:
         say(text, nl=False)
         return
     if not report.document.legacy:
-        say(f"{path} has today's form already; nothing was changed")
+        say(f"{path} already has the current form; nothing was changed")
         return
     try:
         old = backend_file.upgrade(path, text.encode())
     except FileExistsError:
-        fail(f"nothing was changed: {path.name}.old, where the old file would be kept, exists; move it away first")
+        fail(f"nothing was changed: {path.name}.old already exists, so the old file can't be kept; move it away first")
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
     say(f"{path} is upgraded; the old file is {old.name}")
@@ -156,15 +156,15 @@ for one in (import_starred, import_miniflux, import_freshrss):
 )
 @click.option("--redis", "database", required=True, metavar="URL", help="Its Redis, such as redis://localhost:6379/0.")
 @click.option("--user", required=True, metavar="NAME", help="User to import into; created if missing.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 @json_flag
 @settings_flags(*_TARGET)
 def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bool, as_json: bool) -> None:
     """Import from ekster, the older Go server.
 
-    Imports channels with their order, feeds, posts with their times, and read state, from its backend.json and its
-    Redis. The old Redis is only read. Running it again imports what has come meanwhile; nothing is doubled, and
-    posts that were read here stay read. Items that can't be used are named and left out.
+    Imports channels in their order, feeds, posts with their times, and read state, from its backend.json and its Redis.
+    The old Redis is only read. If you run it again, it imports only what is new; posts that were read here stay read.
+    Items that can't be imported are listed and skipped.
 
     Example: microsub import ekster --backend old.json --redis redis://localhost:6379/0 --user alice --dry-run
     """

@@ -1,4 +1,4 @@
-"""`microsub fetch`, `parse`, `poll` and `cleanup`: feeds and posts by hand."""
+"""`microsub fetch`, `parse`, `feed`, `poll` and `cleanup`: commands on feeds and posts."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ _TRIED = 3
 
 @click.command(cls=Command)
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="Ask the publishers however young the copies are.")
-@click.option("--offline", is_flag=True, help="Make no requests; show the copies.")
+@click.option("--force", is_flag=True, help="Send requests even if the copies are fresh.")
+@click.option("--offline", is_flag=True, help="Send no requests; show the copies.")
 @click.option(
     "--ttl", type=FiniteRange(0), default=300, show_default=True, help="Seconds for which a copy is used as is."
 )
 @click.option(
     "--cache",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder of the copies.  [default: microsub/feeds in $XDG_DATA_HOME or ~/.local/share]",
+    help="The folder for the copies.  [default: microsub/feeds in $XDG_DATA_HOME or ~/.local/share]",
 )
 @click.option(
     "--titles",
@@ -83,11 +83,10 @@ def fetch(
 ) -> None:
     """Print the titles of feeds, fetched in parallel.
 
-    A URL may be that of a page: then the feed that it names is taken, as when somebody follows it. Copies are kept in a
-    folder: a copy younger than --ttl is used as is; after that the request is conditional (If-None-Match). The server
-    and its Redis aren't used.
+    A URL can also be a page that names a feed, as when following. Copies are kept in a folder. A copy younger than
+    --ttl is used as is; after that, requests are conditional (If-None-Match). The server and its Redis aren't used.
 
-    Exit code 1 when any feed failed, also where an older copy could be shown.
+    Exit code 1 if any feed failed, even if an older copy could be shown.
 
     Example: microsub fetch https://alice.example/feed https://bob.example/
     """
@@ -154,7 +153,7 @@ def _show_titles(found: CachedFeed, titles: int) -> None:
 
 
 def _shortened(text: str) -> str:
-    """At most `_TITLE` characters, cut between words where it can be."""
+    """At most `_TITLE` characters, cut between words if possible."""
     if len(text) <= _TITLE:
         return text
     cut = text[:_TITLE]
@@ -179,18 +178,18 @@ def _duration(seconds: float) -> str:
 @click.option(
     "--complete",
     is_flag=True,
-    help=f"Look up the authors, and what replies, likes, reposts and bookmarks are about, of the first {_COMPLETED} "
-    "entries.",
+    help=f"For the first {_COMPLETED} entries, look up authors and the targets of replies, likes, reposts and "
+    "bookmarks.",
 )
-@click.option("--as-is", is_flag=True, help="Read the page itself, and not the feed that it names.")
+@click.option("--as-is", is_flag=True, help="Read the page itself, not the feed that it names.")
 @settings_flags(*FETCH_FLAGS)
 def parse(
     settings: Settings, source: str, url: str | None, content_type: str | None, complete: bool, as_is: bool
 ) -> None:
     """Print what the server reads from a feed or page, as JSON.
 
-    The format is jf2 (https://jf2.spec.indieweb.org/). For a page that names a feed, that feed is printed, as when
-    somebody follows the page; --as-is reads the page itself.
+    The format is jf2 (https://jf2.spec.indieweb.org/). If a page names a feed, that feed is printed, as when following
+    the page; --as-is reads the page itself.
 
     Examples: microsub parse https://alice.example/feed.xml
 
@@ -219,7 +218,7 @@ def parse(
         if named and is_remote:
             feed = run(_first_of(settings, parser, named)) or feed
         elif named:
-            say(f"following this page takes the feed that it names: {escaped(named[0])}", err=True)
+            say(f"this page names a feed, which a follow would use: {escaped(named[0])}", err=True)
         if isinstance(feed, ParseError):
             fail(str(feed))
         if complete:
@@ -234,7 +233,7 @@ def _saved(file: str, url: str | None, content_type: str | None) -> Fetched:
     try:
         body = Path(file).read_bytes()
     except OSError as error:
-        fail(f"{file}: {error.strerror}; expected a URL (http, https) or a readable file")
+        fail(f"{file}: {error.strerror}; expected an http or https URL, or a readable file")
     where = url or Path(file).resolve().as_uri()
     return Fetched(where, where, 200, {}, body, content_type, None, None, None)
 
@@ -255,14 +254,14 @@ def _named(parser: ParsePool, document: Fetched) -> list[str]:
 
 
 async def _first_of(settings: Settings, parser: ParsePool, named: list[str]) -> Feed | None:
-    """The first usable feed that a page names; prints which it is, and why not earlier ones."""
+    """The first usable feed that a page names. Prints its URL, and why earlier ones failed."""
     for url in named[:_TRIED]:
         try:
             feed = _parsed(parser, await _download(settings, url))
         except MicrosubError as error:
             say(f"the page names a feed that can't be used: {escaped(str(error))}", err=True)
         else:
-            say(f"the page names a feed, which is read instead: {escaped(url)}", err=True)
+            say(f"reading the feed that the page names: {escaped(url)}", err=True)
             return feed
     return None
 
@@ -289,15 +288,15 @@ def feed() -> None:
 
 
 @feed.command("list")
-@click.option("--failing", is_flag=True, help="Only feeds that can't be polled, or are gone.")
+@click.option("--failing", is_flag=True, help="Only feeds whose last poll failed, or that are gone.")
 @json_flag
 @on_stores()
 async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: bool) -> None:
     """List followed feeds: state, followers, next poll, last error.
 
-    States: ok; failing, since the last poll failed; gone, since the publisher answered 410 (it isn't polled any more);
-    new, not polled yet. Where a feed names a hub, the list says whether it is pushed, or why not. No publisher is
-    asked: the list says what earlier polls and deliveries found.
+    States: ok; failing (the last poll failed); gone (the publisher answered 410, so it is no longer polled); new (not
+    polled yet). For a feed that names a hub, the list says whether it is pushed, or why not. No requests are sent: the
+    list shows what earlier polls and deliveries found.
 
     Example: microsub feed list --failing
     """
@@ -310,7 +309,7 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
     for one in found:
         say(_feed_line(one, time.time()))
     if not found:
-        say("no feed fails" if failing else "no feed is followed", err=True)
+        say("no failing feeds" if failing else "no followed feeds", err=True)
 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
@@ -357,16 +356,16 @@ def _feed_line(one: FollowedFeed, now: float) -> str:
 async def poll(settings: Settings, stores: Stores, urls: tuple[str, ...], as_json: bool) -> None:
     """Poll followed feeds now: the given ones, or all.
 
-    Returns when that is done. Requests are conditional, one at a time per host, and a feed that is gone (410) is not
-    asked. The worker of a running server does the polls, with its settings; without one this command does them itself.
-    Exit code 1 when any feed failed.
+    Returns when all polls are done. Requests are conditional, and sent one at a time per host. Feeds that are gone
+    (410) are skipped. The worker of a running server polls with its own settings; without a server, this command polls
+    itself. Exit code 1 if any feed failed.
     """
     reports = await wiring.worker.poll_now(settings, stores, urls)
     if as_json:
         names = ("url", "outcome", "detail", "new", "updated")
         print_json([{name: getattr(each, name) for name in names} for each in reports])
     elif not reports:
-        say("no feed is followed", err=True)
+        say("no followed feeds", err=True)
     for each in [] if as_json else reports:
         say(escaped(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip()))
     if any(each.outcome not in {"polled", "gone"} for each in reports):
@@ -375,7 +374,7 @@ async def poll(settings: Settings, stores: Stores, urls: tuple[str, ...], as_jso
 
 def _found(report: PollReport) -> str:
     if report.outcome == "refused":
-        return f"{report.detail} (nothing was recorded; a server with other settings may ask it)"
+        return f"{report.detail} (nothing was recorded; a server with other settings might poll it)"
     if report.outcome != "polled":
         return report.detail
     counts = {"new": report.new, "updated": report.updated}
@@ -383,16 +382,16 @@ def _found(report: PollReport) -> str:
 
 
 @click.command(cls=Command)
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @json_flag
 @on_stores()
 async def cleanup(settings: Settings, stores: Stores, dry_run: bool, as_json: bool) -> None:
-    """Remove old items now, as the settings say.
+    """Remove old items now, according to the settings.
 
-    Removes read items, old unread ones and those over the limit of each timeline; channels and users that were removed
-    more than 30 days ago; and posts that are in no timeline any more. Such posts leave in two steps: one cleanup marks
-    them, another one that begins an hour later or more deletes them. The server does all this by itself; the command
-    does it now and says what it did.
+    Removes read items, old unread items and items over the limit of each timeline; channels and users that were removed
+    more than 30 days ago; and posts that are no longer in any timeline. Such posts are removed in two steps: one
+    cleanup marks them, and another one at least an hour later deletes them. The server does all this automatically;
+    this command does it now and prints the result.
     """
     timelines = await wiring.worker.retention(settings, stores).run(time.time(), dry_run=dry_run)
     posts = await wiring.worker.sweeping(stores).run(time.time(), dry_run=dry_run)

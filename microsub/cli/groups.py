@@ -1,7 +1,7 @@
-"""How the commands are found and how their help looks.
+"""Lookup of commands, and the layout of their help.
 
-A command's module is imported when the command is run or shown, and none imports at its top what it needs only to work.
-So every command starts as quickly as what it does allows.
+A command's module is imported only when the command is run or shown. It imports what its work needs inside functions,
+so help and short commands start quickly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WIDTH = 100
 """Columns of a help page."""
 
 COMMON = frozenset({"backend", "data_dir", "redis_url", "redis_replicas", "log_format", "log_level"})
-"""Settings that most commands take: `microsub --help` explains them, and pages of commands only name them."""
+"""Settings that most commands take. `microsub --help` explains them; a command's own help only names them."""
 
 
 class Command(click.Command):
@@ -44,7 +44,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group that lists its commands with a whole sentence each."""
+    """A group that lists each command with a whole sentence."""
 
     command_class = Command
     group_class = type
@@ -62,7 +62,7 @@ class Group(click.Group):
 
 
 class _Places(UserDict[str, Any]):
-    """Commands by name, each made from its `module:attribute` when somebody asks for it."""
+    """Commands by name, each loaded from its `module:attribute` on first use."""
 
     def __getitem__(self, name: str) -> Any:
         module, _, attribute = self.data[name].partition(":")
@@ -72,7 +72,7 @@ class _Places(UserDict[str, Any]):
 class Sections(Group):
     """The top of the command line: section → name → `module:attribute`.
 
-    `common` are the options that most commands take, as the help page lists them.
+    `common` are the options that most commands take, as rows of the help page.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Flags made from `microsub.settings.SETTINGS`, printing, and ending with an error.
+"""Flags made from `microsub.settings.SETTINGS`, printing, and exiting with an error.
 
-What publishers and users wrote never controls the terminal: `say` escapes it.
+`say` escapes text of publishers and users, so that it can't control the terminal.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ WORK_FLAGS = ("fetch_concurrency", "write_back")
 SEARCH_FLAGS = ("search", "search_dir")
 
 FAILED = 1
-"""Exit code: the command ran and what it was asked to do failed. Wrong usage is 2, as click has it."""
+"""Exit code of a command whose work failed. Wrong usage is 2, as click defines it."""
 
 
 def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Give a command the flags of the chosen settings; it receives them as `settings`.
 
-    A command that works on a server's data, and isn't one that `serves`, finds the settings of the machine's service.
+    A command that uses a server's data, but doesn't serve, reads the variables of the machine's service (`SERVICE`).
     """
     names = (*chosen, *LOG_FLAGS)
 
@@ -67,8 +67,8 @@ def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[...
             _require_folder_of_metrics()
             from microsub.logs import set_up_logs  # with structlog: a page of help needs neither
 
-            # What a command did is on standard output; its log is for trouble alone, unless more is asked for. Servers
-            # set up theirs.
+            # A command prints its result on standard output, so by default its log has only problems. Servers set up
+            # their own log.
             form = "text" if settings.log_format == "auto" else settings.log_format
             set_up_logs(form, settings.log_level if is_log_level_chosen(flags) else "warning")
             return command(*args, settings=settings, **kwargs)
@@ -84,12 +84,12 @@ def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[...
 
 
 SERVICE = Path("/etc/microsub.env")
-"""Where the how-tos put the variables of a service: commands find the server's data by it."""
+"""The file with a service's variables in the how-tos; commands find the server's data by it."""
 _FOLDER_OF_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def _load_env_file(otherwise: Path | None) -> None:
-    """Add variables from the file that `MICROSUB_ENV_FILE` names, or from `otherwise`."""
+    """Add the variables of the file that `MICROSUB_ENV_FILE` names, or else of `otherwise`."""
     named = os.environ.get(ENV_FILE, "").strip()
     path = Path(named).expanduser() if named else otherwise
     if path is None:
@@ -105,25 +105,25 @@ def _load_env_file(otherwise: Path | None) -> None:
         return
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
-    found.pop(_FOLDER_OF_METRICS, None)  # what a command counts isn't the service's
+    found.pop(_FOLDER_OF_METRICS, None)  # a command's metrics must not mix with the service's
     for name, value in found.items():
         os.environ.setdefault(name, value)
 
 
 def _require_folder_of_metrics() -> None:
-    """The client library of Prometheus writes there as soon as it is loaded; exit code 2 where it can't."""
+    """Exit with code 2 unless the folder is writable: Prometheus' library writes there when loaded."""
     folder = os.environ.get(_FOLDER_OF_METRICS)
     if folder and not os.access(folder, os.W_OK):
-        raise click.UsageError(f"{_FOLDER_OF_METRICS}: found '{folder}', expected a folder that can be written to")
+        raise click.UsageError(f"{_FOLDER_OF_METRICS}: found '{folder}', expected a writable folder")
 
 
 def is_log_level_chosen(flags: Mapping[str, object]) -> bool:
-    """Whether a flag or a variable says what is logged."""
+    """Whether a flag or a variable sets the log level."""
     return flags.get("log_level") is not None or bool(os.environ.get("MICROSUB_LOG_LEVEL", "").strip())
 
 
 def read(flags: Mapping[str, object]) -> Settings:
-    """Settings from environment and `flags`; exit code 2 where one can't be used."""
+    """Settings from environment and `flags`; exits with code 2 if one is invalid."""
     try:
         return read_settings(os.environ, flags)
     except ConfigError as error:
@@ -131,15 +131,15 @@ def read(flags: Mapping[str, object]) -> Settings:
 
 
 def fail(message: str) -> NoReturn:
-    """End with exit code 1 and one line on standard error."""
+    """Exit with code 1 and one line on standard error."""
     say(f"microsub: {escaped(message)}", err=True)
     sys.exit(FAILED)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on a fresh event loop; an expected error ends the program in one clear line.
+    """Run `work` on a new event loop; an expected error ends the program with one clear line.
 
-    Asked to end by a signal, it leaves everything as it found it: an embedded Redis that nobody else uses is stopped.
+    A signal ends it cleanly: an embedded Redis that nobody else uses is stopped.
     """
     import asyncio
 
@@ -154,7 +154,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def run_on(settings: Settings, work: Callable[[Stores], Coroutine[Any, Any, T]]) -> T:
-    """`run` what `work` makes of the stores of `settings`, which are open meanwhile."""
+    """`run` the coroutine `work(stores)` with the open stores of `settings`."""
     from microsub.wiring.stores import open_stores
 
     async def whole() -> T:
@@ -165,9 +165,9 @@ def run_on(settings: Settings, work: Callable[[Stores], Coroutine[Any, Any, T]])
 
 
 def on_stores(*names: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
-    """A command that works on a server's data, with `settings` and open `stores`.
+    """A command that uses a server's data and receives `settings` and open `stores`.
 
-    It takes the flags that name the data, and those of the settings `names`.
+    It takes the flags that locate the data, and those of the settings `names`.
     """
 
     def decorate(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -185,7 +185,7 @@ async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     task = asyncio.ensure_future(work)
-    with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: signals are another's to handle
+    with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread, which handles signals
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
 
@@ -194,7 +194,7 @@ class FiniteRange(click.FloatRange):
     """A range of finite numbers."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; ends the program with exit code 2 where there is none."""
+        """The number; exits with code 2 if `value` isn't a finite number in the range."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} isn't a finite number.", param, ctx)
@@ -202,20 +202,20 @@ class FiniteRange(click.FloatRange):
 
 
 DAYS = FiniteRange(min=0, min_open=True, max=36_500)
-"""How long a token may be good: a century is as good as for ever, and dates stay within calendars."""
+"""How long a token may be valid: at most a century, so that its date stays within the calendar."""
 
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-"""The flag of commands whose result programs may read too."""
+"""The flag of commands that can print their result for programs."""
 
 
 def as_instant(at: float | None) -> str | None:
-    """A Unix time as JSON has it: ISO 8601 in UTC."""
+    """A Unix time in the form for JSON: ISO 8601 in UTC."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def as_push(health: PushHealth) -> dict[str, object]:
-    """How a feed's posts come, as JSON has it."""
+    """How a feed's posts arrive, in the form for JSON."""
     return {
         "way": "pushed" if health.pushed else "polled",
         "why": health.why,
@@ -247,14 +247,14 @@ def print_report(report: Report, *, as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print `value` as indented JSON, for programs that read what a command says."""
+    """Print `value` as indented JSON."""
     say_json(value, indent=True)
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print `text`, of one or several lines, to standard output, or to standard error.
+    """Print one or more lines to standard output, or to standard error.
 
-    A value of others that could forge a line by a break in it goes through `plaintext.escaped` or `on_one_line` first.
+    A foreign value could contain line breaks: pass it through `plaintext.escaped` or `on_one_line` first.
     """
     click.echo(escaped_lines(text), err=err, nl=nl)
 
@@ -265,5 +265,5 @@ def say_json(value: object, *, indent: bool = False) -> None:
 
 
 def clear_line() -> None:
-    """Make room where a progress bar stands, on standard error."""
+    """Clear the line of a progress bar on standard error."""
     click.echo("\r\033[K", nl=False, err=True)

@@ -1,4 +1,4 @@
-"""`microsub output`: what users pass on, as feeds of their own."""
+"""`microsub output`: output feeds of users."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _age(text: str) -> int:
 def output() -> None:
     """Publish feeds of picked items, of a channel or of a search.
 
-    What is put into an output feed is published as RSS, Atom, JSON Feed and a page, at an address that can't be
-    guessed. With --max-impressions an item leaves the feed after that many full replies, and counts as imported.
+    An output feed is published as RSS, Atom, JSON Feed and a page, at an address that can't be guessed. With
+    --max-impressions, an item leaves the feed after that many full replies and counts as imported.
     """
 
 
@@ -46,13 +46,13 @@ def output() -> None:
 @click.argument("user")
 @click.argument("name")
 @click.option("--title", default=None, help="The title that readers show.  [default: NAME]")
-@click.option("--channel", default=None, metavar="UID", help="Pass on all posts of this channel.")
-@click.option("--search", "query", default=None, metavar="QUERY", help="Pass on what this search finds.")
+@click.option("--channel", default=None, metavar="UID", help="Publish all posts of this channel.")
+@click.option("--search", "query", default=None, metavar="QUERY", help="Publish the posts that this search finds.")
 @click.option(
     "--max-impressions",
     type=click.IntRange(0, 10_000),
     default=0,
-    help="How many full replies show an item.  [default: no limit]",
+    help="In how many full replies an item is shown.  [default: no limit]",
 )
 @click.option(
     "--max-age",
@@ -67,7 +67,7 @@ def output() -> None:
 async def output_create(
     settings: Settings, stores: Stores, user: str, name: str, as_json: bool, query: str | None, **given: Any
 ) -> None:
-    """Make an output feed NAME of USER, and print its addresses.
+    """Create the output feed NAME for USER, and print its addresses.
 
     Example: microsub output create alice picks --max-impressions 4 --max-age 24h
     """
@@ -93,8 +93,8 @@ async def output_create(
 async def output_list(settings: Settings, stores: Stores, user: str, name: str | None, as_json: bool) -> None:
     """List the output feeds of USER, or the items of the feed NAME.
 
-    Items come with their state (published, imported or removed), how often they were shown, and when they were edited;
-    last edited first.
+    Each item is listed with its state (published, imported or removed), how often it was shown, and when it was last
+    edited; the latest edit comes first.
     """
     await wiring.backend.require_user(settings, stores, user)
     if name is None:
@@ -119,7 +119,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
 
 
 def _takes_items(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A command on items of an output feed: USER NAME ITEM..., and the stores."""
+    """A command that takes USER NAME ITEM... and receives the stores."""
     wrapped = on_stores()(command)
     wrapped = click.argument("items", metavar="ITEM...", nargs=-1, required=True, callback=_item_ids)(wrapped)
     return click.argument("user")(click.argument("name")(wrapped))
@@ -129,7 +129,7 @@ def _item_ids(context: click.Context, parameter: click.Parameter, items: tuple[s
     """The ids, each once, in their order."""
     for item in items:
         if not (item.isascii() and item.isdecimal() and len(item) < 20):
-            raise click.BadParameter(f"'{item[:80]}' is no id of an item: expected a number, the '_id' that apps see")
+            raise click.BadParameter(f"'{item[:80]}' is not an item id: expected a number, the '_id' that apps get")
     return tuple(dict.fromkeys(items))
 
 
@@ -138,7 +138,7 @@ def _item_ids(context: click.Context, parameter: click.Parameter, items: tuple[s
 async def output_add(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
     """Publish items of USER's channels in the output feed NAME.
 
-    ITEM is an id, the `_id` that apps see. Items that are in the feed already stay as they are.
+    ITEM is an id, the `_id` that apps get. Items that are already in the feed stay unchanged.
     """
     contents = await _contents(settings, stores, user)
     _say_edited(await contents.add(user, name, items, time.time()), items, "published", f"the channels of {user}")
@@ -147,9 +147,9 @@ async def output_add(settings: Settings, stores: Stores, user: str, name: str, i
 @output.command("publish")
 @_takes_items
 async def output_publish(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
-    """Publish items again, imported ones too.
+    """Publish items again, including imported ones.
 
-    Their impressions are counted from zero.
+    Their impressions start again from zero.
     """
     contents = await _contents(settings, stores, user)
     _say_edited(await contents.publish(user, name, items, time.time()), items, "published", f"the channels of {user}")
@@ -158,7 +158,7 @@ async def output_publish(settings: Settings, stores: Stores, user: str, name: st
 @output.command("remove")
 @_takes_items
 async def output_remove(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
-    """Take items out of the output feed NAME."""
+    """Remove items from the output feed NAME."""
     contents = await _contents(settings, stores, user)
     _say_edited(await contents.remove(user, name, items, time.time()), items, "removed", f"'{name}'")
 
@@ -169,9 +169,9 @@ async def output_remove(settings: Settings, stores: Stores, user: str, name: str
 @json_flag
 @on_stores("base_url", "host", "port")
 async def output_renew(settings: Settings, stores: Stores, user: str, name: str, as_json: bool) -> None:
-    """Give an output feed another address.
+    """Give an output feed a new secret address.
 
-    The former one answers 410 Gone.
+    The old one answers 410 Gone.
     """
     await wiring.backend.require_user(settings, stores, user, enabled=True)
     await _print_addresses(stores, await stores.outputs.renew(user, name, time.time()), settings, as_json)
@@ -184,14 +184,14 @@ async def output_renew(settings: Settings, stores: Stores, user: str, name: str,
 async def output_revoke(settings: Settings, stores: Stores, user: str, name: str) -> None:
     """Revoke the secret address of an output feed.
 
-    It has none until `microsub output renew`. The readable address of a public feed stays.
+    The feed has no secret address until `microsub output renew`. The readable address of a public feed stays.
     """
     await wiring.backend.require_user(settings, stores, user)
     revoked = await stores.outputs.revoke(user, name, time.time())
     if revoked.settings.public:
-        say(f"the readable address of '{name}' stays; its secret address, if it had one, is revoked")
+        say(f"the secret address of '{name}', if it had one, is revoked; its readable address stays")
     else:
-        say(f"the address of '{name}' is revoked; for another one: microsub output renew {user} {name}")
+        say(f"the address of '{name}' is revoked; for a new one: microsub output renew {user} {name}")
 
 
 @output.command("delete")
@@ -199,7 +199,7 @@ async def output_revoke(settings: Settings, stores: Stores, user: str, name: str
 @click.argument("name")
 @on_stores()
 async def output_delete(settings: Settings, stores: Stores, user: str, name: str) -> None:
-    """Delete an output feed for good; its address answers 410."""
+    """Delete an output feed permanently; its address answers 410."""
     await wiring.backend.require_user(settings, stores, user)
     await stores.outputs.delete(user, name, time.time())
     await wiring.backend.write_back(settings, stores)
@@ -207,13 +207,13 @@ async def output_delete(settings: Settings, stores: Stores, user: str, name: str
 
 
 async def _contents(settings: Settings, stores: Stores, user: str) -> OutputContents:
-    """What changes items of output feeds. Raises as `require_user` does."""
+    """The use cases on items of output feeds. Raises as `require_user` does."""
     await wiring.backend.require_user(settings, stores, user, enabled=True)
     return wiring.stores.output_contents(stores)
 
 
 def _say_edited(edited: Edited, items: Sequence[str], done: str, place: str) -> None:
-    """Print what was done; ends the program where the `place` had none of the items."""
+    """Print the result; exit with code 1 if `place` had none of the items."""
     if edited.unknown:
         say(f"not found in {place}: {', '.join(edited.unknown)}", err=True)
     say(f"{counted(edited.changed, 'item')} {done}")
@@ -224,10 +224,10 @@ def _say_edited(edited: Edited, items: Sequence[str], done: str, place: str) -> 
 def _why_empty(feed: OutputFeed) -> str:
     name, channel = feed.name, feed.settings.channel
     if feed.settings.search:
-        return f"the search of '{name}' has brought nothing yet; it is made when the feed is asked for"
+        return f"the search of '{name}' has found nothing yet; it runs when the feed is requested"
     if channel:
-        return f"the channel '{channel}' has brought nothing yet; what comes there and passes the filters is taken in"
-    return f"nothing was put into '{name}' yet: microsub output add {feed.user} {name} ITEM"
+        return f"no posts of the channel '{channel}' yet; new posts that pass the filters are added"
+    return f"'{name}' has no items yet; to add some: microsub output add {feed.user} {name} ITEM"
 
 
 async def _items(stores: Stores, feed: OutputFeed) -> list[OutputItem]:
@@ -248,10 +248,10 @@ async def _print_addresses(stores: Stores, feed: OutputFeed, settings: Settings,
 
 
 def _say_assumed(settings: Settings) -> None:
-    """Say what addresses are made of where nobody said how the world reaches the server."""
+    """Warn that printed addresses are a guess if no base URL is set."""
     if settings.base_url is None:
         say(f"MICROSUB_BASE_URL isn't set, so these addresses assume a server on this machine at port {settings.port}; "
-            "set it to the address at which others reach the server", err=True)  # fmt: skip
+            "set it to the server's public URL", err=True)  # fmt: skip
 
 
 def _print_feeds(feeds: Sequence[OutputFeed], sizes: Sequence[tuple[int, int]], settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""`microsub rebuild`, `events` and `deadletter`: a look into the pipeline."""
+"""`microsub rebuild`, `events` and `deadletter`: commands on the pipeline."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _SHOWN = 2000
 @click.argument("channel", required=False)
 @on_stores()
 async def rebuild(settings: Settings, stores: Stores, user: str, channel: str | None) -> None:
-    """Fill timelines of USER again from the stored posts.
+    """Refill timelines of USER from the stored posts.
 
-    All of them, or that of one CHANNEL. Use it when timelines were lost, or skipped by `delivery.fan_out_limit`.
-    Posts that the user has read, removed or moved, and posts that cleanup removed, don't come back. Workers do it;
-    the setting `delivery.warm_up_days` says how far it goes back.
+    Refills all timelines, or that of one CHANNEL. Use it when timelines were lost, or skipped by
+    `delivery.fan_out_limit`. Posts that the user has read, removed or moved, and posts that cleanup removed, don't come
+    back. Workers do the work; the setting `delivery.warm_up_days` limits how far back it goes.
 
     Example: microsub rebuild alice home
     """
@@ -57,22 +57,22 @@ async def rebuild(settings: Settings, stores: Stores, user: str, channel: str | 
     for one in done:
         say(_rebuilt(one))
     if not done:
-        say(f"{user} follows no feeds: nothing to fill timelines from")
+        say(f"{user} follows no feeds, so there is nothing to refill")
     if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
-        say("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
+        say("no worker is running; posts arrive once you start one (microsub serve, microsub work)", err=True)
 
 
 @click.command(cls=Command)
-@click.option("--follow", is_flag=True, help="Go on printing events as they come, until interrupted.")
-@click.option("--since", default=None, metavar="ID", help="Begin after the event of that id; 0: with the oldest kept.")
+@click.option("--follow", is_flag=True, help="Keep printing new events until interrupted.")
+@click.option("--since", default=None, metavar="ID", help="Start after the event with this id; 0: at the oldest.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @on_stores()
 async def events(settings: Settings, stores: Stores, follow: bool, since: str | None, as_json: bool) -> None:
-    """Print what happens to feeds and posts, for other programs.
+    """Print changes of feeds and posts, for other programs.
 
-    Each event says that a feed or post was created, modified (with the fields that changed) or deleted. The last 10,000
-    events are kept. Without --since, the command prints all of them, or with --follow only new ones. A program that was
-    away gives --since the id of the last event that it has seen; after a crash an event may be delivered twice.
+    Each event reports that a feed or post was created, modified (with the fields that changed) or deleted. The last
+    10,000 events are kept. Without --since, the command prints all of them, or with --follow only new ones. To resume,
+    pass --since the id of the last event that the program has handled. After a crash, an event may be printed twice.
 
     Example: microsub events --follow --json --since 1795244167090-0
     """
@@ -115,14 +115,14 @@ async def _events(source: Events, since: str | None, follow: bool) -> AsyncItera
 def _line(event: Event) -> str:
     what = event.kind.replace("_", " ")
     post = f" post {event.post}" if event.post else ""
-    # As the feed wrote it, which a terminal must not take for commands.
+    # A guid is foreign text, which must not control the terminal.
     guid = f" {''.join(char if char.isprintable() else '�' for char in event.guid)}" if event.guid else ""
     changed = f" ({', '.join(event.changed)})" if event.changed else ""
     return f"{event.id} {as_instant(event.at)} {what}: feed {event.feed}{post}{guid}{changed}"
 
 
 def _letter_id(text: str) -> str:
-    """An argument that is the id of a dead letter."""
+    """The type of an argument that is the id of a dead letter."""
     from microsub.delivery.dead_letters import is_letter_id
 
     if not is_letter_id(text):
@@ -134,7 +134,7 @@ def _letter_id(text: str) -> str:
 def deadletter() -> None:
     """List, retry or drop messages that no worker could handle.
 
-    A message that failed five times is kept here with its reason, so that it blocks nothing and nothing is lost.
+    A message that failed five times is kept here with the reason, so that it blocks nothing and isn't lost.
     """
 
 
@@ -173,12 +173,12 @@ async def deadletter_show(settings: Settings, stores: Stores, letter_id: str, as
 
 @deadletter.command("retry")
 @click.argument("letter_ids", metavar="ID...", nargs=-1, type=_letter_id)
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--all", "everything", is_flag=True, help="Retry all dead letters.")
 @on_stores()
 async def deadletter_retry(settings: Settings, stores: Stores, letter_ids: tuple[str, ...], everything: bool) -> None:
-    """Put messages back into the pipeline, for five more attempts.
+    """Put messages back into the pipeline for five more attempts.
 
-    A message of an unknown stage stays and is named; then the exit code is 1.
+    Messages of an unknown stage stay and are listed; then the exit code is 1.
 
     Example: microsub deadletter retry --all
     """
@@ -196,12 +196,12 @@ async def deadletter_retry(settings: Settings, stores: Stores, letter_ids: tuple
 
 @deadletter.command("drop")
 @click.argument("letter_ids", metavar="ID...", nargs=-1, type=_letter_id)
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--all", "everything", is_flag=True, help="Drop all dead letters.")
 @on_stores()
 async def deadletter_drop(settings: Settings, stores: Stores, letter_ids: tuple[str, ...], everything: bool) -> None:
     """Delete dead letters.
 
-    Their posts stay out until their feed lists them again with a change.
+    Their posts stay missing until the feed lists them again with a change.
 
     Example: microsub deadletter drop 1795244167090-0
     """
@@ -212,9 +212,9 @@ async def deadletter_drop(settings: Settings, stores: Stores, letter_ids: tuple[
 
 
 async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bool) -> list[DeadLetter]:
-    """The letters that are meant; an unknown id ends the command before anything is done."""
+    """The chosen letters; an unknown id ends the command before it does anything."""
     if everything == bool(letter_ids):
-        raise click.UsageError("expected either the ids of dead letters (microsub deadletter list) or --all")
+        raise click.UsageError("expected ids of dead letters (see: microsub deadletter list) or --all")
     if everything:
         return await _all(dead)
     chosen = []
@@ -223,7 +223,7 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
         if letter is None:
             fail(f"there is no dead letter '{letter_id}'; see 'microsub deadletter list'")
         chosen.append(letter)
-    # One letter may have been named in two ways: 5 is 5-0.
+    # The same letter may be given in two forms: 5 is 5-0.
     return list({letter.id: letter for letter in chosen}.values())
 
 
@@ -253,7 +253,7 @@ def _head(letter: DeadLetter) -> dict[str, object]:
 
 def _rebuilt(one: Rebuilt) -> str:
     if not one.feeds:
-        return f"{one.user}/{one.uid} follows no feeds: nothing to fill it from"
+        return f"{one.user}/{one.uid} follows no feeds, so there is nothing to refill"
     how = ", which was empty" if one.lost else ""
     what = f"{counted(one.items, 'post')} of {counted(one.feeds, 'feed')}"
     return f"{one.user}/{one.uid}{how}: {what} on the way"

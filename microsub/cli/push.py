@@ -1,4 +1,4 @@
-"""`microsub push`: which feeds come by themselves, and what their hubs do."""
+"""`microsub push`: pushed feeds and their hubs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def push() -> None:
-    """Show which feeds come by WebSub, and what their hubs do."""
+    """Show pushed feeds and the state of their WebSub hubs."""
 
 
 _TALLIES = {
@@ -43,7 +43,7 @@ _TALLIES = {
     "given_up": "given up",
     "gone": "gone",
 }
-"""What is counted for a hub or a callback host, in this order, and what people read."""
+"""The counts of a hub or a callback host, in display order, with their labels."""
 
 
 @push.command("status")
@@ -51,12 +51,12 @@ _TALLIES = {
 @json_flag
 @on_stores("base_url")
 async def push_status(settings: Settings, stores: Stores, feed: str | None, as_json: bool) -> None:
-    """Show which feeds are pushed or polled, and what hubs do.
+    """Show which feeds are pushed or polled, and the state of hubs.
 
-    All followed feeds that name a hub are listed, or the one at the URL FEED, with the reason where it is polled. A
-    pushed feed is one whose hub has delivered something and whose lease lasts, as long as no poll finds posts first; it
-    is polled once a day. Callbacks belong to subscribers of this server's own hub and are listed by host; failing ones
-    are tried again. No hub is asked: the command prints what is stored. Counts go back 90 days at most.
+    Lists all followed feeds that name a hub, or the one at the URL FEED. If a feed is polled, the list says why. A feed
+    is pushed if its hub has delivered, the lease hasn't expired, and polls don't find posts before the hub; it is then
+    polled once a day. Callbacks are subscribers of this server's own hub, listed by host; failed deliveries are
+    retried. No requests are sent: the command prints what is stored. Counts cover 90 days at most.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
         print_json({**_as_json(found), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})
         return
     if settings.base_url is None:
-        say("no hub is asked, because MICROSUB_BASE_URL isn't set", err=True)
+        say("MICROSUB_BASE_URL isn't set, so the server doesn't subscribe to hubs", err=True)
     for one, health in found.feeds:
         say(_feed_line(one.url, health))
     for host, counts in sorted(found.hubs.items()):
@@ -87,14 +87,13 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
 @push.command("topic")
 @click.argument("user")
 @click.argument("channel")
-@click.option("--renew", "action", flag_value="renew", help="Give it another address; subscriptions end.")
-@click.option("--revoke", "action", flag_value="revoke", help="Take its address away; subscriptions end.")
+@click.option("--renew", "action", flag_value="renew", help="Give it a new address; subscriptions end.")
+@click.option("--revoke", "action", flag_value="revoke", help="Revoke its address; subscriptions end.")
 @on_stores("base_url")
 async def push_topic(settings: Settings, stores: Stores, user: str, channel: str, action: str | None) -> None:
     """Print the address at which programs subscribe to a channel.
 
-    Anybody who has the address can read the channel's newest items. It is made when you first ask for it. The hub is at
-    `/hub`.
+    Anybody who has the address can read the channel's newest items. The first call creates it. The hub is at `/hub`.
 
     Example: microsub push topic alice home
     """
@@ -103,13 +102,13 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
 
     await wiring.backend.require_user(settings, stores, user)
     if settings.base_url is None:
-        raise NotFound("this server is no hub, because MICROSUB_BASE_URL isn't set")
+        raise NotFound("this server has no hub, because MICROSUB_BASE_URL isn't set")
     address = await ChannelTopics(stores.redis, settings.base_url).address(user, channel, action or "create")
-    say(address or f"the topic of '{channel}' has no address any more", err=address is None)
+    say(address or f"the address of the topic '{channel}' is revoked", err=address is None)
 
 
 async def _followed(stores: Stores, url: str) -> str:
-    """The id of the feed at a URL. Raises NotFound where nobody follows it."""
+    """The id of the feed at a URL. Raises NotFound if nobody follows it."""
     from microsub.errors import NotFound
     from microsub.kit.urls import mask_credentials
 

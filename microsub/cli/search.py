@@ -1,4 +1,4 @@
-"""`microsub search`: the index in which posts are found."""
+"""`microsub search`: the index of posts."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def search() -> None:
 @search.command()
 @on_stores(*SEARCH_FLAGS)
 async def rebuild(settings: Settings, stores: Stores) -> None:
-    """Build the index of posts again.
+    """Rebuild the index of posts.
 
-    It is hardly ever needed: the server rebuilds an index that is lost, corrupt or out of step by itself. Until the new
-    one is ready, searches use the former one. If a server runs on this machine, it builds the index, and the command
-    waits.
+    This is rarely needed: the server automatically rebuilds an index that is lost, corrupt or out of date. Until the
+    new index is ready, searches use the old one. If a server is running on this machine, it builds the index, and the
+    command waits.
 
     Example: microsub search rebuild
     """
@@ -52,7 +52,7 @@ async def rebuild(settings: Settings, stores: Stores) -> None:
 
 
 async def _asked_for(settings: Settings) -> bool:
-    """Ask the process that is the writer, and wait until it is done; False where it has ended before."""
+    """Ask the writer process to rebuild, and wait; False if it ended before it was done."""
     from microsub.search import IndexFolder
 
     folder = IndexFolder(settings.index)
@@ -70,7 +70,7 @@ async def _asked_for(settings: Settings) -> bool:
 async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
     """Show the state of the index of posts.
 
-    Prints how many posts it has, its size, how many changes it has yet to take in, and when it was built.
+    Prints its size, how many posts it has, how many changes it is behind, and when it was built.
     """
     from microsub.feeds.events import Events
 
@@ -88,12 +88,10 @@ async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
 
 
 def _described(figures: IndexFigures, behind: int | None, settings: Settings) -> str:
-    writer = "a process of this machine follows the posts" if figures.followed else "no process follows the posts"
+    writer = "a process on this machine updates it" if figures.followed else "no process updates it"
     lines = [f"folder   {settings.index} ({figures.bytes / 1e6:.1f} MB)"]
     if not figures.usable:
-        lines.append(
-            "posts    none: there is no readable index; the next worker builds it, or `microsub search rebuild`"
-        )
+        lines.append("posts    none: no readable index; the next worker builds one, or run `microsub search rebuild`")
     else:
         changes = "10,000 changes or more" if behind == _MOST_COUNTED else counted(behind or 0, "change")
         lines += [

@@ -1,4 +1,4 @@
-"""`microsub source`: what posts into channels, by Micropub."""
+"""`microsub source`: sources, which post into channels by Micropub."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def source() -> None:
-    """Make, list and revoke sources, which post into a channel.
+    """Create, list and revoke sources, which post into a channel.
 
-    A source is a script, a device or an app. It has a token, with which it posts to /micropub, by Micropub. It can't
-    read anything.
+    A source is a script, a device or an app that posts to /micropub with a token of its own. It can't read anything.
     """
 
 
 @source.command("create")
 @click.argument("user")
 @click.argument("channel")
-@click.option("--name", default="Source", help="As readers show it.")
+@click.option("--name", default="Source", help="The name that apps show.")
 @on_stores()
 async def source_create(settings: Settings, stores: Stores, user: str, channel: str, name: str) -> None:
-    """Make a source of USER, and print its token.
+    """Create a source of USER, and print its token.
 
-    It posts into CHANNEL, which is a uid. Only the token is printed, and only now, because the server keeps nothing but
-    a hash of it.
+    It posts into the channel with the uid CHANNEL. Only the token is printed, and only this once, because the server
+    stores only its hash.
 
     Example: TOKEN=$(microsub source create alice home --name Backups)
     """
@@ -53,7 +52,7 @@ async def source_create(settings: Settings, stores: Stores, user: str, channel: 
 async def source_list(settings: Settings, stores: Stores, user: str, as_json: bool) -> None:
     """List the sources of USER.
 
-    With their ids, channels and names, and the apps that were given one.
+    Shows their ids, channels and names, and the app of a source that an app was granted.
     """
     await wiring.backend.require_user(settings, stores, user)
     sources = wiring.stores.sources(stores)
@@ -84,10 +83,9 @@ async def source_list(settings: Settings, stores: Stores, user: str, as_json: bo
 @click.argument("source_id", metavar="ID")
 @on_stores()
 async def source_token(settings: Settings, stores: Stores, user: str, source_id: str) -> None:
-    """Print a new token of the source ID; the former one ends.
+    """Print a new token for the source ID; the old one is revoked.
 
-    Use it when a token was lost, and for sources that have none yet: those that backend.json declares or an import
-    brought.
+    Use it if a token was lost, or for a source without one, which backend.json declares or an import created.
     """
     await wiring.backend.require_user(settings, stores, user, enabled=True)
     say(await wiring.stores.sources(stores).renew_token(user, source_id, time.time()))
@@ -100,7 +98,7 @@ async def source_token(settings: Settings, stores: Stores, user: str, source_id:
 async def source_revoke(settings: Settings, stores: Stores, user: str, source_id: str) -> None:
     """Revoke the source ID of USER, with its token.
 
-    Its posts stay in the channel until somebody unfollows the source there, as any feed.
+    Its posts stay in the channel until the source is unfollowed there, like any feed.
     """
     await wiring.backend.require_user(settings, stores, user)
     await wiring.stores.sources(stores).revoke(user, source_id)

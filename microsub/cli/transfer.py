@@ -1,4 +1,4 @@
-"""`microsub opml`, `user export`, `user import`, `import starred` …: what users bring along, and take away."""
+"""`microsub opml`, `user export`, `user import`, `import starred` …: users' imports and exports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _OfUserAndFile(Command):
-    """A command with the arguments USER and FILE, in its own order; the other order is named as such."""
+    """A command with the arguments USER and FILE; an error points out if they are swapped."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """See `click.Command`."""
@@ -44,8 +44,10 @@ def opml() -> None:
 @opml.command("import", cls=_OfUserAndFile)
 @click.argument("user_name", metavar="USER")
 @click.argument("file", type=click.File("rb"))
-@click.option("--channel", metavar="NAME", default="Home", show_default=True, help="Channel for feeds in no folder.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+@click.option(
+    "--channel", metavar="NAME", default="Home", show_default=True, help="Channel for feeds without a folder."
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 @json_flag
 @on_stores("allow_private_networks")
 async def opml_import(
@@ -53,9 +55,9 @@ async def opml_import(
 ) -> None:
     """Follow the feeds of a list (OPML or RDF) for USER.
 
-    Folders become channels; a channel of that name is filled. What is followed already stays as it is, so a list can
-    be imported again. No publisher is asked meanwhile: a running server polls the new feeds afterwards. What can't be
-    taken over is named with its line. FILE may be - for standard input.
+    Folders become channels; an existing channel of that name is used. Existing follows stay unchanged, so a list can be
+    imported again. The import sends no requests: a running server polls the new feeds afterwards. Whatever can't be
+    imported is listed with its line. FILE can be - for standard input.
 
     Example: microsub opml import alice feedly.opml --dry-run
     """
@@ -79,7 +81,7 @@ async def opml_import(
 
 
 class _Progress:
-    """Says how far an import is, at every thousandth of `what`."""
+    """Prints the progress of an import after every thousand of `what`."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -92,7 +94,7 @@ class _Progress:
 
 
 async def conclude(settings: Settings, stores: Stores, report: Report, *, dry_run: bool, as_json: bool) -> None:
-    """Write what an import did into backend.json, where that is written back, and print its report."""
+    """Write an import's changes back to backend.json, if enabled, and print its report."""
     if not dry_run:
         await wiring.backend.write_back(settings, stores)
     print_report(report, as_json=as_json)
@@ -102,10 +104,10 @@ async def conclude(settings: Settings, stores: Stores, report: Report, *, dry_ru
 @click.argument("user_name", metavar="USER")
 @on_stores("allow_private_networks")
 async def opml_export(settings: Settings, stores: Stores, user_name: str) -> None:
-    """Print the channels of USER and what they follow as OPML.
+    """Print the channels of USER and their follows as OPML.
 
-    The list also has the channels' settings and the names that you gave to feeds, which an import here brings back.
-    Addresses stand in it whole, with their passwords and keys.
+    The list also has the channels' settings and your names for feeds, which an import here restores. It contains the
+    feeds' full addresses, including passwords and keys.
 
     Example: microsub opml export alice > alice.opml
     """
@@ -123,9 +125,9 @@ async def opml_export(settings: Settings, stores: Stores, user_name: str) -> Non
 async def user_export(settings: Settings, stores: Stores, user_name: str, file: Path | None) -> None:
     """Write everything of USER to FILE, or print it, as JSON lines.
 
-    Channels with settings and rules, follows, posts with read and saved state, and what must not come back. Passwords
-    and keys in addresses of feeds are in it; tokens, passwords and sessions of USER aren't. `microsub user import`
-    reads it, here or on another server.
+    The export has channels with settings and rules, follows, posts with read and saved state, and which posts must not
+    come back. It contains passwords and keys in addresses of feeds, but no tokens, passwords or sessions of USER. Use
+    `microsub user import` to read it, here or on another server.
 
     Example: microsub user export alice alice.jsonl
     """
@@ -152,7 +154,7 @@ async def user_export(settings: Settings, stores: Stores, user_name: str, file: 
 @click.command("import", cls=_OfUserAndFile)
 @click.argument("user_name", metavar="USER")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 @json_flag
 @on_stores()
 async def user_import(
@@ -160,9 +162,9 @@ async def user_import(
 ) -> None:
     """Import a file of `microsub user export` for USER.
 
-    USER is created if missing, with the exported URL. What is here already stays as it is; importing again doubles
-    nothing, and finishes an import that broke off. A file that was cut off or is corrupt is refused with the
-    line, and nothing is changed.
+    USER is created if missing, with the exported URL. Existing data stays unchanged. Importing again creates no
+    duplicates, and finishes an interrupted import. A file that is truncated or corrupt is refused with the number of
+    the line, and nothing is changed.
 
     Example: microsub user import alice alice.jsonl --dry-run
     """
@@ -172,7 +174,7 @@ async def user_import(
 
 
 def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]], click.Command]:
-    """A command that imports a file of the reader `kind`; its function says what, and does nothing."""
+    """A command that imports a file of the reader `kind`; the function only provides its help."""
 
     def decorate(described: Callable[..., None]) -> click.Command:
         async def run(
@@ -195,11 +197,11 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
         options = [
             click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
             click.argument("user_name", metavar="USER"),
-            click.option("--dry-run", is_flag=True, help="Only say what would be imported."),
+            click.option("--dry-run", is_flag=True, help="Only print what would be imported."),
             json_flag,
         ]
         if has_lists:
-            text = "Also mark posts unread here that are unread there."
+            text = "Also mark posts as unread here if they are unread there."
             options.append(click.option("--unread", "unread_too", is_flag=True, help=text))
         for option in options[::-1]:
             command = option(command)
@@ -210,11 +212,11 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
 
 @_import_from("starred", has_lists=False)
 def import_starred() -> None:
-    """Save for USER what was starred in Google Reader or Inoreader.
+    """Import starred posts from Google Reader or Inoreader for USER.
 
-    FILE is the starred.json of Google Takeout or of Inoreader. Posts come into the channel `saved`, with their texts. A
-    post that is here already, from its feed, is saved as it is. Importing again doubles nothing, and what was taken out
-    of `saved` here stays out.
+    FILE is the starred.json of Google Takeout or of Inoreader. Its posts are saved with their text in the channel
+    `saved`. If a post is already here from its feed, that one is saved. Importing again creates no duplicates, and
+    posts that were removed from `saved` here stay removed.
 
     Example: microsub import starred starred.json alice --dry-run
     """
@@ -224,9 +226,9 @@ def import_starred() -> None:
 def import_miniflux() -> None:
     """Import feeds, starred posts and read state from Miniflux.
 
-    FILE is its OPML export, or what GET /v1/entries of its API answers. Import the OPML first, and the entries once the
-    server has polled the feeds. Starred entries are saved; posts that are here already become read if they are read
-    there.
+    FILE is its OPML export, or the response of GET /v1/entries of its API. Import the OPML first, and the entries after
+    the server has polled the feeds. Starred entries are saved. Posts that are already here are marked as read if they
+    are read there.
 
     Example: microsub import miniflux entries.json alice
     """
@@ -236,8 +238,9 @@ def import_miniflux() -> None:
 def import_freshrss() -> None:
     """Import feeds, favourites and read state from FreshRSS.
 
-    FILE is its export, a zip with OPML and JSON, or one file of it. Favourites are saved. Posts that are here already
-    become read if they are read there. For feeds that are new here, import again once the server has polled them.
+    FILE is its export, a zip with OPML and JSON, or one file from it. Favourites are saved. Posts that are already here
+    are marked as read if they are read there. For feeds that are new here, import again after the server has polled
+    them.
 
     Example: microsub import freshrss freshrss_alice_export.zip alice
     """
@@ -245,7 +248,7 @@ def import_freshrss() -> None:
 
 @contextlib.contextmanager
 def _replaced(file: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `file` when it is whole; nobody else may read it."""
+    """A temporary file that replaces `file` when complete; only its owner can read it."""
     part = file.with_name(f"{file.name}.part")
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:

@@ -1,4 +1,4 @@
-"""`microsub backup`, `restore` and `check`: all data in one file, and its invariants."""
+"""`microsub backup`, `restore` and `check`: backups, and checks of the invariants."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def backup(settings: Settings, file: Path) -> None:
     """Save all data and backend.json in one FILE.
 
-    The archive holds a snapshot of the embedded Redis, backend.json and its kept versions. Only its owner can read the
-    archive, because what it holds opens accounts. The server may run meanwhile.
+    The archive contains a snapshot of the embedded Redis, backend.json and its saved versions. Only the archive's owner
+    can read it, because its contents give access to accounts. The server can keep running.
 
     Example: microsub backup "microsub-$(date +%F).tar.gz"
     """
@@ -56,8 +56,8 @@ def backup(settings: Settings, file: Path) -> None:
 def restore(settings: Settings, file: Path) -> None:
     """Restore all data and backend.json from a backup FILE.
 
-    Nothing is overwritten: where there is data or a backend.json already, the command says what to move away. The Redis
-    at hand must be as new as the one that the backup was made with, or newer.
+    Nothing is overwritten: if there is data or a backend.json already, the command says what to move away. The
+    installed Redis must not be older than the one that made the backup.
 
     Example: microsub restore microsub-2026-01-31.tar.gz
     """
@@ -69,14 +69,14 @@ def restore(settings: Settings, file: Path) -> None:
     except MicrosubError as error:
         fail(str(error))
     say(f"restored {settings.data_dir.absolute()} and {settings.backend.absolute()} ({_said(facts)})")
-    say("now start the server; `microsub check` examines the data")
+    say("now start the server; to check the data, run `microsub check`")
 
 
 def _require_embedded(settings: Settings) -> None:
     if settings.redis_url is not None:
         fail(
-            f"the data is in the Redis at {mask_password(settings.redis_url)}, which isn't the server's own: use the "
-            "tools of that Redis, such as redis-cli --rdb FILE, and copy backend.json (see docs/how-to/back-up.md)"
+            f"the data is in the Redis at {mask_password(settings.redis_url)}, not in an embedded one: use that Redis' "
+            "tools, such as redis-cli --rdb FILE, and copy backend.json (see docs/how-to/back-up.md)"
         )
 
 
@@ -90,12 +90,12 @@ def _said(facts: Facts) -> str:
 @json_flag
 @on_stores()
 async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool) -> None:
-    """Check all data in Redis for faults, and repair them.
+    """Check all data in Redis for errors, and repair them.
 
-    It examines users, channels, timelines, items, feeds, the schedule and every key. The server may run meanwhile; a
-    finding counts when two further looks find it again. Nothing is changed without --repair. A repair loses nothing
-    that a reader can see: in doubt an item is read rather than unread. Exit code 1 when something is wrong (and, with
-    --repair, still is).
+    Checks users, channels, timelines, items, feeds, the schedule and every key. The server can keep running; an error
+    is reported only if two more looks confirm it. Nothing is changed without --repair. A repair loses nothing that a
+    user can see; in doubt, an item becomes read, not unread. Exit code 1 if errors were found (with --repair: if any
+    are left).
     """
     report = await wiring.worker.checking(stores).run(repair=repair)
     print_report(report, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`microsub webmention`: who has mentioned a user's pages, and what becomes of that."""
+"""`microsub webmention`: webmentions of a user's pages, and their moderation."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _OVER = frozenset({"deleted", "rejected", "failed"})
 def webmention() -> None:
     """List, approve, reject and delete webmentions of a user's pages.
 
-    Name a webmention by its id, or by the beginning of it. A worker carries out within seconds what you order here.
+    Give a webmention's id, or the beginning of it. A worker carries out these commands within seconds.
     """
 
 
 @webmention.command("list")
 @click.argument("user")
-@click.option("--all", "everything", is_flag=True, help="Also what was deleted or rejected, or has failed.")
+@click.option("--all", "everything", is_flag=True, help="Also list deleted, rejected and failed ones.")
 @json_flag
 @on_stores()
 async def webmention_list(settings: Settings, stores: Stores, user: str, everything: bool, as_json: bool) -> None:
-    """List the webmentions of USER, the latest first.
+    """List the webmentions of USER, newest first.
 
-    Each has an id, a state and a kind, an author, a source and a target. The newest 2,000 are kept. States: new (the
-    source hasn't been read yet), shown, held (waits for approval), rejected, withdrawn (to be deleted), deleted,
-    failed.
+    Each has an id, a state, a kind, an author, a source and a target. The newest 2,000 are kept. States: new (the
+    source hasn't been read yet), shown, held (waiting for approval), rejected, withdrawn (about to be deleted),
+    deleted, failed.
 
     Example: microsub webmention list alice --all
     """
@@ -62,9 +62,9 @@ async def webmention_list(settings: Settings, stores: Stores, user: str, everyth
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @on_stores()
 async def webmention_approve(settings: Settings, stores: Stores, user: str, ids: tuple[str, ...]) -> None:
-    """Let webmentions of USER come into `notifications`.
+    """Approve webmentions of USER for `notifications`.
 
-    Their sources are looked at once more; later updates of them need no approval.
+    Their sources are fetched once more; later updates need no approval.
     """
     await _order(settings, stores, user, ids, "approved")
 
@@ -74,9 +74,9 @@ async def webmention_approve(settings: Settings, stores: Stores, user: str, ids:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @on_stores()
 async def webmention_reject(settings: Settings, stores: Stores, user: str, ids: tuple[str, ...]) -> None:
-    """Take webmentions of USER out of `notifications`, for good.
+    """Remove webmentions of USER from `notifications` permanently.
 
-    The same source and target are dropped from now on; the sender isn't told.
+    From now on, webmentions with the same source and target are dropped; the sender isn't notified.
     """
     await _order(settings, stores, user, ids, "rejected")
 
@@ -86,7 +86,7 @@ async def webmention_reject(settings: Settings, stores: Stores, user: str, ids: 
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @on_stores()
 async def webmention_delete(settings: Settings, stores: Stores, user: str, ids: tuple[str, ...]) -> None:
-    """Delete webmentions of USER; sent again, they come back."""
+    """Delete webmentions of USER; they return if sent again."""
     await _order(settings, stores, user, ids, "withdrawn")
 
 
@@ -100,7 +100,8 @@ async def _order(settings: Settings, stores: Stores, user: str, ids: tuple[str, 
     for given in ids:
         matching = [one for one in known if one.startswith(given)]
         if len(matching) != 1:
-            fail(f"{len(matching)} webmentions of {user} have an id that begins with '{escaped(given[:80])}'")
+            found = f"{len(matching)} webmentions of {user} have an id that begins with '{escaped(given[:80])}'"
+            fail(f"{found}, expected exactly one")
         chosen += matching
     for one in chosen:
         await store.order(user, one, what, time.time())

@@ -1,1 +1,1 @@
-"""backend.json: what it may say, and how it and the stores are kept in step."""
+"""backend.json: its format, and its synchronisation with the stores."""

@@ -1,8 +1,7 @@
 """From the bytes of backend.json to a `Backend`, or to ConfigErrors with path and line.
 
-`model.check_shape` says what a single value may be; duplicates and values that belong together are looked at here. A
-key that looks like a misspelt one is an error, because what it was meant to say would be lost in silence; any other
-unknown key is a warning, and stays in the file.
+`model.check_shape` checks single values; duplicates and related values are checked here. A key that looks misspelt is
+an error, because it would otherwise be ignored silently. Any other unknown key is a warning, and stays in the file.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from microsub.configuration.facts import Change
 
 UNUSABLE_UIDS = ("global", "saved")
-"""Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
+"""Uids with another meaning in the protocol. `notifications` may be declared, to give it feeds and settings."""
 
 ENDPOINT_IN_CLEAR = (
-    "tokens go there by https alone, except to networks in MICROSUB_ALLOW_PRIVATE_NETWORKS; nobody gets in by any other"
+    "is not https, so no token is accepted: tokens are sent over plain http only to MICROSUB_ALLOW_PRIVATE_NETWORKS"
 )
 
 _CLOSE = 0.75
@@ -39,10 +38,10 @@ _CLOSE = 0.75
 
 @dataclass(frozen=True, slots=True)
 class BackendDocument:
-    """A usable backend.json.
+    """A valid backend.json.
 
-    `source` is what stands in the file; `raw` the same in today's form, nothing expanded; `legacy` says that the file
-    has the old single-user form.
+    `source` is the text of the file; `raw` is its value in the current form, with nothing expanded; `legacy` says
+    whether the file has the old single-user form.
     """
 
     file: str
@@ -54,7 +53,7 @@ class BackendDocument:
 
 @dataclass(frozen=True, slots=True)
 class BackendReport:
-    """All problems and warnings, and the document where there is no problem."""
+    """All problems and warnings, and the document if there is no problem."""
 
     file: str
     problems: tuple[ConfigError, ...]
@@ -63,12 +62,12 @@ class BackendReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the server would take this file."""
+        """Whether the server would accept this file."""
         return not self.problems
 
 
 def examine(body: bytes, file: str, environ: Mapping[str, str]) -> BackendReport:
-    """Look at everything in a document; never raises ConfigError."""
+    """Check a whole document; never raises ConfigError."""
     try:
         source = json_text.read(body, file)
     except ConfigError as error:
@@ -82,7 +81,7 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> BackendReport
         warnings = list(findings.warnings)
         validate(expanded, findings)
         if old:
-            findings.warnings = warnings  # the others speak of places that the old file doesn't have
+            findings.warnings = warnings  # the new ones name places that the old file doesn't have
     problems, warned = findings.errors(), tuple(findings.warnings)
     if problems:
         return BackendReport(file, problems, warned, None)
@@ -91,12 +90,12 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> BackendReport
 
 
 def _missing(findings: BackendFindings, path: json_text.Path, name: str, environ: Mapping[str, str]) -> None:
-    why = "whose value is not UTF-8" if name in environ else "which is not set"
-    findings.wrong(path, f"'${{{name}}}', {why}", f"an environment variable of the name {name or '…'}")
+    why = "whose value isn't UTF-8" if name in environ else "which isn't set"
+    findings.wrong(path, f"'${{{name}}}', {why}", f"an environment variable named {name or '…'}")
 
 
 def parse(body: bytes, file: str, environ: Mapping[str, str]) -> BackendDocument:
-    """The document. Raises the first ConfigError where there are any."""
+    """The document. Raises the first ConfigError, if there are any."""
     report = examine(body, file, environ)
     if report.document is None:
         raise report.problems[0]
@@ -104,7 +103,7 @@ def parse(body: bytes, file: str, environ: Mapping[str, str]) -> BackendDocument
 
 
 def check(path: FilePath, environ: Mapping[str, str]) -> BackendReport:
-    """Examine the file at `path`; one that can't be read is a problem like any other."""
+    """Check the file at `path`; an unreadable file is reported as a problem."""
     try:
         body = path.read_bytes()
     except OSError as error:
@@ -120,7 +119,7 @@ def unreadable(path: FilePath, error: OSError) -> ConfigError:
         case IsADirectoryError():
             found = "a folder"
         case PermissionError():
-            found = "a file that may not be read by this user"
+            found = "a file that this system user can't read"
         case _:
             found = f"an error ({error.strerror or error})"
     return ConfigError(file=str(path), path="", found=found, expected="a readable backend.json")
@@ -128,7 +127,7 @@ def unreadable(path: FilePath, error: OSError) -> ConfigError:
 
 @dataclass
 class BackendFindings:
-    """What was found, in the order of the file; `source` has lines and unexpanded text."""
+    """Problems and warnings, in the order of the file; `source` has lines and unexpanded text."""
 
     file: str
     source: JsonText
@@ -137,7 +136,7 @@ class BackendFindings:
     _seen: set[Path] = field(default_factory=set)
 
     def wrong(self, path: Path, found: str, expected: str) -> None:
-        """Note an error; the first one of a place is enough."""
+        """Record an error; only the first one of a place is kept."""
         if path not in self._seen:
             self._seen.add(path)
             line = self.source.line(path)
@@ -145,16 +144,16 @@ class BackendFindings:
             self.problems.append((line, error))
 
     def warn(self, path: Path, sentence: str) -> None:
-        """Note something that works, but hardly as meant."""
+        """Record a warning: something that works, but probably not as intended."""
         self.warnings.append(f"{self.file}: {self.place(path)}: {sentence}")
 
     def place(self, path: Path) -> str:
-        """The place as people find it."""
+        """The place for people: path and line."""
         line = f"line {self.source.line(path)}"
         return f"{show(path)} ({line})" if path else line
 
     def written(self, path: Path, value: Any) -> str:
-        """The value as the file has it: a variable by its name, never by what it holds."""
+        """The value as written in the file: the name of a variable, never its value."""
         node = self.source.root
         for key in path:
             child = node.items.get(key)
@@ -169,7 +168,7 @@ class BackendFindings:
 
 
 def describe(value: Any) -> str:
-    """A JSON value in words, short, without passwords."""
+    """A short description of a JSON value, without passwords."""
     if isinstance(value, str):
         text = mask_password(value) if "://" in value else value
         return f"'{text if len(text) <= 80 else text[:77] + '…'}'"
@@ -185,7 +184,7 @@ def describe(value: Any) -> str:
 
 
 def validate(document: Any, findings: BackendFindings) -> None:
-    """Note in `findings` all that is wrong with the expanded `document`."""
+    """Record all errors of the expanded `document` in `findings`."""
     for error in check_shape(document):
         _report(error, document, findings)
     if isinstance(document, Mapping):
@@ -194,13 +193,13 @@ def validate(document: Any, findings: BackendFindings) -> None:
 
 
 def channelless(document: BackendDocument, changes: Iterable[Change]) -> tuple[ConfigError, ...]:
-    """Errors of a valid document whose `changes` give output feeds and sources channels that their users won't have."""
+    """The errors of `changes` that give output feeds or sources channels that their users won't have."""
     findings = BackendFindings(document.file, document.source)
     for change in changes:
         kind = "outputs" if isinstance(change.value, OutputConfig) else "sources"
         path = ("users", change.user, kind, change.uid, "channel")
         written = findings.written(path, change.value.channel)
-        findings.wrong(path, f"{written}, which is no channel of '{change.user}'", "the uid of one of their channels")
+        findings.wrong(path, f"{written}, which isn't a channel of '{change.user}'", "the uid of one of their channels")
     return findings.errors()
 
 
@@ -216,12 +215,12 @@ _EXPECTED = {
     "float_type": "a number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
-    "greater_than_equal": "a number not below {ge:g}",
-    "less_than_equal": "a number not above {le:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than_equal": "a number of at most {le:g}",
     "literal_error": "one of {expected}",
     "form": "{expected}",
 }
-"""pydantic's kinds of errors in our words."""
+"""What was expected, by pydantic's type of error."""
 
 
 def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) -> None:
@@ -230,7 +229,7 @@ def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) 
         _unknown_key(path, findings)
         return
     if kind == "missing":
-        expected = f"a uid, the channel's lasting name: {NAME}" if path[-1] == "uid" else URL
+        expected = f"a uid, the channel's permanent name: {NAME}" if path[-1] == "uid" else URL
         findings.wrong(path, "nothing", expected)
         return
     if path[-1:] == ("[key]",):
@@ -265,11 +264,11 @@ def _unknown_key(path: Path, findings: BackendFindings) -> None:
     if near or kind is FeedConfig:
         findings.wrong(path, f"the unknown key '{key}'", f"one of {', '.join(known)}{near}")
     else:
-        findings.warn(path, "an unknown key, which has no effect (names beginning with 'x-' are for notes)")
+        findings.warn(path, "unknown key, which has no effect (for notes, use names that begin with 'x-')")
 
 
 def _near(text: str, known: Sequence[str]) -> str:
-    """A question whether one of `known` was meant; empty where none is near."""
+    """A suggestion of the closest of `known`; empty if none is close."""
     near = get_close_matches(text.lower(), known, n=1, cutoff=_CLOSE)
     near = near or [word for word in known if sorted(word) == sorted(text.lower())]
     return f"; did you mean '{near[0]}'?" if near else ""
@@ -296,7 +295,7 @@ def _check_users(document: Mapping[str, Any], findings: BackendFindings) -> None
                 findings.wrong(
                     (*path, "me"),
                     f"{written}, the same person as user '{first}' with {theirs}",
-                    "a site of their own for each user, since signing in with it leads to one account",
+                    "a different site for each user, because a site can sign in to only one account",
                 )
         _check_channels(user.get("channels"), (*path, "channels"), findings)
 
@@ -308,12 +307,10 @@ def _check_channels(channels: Any, path: Path, findings: BackendFindings) -> Non
         here: Path = (*path, index)
         uid, name = channel.get("uid"), channel.get("name", channel.get("uid"))
         if uid in UNUSABLE_UIDS:
-            findings.wrong(
-                (*here, "uid"), f"the reserved uid '{uid}'", "another uid: the protocol uses this one itself"
-            )
+            findings.wrong((*here, "uid"), f"the reserved uid '{uid}'", "another uid: the protocol reserves this one")
         if isinstance(uid, str) and uids.setdefault(uid, index) != index:
             first = show((*path, uids[uid], "uid"))
-            findings.wrong((*here, "uid"), f"the uid '{uid}' again", f"a uid of its own: {first} has this one")
+            findings.wrong((*here, "uid"), f"the uid '{uid}' again", f"a unique uid: {first} already has this one")
         if isinstance(name, str) and names.setdefault(name, index) != index:
             findings.warn((*here, "name"), f"a second channel with the name '{name}'")
         _check_feeds(channel.get("feeds"), (*here, "feeds"), findings)
@@ -334,7 +331,7 @@ def _check_feeds(feeds: Any, path: Path, findings: BackendFindings) -> None:
         if seen.setdefault(canonical_feed_url(url), index) != index:
             first = show((*path, seen[canonical_feed_url(url)]))
             findings.wrong(
-                here, f"{findings.written(here, url)} again", f"each feed once per channel: {first} is the same"
+                here, f"{findings.written(here, url)} again", f"each feed only once per channel: {first} is the same"
             )
 
 
@@ -350,7 +347,7 @@ def _check_filters(filters: Mapping[str, Any], path: Path, findings: BackendFind
             if near or nothing_left:
                 findings.wrong((*path, key, index), f"the type {describe(kind)}", f"one of {known}{near}")
             else:
-                findings.warn((*path, key, index), f"no post is of the type {describe(kind)}; types: {known}")
+                findings.warn((*path, key, index), f"unknown post type {describe(kind)}; types: {known}")
 
 
 def _check_instance(document: Mapping[str, Any], findings: BackendFindings) -> None:
@@ -367,7 +364,7 @@ def _check_instance(document: Mapping[str, Any], findings: BackendFindings) -> N
             findings.wrong(
                 ("settings", "polling", key),
                 describe(polling[key]),
-                f"min_interval ({low}) not above max_interval ({high})",
+                f"min_interval ({low}) to be at most max_interval ({high})",
             )
 
 

@@ -1,11 +1,11 @@
 """Three-way merge of backend.json: last applied file, present file, stores.
 
-All three are taken apart into facts, each of which has one value or isn't there. Only edits count, that is, facts that
-differ between the last applied file and the present one; so what users did through the API elsewhere stays, and a file
-that says nothing new does nothing. Where file and API changed the same fact, the later change wins and is reported.
+All three are split into facts, each with at most one value. Only edits count: facts that differ between the last
+applied file and the present one. So other changes made through the API stay, and an unedited file changes nothing. If
+file and API changed the same fact, the later change wins and is reported.
 
-`edited` is the other direction: the file as it should be, so that it says what the stores hold. Pure: times and state
-come in, changes go out.
+`edited` is the other direction: it writes the state of the stores into the file. This module is pure: it takes times
+and state, and returns changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class What(Enum):
-    """Kinds of changes in the order in which they are made; the text is the line in the log."""
+    """Kinds of changes in the order in which they are applied; the text is the line in the log."""
 
     INSTANCE = "settings of the instance changed"
     USER_ADDED = "user {user} added"
@@ -44,33 +44,33 @@ class What(Enum):
     TOKEN_ENDPOINT = "user {user}: token endpoint set to {value}"  # noqa: S105 - no password
     ADMIN = "user {user}: admin: {value}"
     USER_SETTINGS = "user {user}: settings changed"
-    CHANNEL_REMOVED = "channel {user}/{uid} removed, restorable for 30 days"  # before names are used again
+    CHANNEL_REMOVED = "channel {user}/{uid} removed, restorable for 30 days"  # first, so that names are free again
     CHANNEL_RENAMED = "channel {user}/{uid} renamed to '{value}'"
     CHANNEL_ADDED = "channel {user}/{uid} added"
     CHANNEL_SETTINGS = "channel {user}/{uid}: settings changed"
-    MUTED = "channel {user}/{uid}: mute {value}"  # before the posts come that it is about
+    MUTED = "channel {user}/{uid}: mute {value}"  # before feeds, so that it applies to their posts
     BLOCKED = "channel {user}/{uid}: block {value}"
-    FEED_ADDED = "channel {user}/{uid} follows {value}"  # before the removal: a feed that moves always has a follower
+    FEED_ADDED = "channel {user}/{uid} follows {value}"  # before removals: a feed that moves always has a follower
     FEED_RENAMED = "channel {user}/{uid}: name of a feed changed: {value}"
     FEED_REMOVED = "channel {user}/{uid} no longer follows {value}"
-    OUTPUT_ADDED = "output feed {user}/{uid} added"  # after the channels that it may pass on
+    OUTPUT_ADDED = "output feed {user}/{uid} added"  # after the channels that it may publish
     OUTPUT_CHANGED = "output feed {user}/{uid}: settings changed"
     OUTPUT_REMOVED = "output feed {user}/{uid} removed, restorable for 30 days"
     SOURCE_ADDED = "source {user}/{uid} added"
     SOURCE_CHANGED = "source {user}/{uid}: settings changed"
     SOURCE_REMOVED = "source {user}/{uid} revoked"
-    UNMUTED = "channel {user}/{uid}: no more mute of {value}"
-    UNBLOCKED = "channel {user}/{uid}: no more block of {value}"
-    REORDERED = "channels of {user} put in the order {value}"
+    UNMUTED = "channel {user}/{uid}: mute of {value} removed"
+    UNBLOCKED = "channel {user}/{uid}: block of {value} removed"
+    REORDERED = "channels of {user} reordered: {value}"
     USER_REMOVED = "user {user} disabled, restorable for 30 days"
-    USER_RETURNED = "user {user} is back, with what the file says"  # sees nothing of before, and a next try does it all
+    USER_RETURNED = "user {user} restored, as the file declares"  # last: old data stays hidden, and a retry does it all
 
 
 _NAMED = {
     "output": ("output feed", (What.OUTPUT_ADDED, What.OUTPUT_CHANGED, What.OUTPUT_REMOVED)),
     "source": ("source", (What.SOURCE_ADDED, What.SOURCE_CHANGED, What.SOURCE_REMOVED)),
 }
-"""What users have by names of their own: in words, and how it is added, changed and removed."""
+"""Kinds of named things of a user: their label, and the changes that add, change and remove them."""
 
 _RANK = {what: rank for rank, what in enumerate(What)}
 
@@ -80,9 +80,9 @@ class Change:
     """One idempotent change to the stores. `str()` is its line in the log.
 
     `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
-    of a rule, whether a user is an admin, the name of a channel, a FeedConfig, settings as a whole, or uids in their
-    order. `uid` is `global` for rules of all channels, and the name where an output feed or source is meant.
-    `restored`: a user or channel that was removed comes back by it, with all it had.
+    of a rule, whether a user is an admin, the name of a channel, a FeedConfig, whole settings, or uids in order. `uid`
+    is `global` for rules of all channels, and the name for an output feed or source. `restored`: the change restores a
+    removed user or channel with its data.
     """
 
     what: What
@@ -94,7 +94,7 @@ class Change:
     def __str__(self) -> str:
         value = self.value
         if value is None and self.what is What.TOKEN_ENDPOINT:
-            value = "the one that the user's page names"
+            value = "the one named by the user's page"
         if isinstance(value, FeedConfig):
             value = value.url if self.what is not What.FEED_RENAMED else f"'{value.name or ''}' for {value.url}"
         if self.what is What.ADMIN:
@@ -106,7 +106,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """`user` would have the address `me`, which `other` (perhaps `disabled`) has as `theirs`."""
+    """`user` can't have the URL `me`: `other` (perhaps `disabled`) has it already, as `theirs`."""
 
     user: str
     me: str
@@ -116,15 +116,17 @@ class Clash:
 
     def __str__(self) -> str:
         me, theirs = mask_password(self.me), mask_password(self.theirs)
-        text = f"'{me}' belongs to the user '{self.other}' already" + (
+        text = f"'{me}' already belongs to the user '{self.other}'" + (
             f", written as '{theirs}'" if theirs != me else ""
         )
-        return f"{text}; they are disabled: microsub user restore {self.other}" if self.disabled else text
+        return (
+            f"{text}, who is disabled; to restore them: microsub user restore {self.other}" if self.disabled else text
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """File and API changed the same thing; the later change won."""
+    """File and API changed the same fact; the later change won."""
 
     what: str
     file: str
@@ -133,18 +135,18 @@ class Conflict:
 
     def __str__(self) -> str:
         winner = "the file" if self.winner == "file" else "the API"
-        return f"{self.what}: the file has {self.file}, the API {self.api}; {winner} changed it later and wins"
+        return f"{self.what}: file: {self.file}; API: {self.api}; {winner} changed it later and wins"
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What the stores hold now.
+    """The present state of the stores.
 
-    `users` has every user that isn't disabled, with the channels that aren't removed, in order, and `disabled` the
-    others. `changed` gives, by (user, uid), Unix time of the API's last change of a channel, by (user, '') of their
-    order, and by (user, 'output <name>') and (user, 'source <id>') of an output feed and a source, where it is known.
-    `removed` channels can be restored. `settings` are the instance's. Users who `registered` made their accounts
-    themselves: the file may say something of them, but they don't depend on it.
+    `users` has every enabled user, with their existing channels in order; `disabled` has the others. `changed` has the
+    Unix time of the last change through the API, if known: of a channel by (user, uid), of the order of channels by
+    (user, ''), of an output feed by (user, 'output <name>'), of a source by (user, 'source <id>'). `removed` channels
+    can be restored. `settings` are the instance's. Users in `registered` created their own accounts: the file may have
+    an entry for them, but removing it doesn't disable them.
     """
 
     users: Mapping[str, UserConfig] = field(default_factory=dict)
@@ -157,9 +159,9 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The changes in the order of their application, and the conflicts that were decided.
+    """The changes in the order of their application, and the decided conflicts.
 
-    `channelless` are those of its changes that give an output feed or a source a channel which can't be its.
+    `channelless` are the changes that give an output feed or a source a channel that its user won't have.
     """
 
     changes: tuple[Change, ...] = ()
@@ -170,12 +172,12 @@ class Merge:
 # --- facts ---------------------------------------------------------------------------------------------------------
 
 Fact = tuple[str, str]
-"""What a value is of: a kind, and the name of a setting or the form of a URL in which it is compared."""
+"""The key of a fact: a kind, and the name of a setting or a URL in the form for comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The value of a fact; `url` is how a URL is spelt, which makes no difference."""
+    """The value of a fact; `url` is the original spelling of a URL, ignored in comparisons."""
 
     value: Hashable
     url: str = field(default="", compare=False)
@@ -186,13 +188,13 @@ Facts = Mapping[Fact, Said]
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """The form in which two URLs of feeds, or of muted and blocked profiles, are equal."""
+    """The forms in which URLs of feeds, and of muted or blocked profiles, are compared."""
 
     feed: Callable[[str], str] = canonical_feed_url
     profile: Callable[[str], str] = normalise_profile
 
     def facts(self, user: UserConfig) -> dict[str, Facts]:
-        """All facts of a user by channel uid; `global` for those of all channels."""
+        """All facts of a user by channel uid, or `global` for facts that concern no single channel."""
         own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
         outputs: dict[Fact, Said] = {("output", name): Said(output) for name, output in user.outputs.items()}
         sources: dict[Fact, Said] = {("source", name): Said(source) for name, source in user.sources.items()}
@@ -213,7 +215,7 @@ class Forms:
 
 
 URLS = Forms()
-"""URLs that are equal by themselves, whatever is known of where they lead."""
+"""Compares URLs by their text alone, without known redirects."""
 
 
 def declarations(backend: Backend) -> frozenset[Hashable]:
@@ -238,10 +240,10 @@ def merge(
     forms: Forms = URLS,
     again: bool = False,
 ) -> Merge:
-    """What makes `current` follow the edits from `base` to `file`, saved at that Unix time.
+    """The changes that apply the edits from `base` to `file`, saved at Unix time `edited_at`.
 
-    With `again`, changes of several steps are named although they seem to be done already: somebody may have broken off
-    in the middle of one.
+    With `again`, changes of several steps are included even if they seem to be done: an earlier attempt may have been
+    interrupted.
     """
     changes: list[Change] = []
     conflicts: list[Conflict] = []
@@ -261,7 +263,7 @@ def merge(
 
 
 def _removed(name: str, current: Current) -> Iterable[Change]:
-    """A user that the file no longer has; registered ones stay, without its settings."""
+    """Remove a user who is no longer in the file; registered users stay, without the file's settings."""
     if name not in current.registered:
         yield Change(What.USER_REMOVED, name)
         return
@@ -275,7 +277,7 @@ def _removed(name: str, current: Current) -> Iterable[Change]:
 
 
 def _lacks_channel(change: Change, there: Collection[str]) -> bool:
-    """Whether a change gives an output feed or a source a channel that it can't have; its user has those of `there`."""
+    """Whether a change gives an output feed or a source a channel that isn't in `there`, its user's channels."""
     if change.what in {What.OUTPUT_ADDED, What.OUTPUT_CHANGED}:
         return change.value.channel not in {None, SAVED, *there}
     return change.what in {What.SOURCE_ADDED, What.SOURCE_CHANGED} and change.value.channel not in there
@@ -299,13 +301,13 @@ class _UserMerger:
         now = self.current.users.get(self.name)
         if now is None:
             if file == base:
-                return  # somebody disabled the user, and the file says nothing new
+                return  # the user was disabled elsewhere, and the file has no edit
             former = self.current.disabled.get(self.name)
             if former is None:
                 self.change(What.USER_ADDED, value=file.me)
                 base, now = None, UserConfig(file.me)
             else:
-                # What they had isn't restored by the file, which may mean somebody else: it is made what the file says.
+                # The file may mean another person, so it doesn't restore earlier data: the user gets what it declares.
                 self.change(What.USER_RETURNED, value=file.me)
                 base = now = replace(former, me=file.me)
         base = base or UserConfig()
@@ -324,7 +326,7 @@ class _UserMerger:
                 if uid not in was and self.again:
                     self.change(What.CHANNEL_ADDED, uid, present["name", ""].value, restored=True)
                 self.edits(uid, before, after, present)
-            elif before != after:  # else it was removed through the API, and the file says nothing new
+            elif before != after:  # otherwise it was removed through the API, and the file has no edit
                 if before:
                     self.conflict(f"channel {self.name}/{uid}", "an edit", "removed it")
                 restored = (self.name, uid) in self.current.removed
@@ -336,7 +338,7 @@ class _UserMerger:
         self.channelless = [change for change in self.changes if _lacks_channel(change, remaining)]
 
     def removes(self, uid: str, before: Facts, present: Facts | None) -> bool:
-        """A channel that the file no longer has; whether it goes."""
+        """Decide on a channel that is no longer in the file; whether it is removed."""
         if present is None:
             if self.again and (self.name, uid) in self.current.removed:
                 self.change(What.CHANNEL_REMOVED, uid)
@@ -348,7 +350,7 @@ class _UserMerger:
         return True
 
     def edits(self, uid: str, before: Facts, after: Facts, present: Facts) -> None:
-        """The facts of one channel, or of all of them."""
+        """Merge the facts of one channel, or of `global`."""
         settings: dict[str, Any] = {}
         for fact in dict.fromkeys([*after, *before]):
             was, wanted, there = before.get(fact), after.get(fact), present.get(fact)
@@ -373,7 +375,7 @@ class _UserMerger:
                 case ("admin", _) if wanted:
                     if self.wins(f"whether user {self.name} is an admin", was, wanted, there):
                         self.change(What.ADMIN, value=wanted.value)
-                case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # the file alone sets it
+                case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # only the file sets it
                     self.change(What.TOKEN_ENDPOINT if fact == _ENDPOINT else What.USER_SETTINGS, value=wanted.value)
         if settings:
             now = {name: said.value for (kind, name), said in present.items() if kind == "setting"} | settings
@@ -398,7 +400,7 @@ class _UserMerger:
             self.change(What.FEED_ADDED, uid, FeedConfig(wanted.url, name))
         elif was is None and self.again:
             self.change(What.FEED_ADDED, uid, FeedConfig(there.url, there.value))  # type: ignore[arg-type]
-        elif was or name:  # a feed that is there already keeps a name that it has
+        elif was or name:  # a feed that already exists keeps its name
             what = f"name of {mask_password(wanted.url)} in {self.name}/{uid}"
             if self.wins(what, was or Said(None), wanted, there, uid):
                 self.change(What.FEED_RENAMED, uid, FeedConfig(there.url, name))
@@ -422,7 +424,7 @@ class _UserMerger:
         )
         there = [uid for uid in there if uid not in gone]
         known = set(was)
-        # What comes back is in its place before the order is decided on: the next time it is there as well.
+        # Restored channels get their place before the order is decided, as they will have on the next merge.
         order = inserted(there, wanted, [uid for uid in added if uid in known])
         here = set(order)
         shared = known & set(wanted) & here
@@ -438,7 +440,7 @@ class _UserMerger:
     def wins(
         self, what: str, was: Said | None, wanted: Said | None, there: Said | None, uid: str | None = None
     ) -> bool:
-        """Whether an edit from `was` to `wanted` is carried out where `there` is the present value."""
+        """Whether an edit from `was` to `wanted` is applied if `there` is the present value."""
         if wanted == there:
             return False
         if there == was:
@@ -447,7 +449,7 @@ class _UserMerger:
         return self.conflict(what, file, api, uid)
 
     def conflict(self, what: str, file: str, api: str, uid: str | None = None) -> bool:
-        """Note a conflict; True when the file wins. An API change of unknown time is earlier."""
+        """Record a conflict; True if the file wins. An API change of unknown time counts as earlier."""
         changed = self.current.changed.get((self.name, uid), 0.0) if uid is not None else 0.0
         winner: Literal["file", "api"] = "api" if changed > self.edited_at else "file"
         self.conflicts.append(Conflict(what, file, api, winner))
@@ -455,7 +457,7 @@ class _UserMerger:
 
 
 _ENDPOINT: Fact = ("token_endpoint", "")
-"""A user who comes back by a command has none until the file is looked at."""
+"""Always compared, because a user restored by a command has none until the file is merged."""
 
 
 def _text(value: Any) -> str:
@@ -467,16 +469,16 @@ def _text(value: Any) -> str:
 
 
 def permuted(order: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """`order` with the members of `wanted` in that order at their places; others stay."""
+    """`order` with the members of `wanted` permuted into that order; the others stay in place."""
     left = iter(wanted)
     members = set(wanted)
     return [next(left) if uid in members else uid for uid in order]
 
 
 def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) -> list[str]:
-    """`order` with each added uid beside its neighbour in `wanted`, else at the end.
+    """`order` with each added uid next to its neighbour in `wanted`, or at the end.
 
-    Every added uid stands in `wanted`, and none in `order`.
+    Every added uid is in `wanted`, and none in `order`.
     """
     present, new = set(order), set(added)
     first = next((uid for uid in wanted if uid in present), None)
@@ -499,7 +501,7 @@ def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) 
 # --- back into the file --------------------------------------------------------------------------------------------
 
 WRITTEN = frozenset({"me", "admin", "channels", "mute", "block", "outputs", "sources"})
-"""What is written of a user; all else in an entry is its owner's."""
+"""The keys of a user's entry that are written back; the others are left to the admin."""
 
 
 def edited(
@@ -507,11 +509,11 @@ def edited(
     current: Current,
     forms: Forms = URLS,
 ) -> dict[str, Any] | None:
-    """The document with what was changed through the API; None when it says all that already.
+    """The document with changes made through the API added; None if there are none.
 
-    It must be what was last applied, else an edit of the file would be undone here. Only what differs is touched: the
-    order of keys, unknown keys and `${…}` stay, and so do users that are disabled. Users who registered themselves come
-    into the file by nobody but its owner: an older copy of it would disable them.
+    `document` must be the one last applied, otherwise an edit of the file would be undone here. Only differences are
+    written: the order of keys, unknown keys, `${…}` and disabled users stay. Registered users aren't added, because
+    going back to an older copy of the file would then disable them; only the admin adds them.
     """
     raw: dict[str, Any] = copy.deepcopy(dict(document.raw))
     editor = _Editor(forms)
@@ -553,7 +555,7 @@ class _Editor:
         new = [uid for uid in there if uid in entries and uid not in declared and uid != NOTIFICATIONS]
         order = inserted(order, [*there], new)
         if NOTIFICATIONS in entries:
-            # Readers always show it first; where it stands in the file is its owner's taste and says nothing.
+            # Apps always show it first; its position in the file has no meaning, so it stays.
             declared_at = next((at for at, each in enumerate(file.channels) if each.uid == NOTIFICATIONS), 0)
             order.insert(declared_at, NOTIFICATIONS)
         if order or "channels" in raw:
@@ -568,7 +570,7 @@ class _Editor:
 
     def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
         there = {self.forms.feed(feed.url): feed for feed in now.feeds}
-        # Several entries may mean one feed: a page, and the feed that it names. They stay, under any of their names.
+        # Several entries may mean the same feed: a page, and the feed that it names. All stay, with their names.
         names: dict[str, set[str | None]] = {}
         for declared in file.feeds:
             names.setdefault(self.forms.feed(declared.url), set()).add(declared.name)
@@ -608,7 +610,7 @@ class _Editor:
 
 
 def _differences(entry: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Write into an object of the file what it says otherwise."""
+    """Write the differences between `before` and `after` into an object of the file."""
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
             entry.pop(name)
@@ -617,7 +619,7 @@ def _differences(entry: dict[str, Any], before: dict[str, Any], after: dict[str,
 
 
 def _named(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:
-    """The file's entry of a feed with the name that it has now."""
+    """The file's entry of a feed, with the feed's present name."""
     if now.name == declared.name:
         return entry
     if isinstance(entry, Mapping):

@@ -1,7 +1,7 @@
 """backend.json on disk: read, replaced and watched; and its older versions.
 
-The name of a version says when it was there (UTC), the beginning of its SHA-256, and whether somebody saved it by hand:
-`20260131T081500.000000Z-0a1b2c3d.json`, and `….saved.json`. All others were written by the server.
+The name of a version has the time at which it was the current file (UTC) and the beginning of its SHA-256:
+`20260131T081500.000000Z-0a1b2c3d.json`. A version saved by hand ends in `.saved.json`; the server wrote the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from microsub.configuration.model import Backend, decode
 from microsub.kit.digests import sha256_hex
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks at the file's stamp. Not every file system reports changes (network, containers)."""
+"""Seconds between two checks for a change. Not every file system reports changes (network, containers)."""
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
@@ -35,7 +35,7 @@ async def pause(stop: asyncio.Event, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The file at one moment; `edited_at` is the time of its last modification in Unix seconds."""
+    """The file at one moment; `edited_at` is the Unix time of its last modification."""
 
     body: bytes
     digest: str
@@ -43,19 +43,19 @@ class FileState:
 
 
 class BackendFile:
-    """backend.json at `path`. A symbolic link stays one: what it points to is replaced."""
+    """backend.json at `path`. A symbolic link stays, and its target is replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def versions(self) -> Path:
-        """The folder with the versions, beside the file itself."""
+        """The folder with the versions, next to the file."""
         real = self.path.resolve()
         return real.with_name(real.name + ".versions")
 
     def read(self) -> FileState | None:
-        """The file now, None where there is none. Raises OSError."""
+        """The file now, None if it doesn't exist. Raises OSError."""
         try:
             with self.path.open("rb") as stream:
                 edited_at = os.fstat(stream.fileno()).st_mtime_ns / 1e9
@@ -65,10 +65,10 @@ class BackendFile:
         return FileState(body, sha256_hex(body), edited_at)
 
     def replace(self, body: bytes, expected: str, now: float) -> FileState | None:
-        """Replace the file whose digest is `expected` by `body`, whole or not at all.
+        """Replace the file, if its digest is still `expected`, with `body`, atomically.
 
-        None, and nothing is written, when the file is another one by now. Mode and, where possible, owner stay; the
-        time of modification never goes back. Raises OSError.
+        If the file has changed, nothing is written and None is returned. The mode stays, and the owner if possible;
+        the modification time never goes back. Raises OSError.
         """
         real = self.path.resolve()
         with _beside(real, body) as temporary:
@@ -80,14 +80,14 @@ class BackendFile:
         _sync_folder(real.parent)
         written = self.read()
         if written is not None and written.body == body:
-            with contextlib.suppress(OSError):  # such as a full disk: the file itself is there
+            with contextlib.suppress(OSError):  # such as a full disk: the file itself is written
                 self.keep(written, now)
         return written
 
     def keep(self, state: FileState, now: float, *, by_hand: bool = False) -> None:
-        """Copy the file into the folder of versions, unless the newest one there is the same.
+        """Copy the file into the folder of versions, unless the newest version is the same.
 
-        Versions that need not stay go. The copy has the file's mode. Raises OSError.
+        Removes surplus versions. The copy has the file's mode. Raises OSError.
         """
         self.versions.mkdir(mode=0o700, exist_ok=True)
         names = self.version_names()
@@ -104,15 +104,15 @@ class BackendFile:
             (self.versions / old).unlink(missing_ok=True)
 
     def version_names(self) -> list[str]:
-        """The names of the versions that are kept, oldest first."""
+        """The names of all versions, oldest first."""
         return sorted(path.name for path in self.versions.glob("*.json"))
 
     def version(self, name: str) -> bytes:
-        """The content of that version. Raises OSError."""
+        """The content of a version. Raises OSError."""
         return (self.versions / name).read_bytes()
 
     async def changes(self, stop: asyncio.Event) -> AsyncIterator[None]:
-        """One yield at the start, and one whenever the file may have become another one, or is gone."""
+        """Yields at the start, and whenever the file may have changed or is gone."""
         seen: object = ()
         while not stop.is_set():
             if (stamp := self._stamp()) != seen:
@@ -129,14 +129,14 @@ class BackendFile:
 
 
 def upgrade(path: Path, body: bytes) -> Path:
-    """Put `body` in the place of the file, whole or not at all; where the old one is now.
+    """Replace the file with `body`, atomically; the path of the old file, which ends in `.old`.
 
-    That is beside it, `….old`. Raises FileExistsError where there is one of that name already, and OSError.
+    Raises FileExistsError if that path already exists, and OSError.
     """
     real = path.resolve()
     old = real.with_name(real.name + ".old")
     with _beside(real, body) as temporary:
-        if not (old.exists() and old.samefile(real)):  # as an upgrade that broke off leaves it
+        if not (old.exists() and old.samefile(real)):  # an interrupted upgrade leaves it so
             old.hardlink_to(real)
         temporary.replace(real)
     _sync_folder(real.parent)
@@ -145,9 +145,9 @@ def upgrade(path: Path, body: bytes) -> Path:
 
 @contextlib.contextmanager
 def _beside(real: Path, body: bytes) -> Iterator[Path]:
-    """A file with `body` beside `real`, to be put in its place, and gone after the block.
+    """A temporary file with `body` next to `real`, which it can replace within the block.
 
-    It has its mode and, where possible, its owner, and was modified no earlier.
+    It has the same mode and, if possible, the same owner, and its modification time isn't earlier.
     """
     status = real.stat()
     handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".new", dir=real.parent)
@@ -168,7 +168,7 @@ def _beside(real: Path, body: bytes) -> Iterator[Path]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a loss of power, where the system allows that."""
+    """Make a rename survive a power failure, if the system supports that."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -180,15 +180,15 @@ def _sync_folder(folder: Path) -> None:
 # --- versions ------------------------------------------------------------------------------------------------------
 
 NEWEST_KEPT = 10
-"""Versions that are kept in any case, and as many that were saved by hand."""
+"""How many of the newest versions are always kept, and how many of those saved by hand."""
 _HOURS, _DAYS = 24, 30
 _STAMP = "%Y%m%dT%H%M%S.%fZ"
 
 
 def version_name(digest: str, now: float, *, by_hand: bool, after: str = "") -> str:
-    """The name of a version that was there at `now` (Unix time), or just behind `after`.
+    """The name of a version of the Unix time `now`, or one that sorts just after `after`.
 
-    So names have the order in which the versions came, whatever the clock says.
+    So names sort in the order of the versions, even if the clock went back.
     """
     at = datetime.fromtimestamp(now, UTC)
     with contextlib.suppress(ValueError):
@@ -203,15 +203,15 @@ def is_saved(name: str) -> bool:
 
 
 def is_version_of(name: str, digest: str) -> bool:
-    """Whether the version of that name has the content of that SHA-256 (hex)."""
+    """Whether the version has the content with that SHA-256 (hex)."""
     return name.partition("-")[2].partition(".")[0] == digest[:8]
 
 
 def surplus(names: Iterable[str], now: float) -> list[str]:
-    """The versions that need not stay at `now`.
+    """The versions that can be removed at `now`.
 
-    Beside the newest ten, and the newest ten that were saved by hand, the last one of each hour stays for a day, and
-    the last one of each day for 30 days.
+    Kept are the newest ten, the newest ten saved by hand, the last one of each hour for a day, and the last one of each
+    day for 30 days.
     """
     ordered = sorted(names)
     kept = {*ordered[-NEWEST_KEPT:], *[name for name in ordered if is_saved(name)][-NEWEST_KEPT:]}
@@ -223,7 +223,7 @@ def surplus(names: Iterable[str], now: float) -> list[str]:
 
 
 def since_saved(names: Iterable[str], digest: str) -> list[str]:
-    """The versions behind which only the server has written, newest first; none of another digest."""
+    """Versions since the last save by hand, newest first; empty if the newest isn't `digest`."""
     ordered = sorted(names, reverse=True)
     if not ordered or not is_version_of(ordered[0], digest):
         return []
@@ -236,7 +236,7 @@ def since_saved(names: Iterable[str], digest: str) -> list[str]:
 
 
 def said(body: bytes, environ: Mapping[str, str]) -> Backend | None:
-    """What a kept version declares; None where it can't be read."""
+    """The declarations of a version; None if it can't be read."""
     try:
         document = json.loads(body.decode("utf-8-sig"))
         if is_legacy(document):
@@ -247,10 +247,10 @@ def said(body: bytes, environ: Mapping[str, str]) -> Backend | None:
 
 
 def origin(file: Backend, last: Backend, older: Sequence[tuple[str, Backend]]) -> tuple[str, Backend] | None:
-    """In which version the edit to `file` began; None: in `last`, which was applied last.
+    """The version from which the edit to `file` started; None if it is `last`, the last applied.
 
-    It is the one from which `file` differs in the fewest declarations, of equal ones the newest. `older` has the others
-    by name, newest first.
+    That is the version from which `file` differs in the fewest declarations; of several, the newest. `older` has the
+    others by name, newest first.
     """
     wanted = declarations(file)
     found = min([("", last), *older], key=lambda version: len(declarations(version[1]) ^ wanted))

@@ -1,10 +1,10 @@
-"""JSON text with places: lines of values, and changes that leave the rest untouched.
+"""JSON text with the lines of its values, and edits that leave the rest untouched.
 
-`read` is strict (RFC 8259, and no key twice in one object). `rewrite` writes a changed document so that what did not
-change keeps its very text: a file under version control shows only the lines that matter.
+`read` is strict (RFC 8259, and no duplicate keys in an object). `rewrite` keeps the text of unchanged parts, so that a
+diff of the file shows only real changes.
 
-`${NAME}` in a text stands for an environment variable: secrets stay in the environment. `$${NAME}` stands for the text
-`${NAME}` itself. Keys are never expanded, and nothing that is written back ever is.
+`${NAME}` in text stands for an environment variable, so that secrets stay in the environment. `$${NAME}` stands for
+the text `${NAME}`. Keys are never expanded, and neither is anything that is written back.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _WIDTH = 100
 
 
 _LEVELS = 100
-"""Lists and objects inside each other. More would end in Python's own limit, somewhere."""
+"""How deep lists and objects may be nested; deeper nesting would reach Python's recursion limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and its place; `items` are the members of an object or the elements of a list."""
+    """A value and its position; `items` are the members of an object or the elements of a list."""
 
     value: Any
     start: int
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """A document as it was read: its text, its value, and the places of its parts."""
+    """A document as read: its text, its value, and the positions of its parts."""
 
     text: str
     root: Node
@@ -60,7 +60,7 @@ class JsonText:
 
 
 def show(path: Path) -> str:
-    """A path as people read it: `users.alice.channels[0].uid`."""
+    """A path for people, such as `users.alice.channels[0].uid`."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -73,19 +73,19 @@ def show(path: Path) -> str:
 
 
 def read(body: bytes, file: str) -> JsonText:
-    """Read a document. Raises ConfigError with line and column of invalid JSON or a double key."""
+    """Read a document. Raises ConfigError with line and column of invalid JSON or a duplicate key."""
 
     def fault(found: str, expected: str, **place: int) -> ConfigError:
         return ConfigError(file=file, path="", found=found, expected=expected, **place)
 
     def refuse(word: str) -> NoReturn:
-        raise fault(word, "a number that JSON knows")
+        raise fault(word, "a finite number")
 
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
-        raise fault(f"the byte 0x{body[error.start]:02x}, which is not UTF-8", "UTF-8 text", line=line) from None
+        raise fault(f"the byte 0x{body[error.start]:02x}, which isn't UTF-8", "UTF-8 text", line=line) from None
     if not text.strip():
         raise fault("an empty file", "a JSON object", line=1, column=1)
     try:
@@ -95,9 +95,9 @@ def read(body: bytes, file: str) -> JsonText:
     except json.JSONDecodeError as error:
         raise fault(*_explained(text, error), line=error.lineno, column=error.colno) from None
     except RecursionError:
-        raise fault("lists within lists without end", f"at most {_LEVELS} levels") from None
+        raise fault("lists or objects nested too deeply", f"at most {_LEVELS} levels") from None
     except UnicodeEncodeError:
-        raise fault("half of a surrogate pair (\\ud8… to \\udf…)", "whole characters") from None
+        raise fault("half of a surrogate pair (\\ud8… to \\udf…)", "complete characters") from None
     except ValueError:  # Python's own limit
         raise fault("a number of more than 4,300 digits", "fewer digits") from None
     return JsonText(text, root)
@@ -107,10 +107,10 @@ _TWICE = "a second time in one object"
 
 
 def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
-    """What was found there, and what was expected."""
+    """What was found at the error, and what was expected."""
     position = error.pos
     if error.msg.endswith(_TWICE):
-        return error.msg, "each key once"
+        return error.msg, "each key only once"
     before = text[:position].rstrip()
     around = text[position : position + 20].partition("\n")[0].strip()
     end = "the end of the line" if position < len(text.rstrip()) else "the end of the file"
@@ -122,9 +122,9 @@ def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
         "Extra data": "the end of the file",
     }.get(error.msg, f"valid JSON ({error.msg[:1].lower()}{error.msg[1:]})")
     if around[:1] in "]}" and around and before.endswith(","):
-        expected += " after the comma (JSON has no comma before a closing bracket)"
+        expected += " after the comma (JSON allows no comma before a closing bracket)"
     elif around.startswith(("//", "/*", "#")):
-        expected += " (JSON has no comments)"
+        expected += " (JSON allows no comments)"
     return f"'{around}'" if around else end, expected
 
 
@@ -165,7 +165,7 @@ def _scan(text: str, start: int, level: int = 0) -> tuple[Node, int]:
 
 
 def rewrite(original: JsonText, document: Mapping[str, Any]) -> str:
-    """The text of `document`, in which every part that is unchanged keeps the original's text."""
+    """The text of `document`; unchanged parts keep their original text."""
     text = original.text
     indent = re.search(r"\n([ \t]+)\S", text)
     writer = _Writer(text, indent.group(1) if indent else "  ", "\r\n" if "\r\n" in text else "\n")
@@ -209,14 +209,14 @@ class _Writer:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality that tells 1 from true, and sees the order of keys."""
+    """Equality that distinguishes 1 from true, and regards the order of keys."""
     return json.dumps(one) == json.dumps(other)
 
 
 def _pair(values: list[Any], node: Node | None) -> list[Node | None]:
-    """For each new element the old one that it comes from: the same, else one of that identity.
+    """For each new element, the old element it comes from: an equal one, or one with the same uid or URL.
 
-    Each old one is taken once, the first first.
+    Each old element is used once, the first match first.
     """
     left = dict(enumerate(node.items.values() if node else ()))
     pairs: list[Node | None] = [None] * len(values)
@@ -241,11 +241,11 @@ _VARIABLE = re.compile(r"(\$?)\$\{([^}]*)\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 Missing = Callable[[Path, str], None]
-"""Called with each variable that isn't set, or not to text: where, and its name."""
+"""Called for each variable that isn't set or isn't text, with its path and name."""
 
 
 def expand(value: Any, environ: Mapping[str, str], missing: Missing, path: Path = ()) -> Any:
-    """A copy of `value` with variables replaced; a missing one is reported and stays."""
+    """A copy of `value` with variables replaced; missing variables are reported and stay."""
 
     def replace(match: re.Match[str]) -> str:
         escaped, name = match.groups()
@@ -266,15 +266,15 @@ def expand(value: Any, environ: Mapping[str, str], missing: Missing, path: Path 
 
 
 def _is_text(value: str | None) -> bool:
-    """Whether it can be stored: bytes that aren't UTF-8 come as halves of surrogate pairs."""
+    """Whether it can be stored: bytes that aren't UTF-8 become halves of surrogate pairs."""
     return value is not None and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def escape(text: str) -> str:
-    """Text that expands to `text`: for what users typed and is written into the file."""
+    """Text that expands to `text`, for users' text that is written into the file."""
     return re.sub(r"\$\{", "$${", text)
 
 
 def has_variable(value: Any) -> bool:
-    """Whether the text names a variable, so that its expansion may be a secret."""
+    """Whether text contains a variable, so that its expansion may be a secret."""
     return isinstance(value, str) and any(not match.group(1) for match in _VARIABLE.finditer(value))

@@ -1,7 +1,7 @@
-"""The single-user file of the earlier Go server, read as if it were today's.
+"""The single-user file of the earlier Go server, converted to the current form.
 
 It has `Channels` (uid → channel), `Feeds` (uid → list of feeds), `Settings` (uid → filters), `NextUID`, `Me`,
-`TokenEndpoint` and `AuthEnabled`; Go matches keys without regard to case, in nested objects too.
+`TokenEndpoint` and `AuthEnabled`; Go ignores case in keys, including those of nested objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from microsub.model.filters import PatternError, compiled
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendFindings
 
-ENDPOINT_UNUSED = "has no effect without 'me', which says whose tokens to accept"
+ENDPOINT_UNUSED = "has no effect without 'me', which determines whose tokens are accepted"
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
 _NOTES = ("x-", "_", "//", "$")
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 def is_legacy(document: Any) -> bool:
-    """Whether this is the old form: it has one of its keys at the top, and no `users`."""
+    """Whether this is the old form: it has one of the old keys at the top level, and no `users`."""
     if not isinstance(document, Mapping):
         return False
     keys = {key.lower() for key in document}
@@ -35,10 +35,10 @@ def is_legacy(document: Any) -> bool:
 
 
 def upgrade(document: Mapping[str, Any], findings: BackendFindings) -> dict[str, Any]:
-    """Today's form of an old document.
+    """The current form of an old document.
 
-    The user is named after the host of `Me`, else `default`. Channels keep their uids and order. What is not usable is
-    noted in `findings` and left out.
+    The user is named after the host of `Me`, otherwise `default`. Channels keep their uids and order. Invalid values
+    are recorded in `findings` and left out.
     """
     top = _Object(document, (), findings)
     me, endpoint = top.url("me"), top.url("tokenendpoint")
@@ -51,33 +51,33 @@ def upgrade(document: Mapping[str, Any], findings: BackendFindings) -> dict[str,
     parts: list[_Object] = []
     user["channels"] = _channels(top, settings, parts)
     if top.get("authenabled") is not None:
-        findings.warn((top.key("authenabled"),), "is not taken over: requests always need a token here")
+        findings.warn((top.key("authenabled"),), "is dropped: here, requests always need a token")
     if endpoint and not me:
         findings.warn((top.key("tokenendpoint"),), ENDPOINT_UNUSED)
     if top.get("nextuid") is not None:
-        findings.warn((top.key("nextuid"),), "is not taken over: new channels get their uids otherwise here")
+        findings.warn((top.key("nextuid"),), "is dropped: here, new channels get their uids in another way")
     for key in top.strays():
-        findings.warn((key,), "is not known and not taken over")
+        findings.warn((key,), "is unknown and dropped")
     for key in settings.strays():
-        findings.warn((*settings.path, key), "belongs to no channel and is not taken over")
+        findings.warn((*settings.path, key), "belongs to no channel and is dropped")
     places: dict[tuple[str | int, str], list[Path]] = {}
     for part in parts:
         for key in part.strays():
             places.setdefault((part.path[0], key.lower()), []).append((*part.path, key))
     for first, *others in places.values():
         more = f", here and in {len(others)} other place{'s' if len(others) > 1 else ''}" if others else ""
-        findings.warn(first, f"is not taken over{more}")
+        findings.warn(first, f"is dropped{more}")
     kept = {key: value for key, value in document.items() if key.startswith(_NOTES)}
     return kept | {"users": {user_name(me): user}}
 
 
 def channel_uids(document: Mapping[str, Any]) -> dict[str, str]:
-    """Uid of each channel in the old database → uid that `upgrade` gives it, in order."""
+    """Old uid → new uid from `upgrade` of each channel, in order."""
     return {old: uid for _, old, uid, _ in _named(_Object(document, (), None))}
 
 
 def user_name(me: str) -> str:
-    """The user name that a site gives: its host with `-` for other characters, or `default`."""
+    """The user name for a site: its host, with `-` for other characters, or `default`."""
     try:
         host = parts_of(me).hostname or ""
     except ValueError:
@@ -87,7 +87,7 @@ def user_name(me: str) -> str:
 
 
 class _Object:
-    """An object whose keys are found without regard to case; the last spelling wins, as in Go."""
+    """An object with case-insensitive keys; the last spelling wins, as in Go."""
 
     def __init__(self, value: Any, path: tuple[str | int, ...], findings: BackendFindings | None) -> None:
         self.path = path
@@ -103,7 +103,7 @@ class _Object:
         return self.spelling.get(name, name)
 
     def strays(self) -> list[str]:
-        """The keys that nobody has asked for, without notes."""
+        """The keys that were never read, without notes."""
         return [key for key in self.value if not {key, key.lower()} & self.asked and not key.startswith(_NOTES)]
 
     def get(self, name: str) -> Any:
@@ -132,7 +132,7 @@ class _Object:
 
 
 def _channels(top: _Object, settings: _Object, parts: list[_Object]) -> list[dict[str, Any]]:
-    """Today's channels; `parts` gets all objects of which they are made."""
+    """The channels in the current form; all objects they come from are added to `parts`."""
     feeds = top.object("feeds")
     channels = []
     for key, _, uid, entry in _named(top):
@@ -146,13 +146,13 @@ def _channels(top: _Object, settings: _Object, parts: list[_Object]) -> list[dic
         filters = _filters(own)
         if filters:
             channel["settings"] = {"filters": filters}
-        if uid != _OWN or urls or filters:  # it exists anyway
+        if uid != _OWN or urls or filters:  # `notifications` exists anyway
             channels.append(channel)
     return channels
 
 
 def _named(top: _Object) -> Iterator[tuple[str, str, str, _Object]]:
-    """Key, old uid, new uid and entry of each channel; both maps have channels, in this order."""
+    """Key, old uid, new uid and entry of each channel of `Channels`, then of `Feeds`."""
     declared, feeds = top.object("channels"), top.object("feeds")
     taken: set[str] = set()
     for key in dict.fromkeys([*declared.value, *feeds.value]):
@@ -164,7 +164,7 @@ def _named(top: _Object) -> Iterator[tuple[str, str, str, _Object]]:
 
 
 def _uid(text: str, taken: set[str]) -> str:
-    """A usable uid, the old one wherever possible."""
+    """A valid uid, the old one if possible."""
     uid = text if _NAME.match(text) else re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:64] or "channel"
     number = 2
     plain = uid[:60]
@@ -203,7 +203,7 @@ def _filters(settings: _Object) -> dict[str, Any]:
         try:
             compiled(pattern)
         except PatternError as error:
-            expected = f"a regular expression as RE2 knows them; there is {error}"
+            expected = f"a regular expression in RE2 syntax; there is {error}"
             settings.wrong((*settings.path, settings.key(old)), pattern, expected)
         else:
             filters |= {new: pattern} if pattern else {}

@@ -1,8 +1,8 @@
 """backend.json as frozen values in the shape of the file.
 
-What a key means, its default and its bounds stand at its field and nowhere else: the check of a file (`check_shape`),
-the JSON Schema and the reference page (`scripts/reference.py`) are made of them. `decode` reads what was found valid,
-`encode` is its inverse up to form: the canonical document, which is remembered as applied.
+The meaning, default and bounds of a key are declared only at its field. The check of a file (`check_shape`), the JSON
+Schema and the reference page (`scripts/reference.py`) are made from them. `decode` reads a valid document; `encode`
+writes the canonical form, which is recorded as applied.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 URL = "an http or https URL, such as https://blog.example/feed.xml"
 _HTTP = r"^([Hh][Tt][Tt][Pp][Ss]?://[^\s]+|.*\$\{.*)$"
-_DOMAIN = "a domain of two parts or more, such as example.org; those below it count too"
+_DOMAIN = "a domain of two or more parts, such as example.org, which includes its subdomains"
 NAME = "1 to 64 letters, digits, '_' or '-'"
 
 
@@ -68,7 +68,7 @@ def _no_query(text: str) -> str | None:
     try:
         parsed(text, time.time())
     except QueryUnreadable as error:
-        return f"where character {error.position} begins {error.found} instead of {error.expected}"
+        return f"with {error.found} instead of {error.expected} at character {error.position}"
     return None
 
 
@@ -76,9 +76,9 @@ Name = Annotated[str, Fits(_no_name, NAME, "^[A-Za-z0-9_-]{1,64}$", 64)]
 Url = Annotated[str, Fits(_no_url, URL, _HTTP, 100_000)]
 Rule = Annotated[str, Fits(_no_url, URL, _HTTP)]
 Profile = Annotated[str, Fits(unfit_profile, PROFILE, _HTTP)]
-Title = Annotated[str, Fits(blank, "text that is not blank", r"\S", 200)]
-SourceTitle = Annotated[str, Fits(_unprintable, "printable text that is not blank", r"\S", 200)]
-Query = Annotated[str, Fits(_no_query, "a search, as `action=search` has them", r"\S", 10_000)]
+Title = Annotated[str, Fits(blank, "text that isn't blank", r"\S", 200)]
+SourceTitle = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 200)]
+Query = Annotated[str, Fits(_no_query, "a search in the syntax of `action=search`", r"\S", 10_000)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
 Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
 
@@ -87,39 +87,35 @@ Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
 
 @dataclass(frozen=True, slots=True)
 class Quotas(Level):
-    """How much a user may have; 0 sets no limit. They bind what is done through reader apps, never what the admin
-    does.
-    """
+    """How much a user may have; 0 means no limit. Quotas apply to changes made in reader apps, never to the admin's."""
 
     __pydantic_config__ = FILE_OBJECT
 
     channels: Maybe[int] = number("Channels, without `notifications` and `saved`.", le=1_000_000)
-    feeds: Maybe[int] = number(
-        "Feeds in all channels together; one that two channels follow counts twice.", le=1_000_000
-    )
-    tokens: Maybe[int] = number("Grants of apps that still hold, and tokens made by hand.", le=1_000_000)
+    feeds: Maybe[int] = number("Feeds in all channels together; a feed in two channels counts twice.", le=1_000_000)
+    tokens: Maybe[int] = number("Valid grants of apps, and tokens made by hand.", le=1_000_000)
     requests: Maybe[int] = number("Requests to the Microsub endpoint per minute.", le=1_000_000)
-    rules: Maybe[int] = number("Mutes and blocks, in all channels together. By default 1000.", le=1_000_000)
+    rules: Maybe[int] = number("Mutes and blocks in all channels together. By default 1000.", le=1_000_000)
     saved: Maybe[int] = number("Saved posts. By default 10,000 for users who registered themselves.", le=10_000_000)
     outputs: Maybe[int] = number("Output feeds.", le=1_000_000)
     output_items: Maybe[int] = number("Items of one output feed. By default 1000; never more than 10,000.", le=10_000)
     sources: Maybe[int] = number("Sources, which post into channels.", le=1_000_000)
     media: Maybe[int] = number(
-        "Bytes of all files that sources have sent; they lie in Redis. By default 200,000,000, and a tenth of that for "
+        "Bytes of all files from sources, which are stored in Redis. By default 200,000,000, and a tenth of that for "
         "users who registered themselves.",
         le=10**12,
     )
 
 
 MOST_RULES = 1000
-"""Mutes and blocks of one user, where the admin says nothing else: each is looked at whenever a post comes in."""
+"""The default quota of mutes and blocks: each of them is checked for every new post."""
 
 MOST_IMPRESSIONS = 10_000
 LONGEST_SHOWN = 3_153_600_000
 """Bounds of `max_impressions` and of `max_age`, in seconds: a hundred years."""
 
 OUTPUT_ITEMS = 1000
-"""Items of one output feed, where the admin says nothing else."""
+"""The default quota of items in one output feed."""
 
 OF_DECLARED = Quotas(
     channels=0,
@@ -133,7 +129,7 @@ OF_DECLARED = Quotas(
     sources=0,
     media=200_000_000,
 )
-"""For users whom the admin has made, where the admin says nothing else."""
+"""The default quotas of users declared by the admin."""
 OF_REGISTERED = replace(
     OF_DECLARED,
     channels=50,
@@ -145,7 +141,7 @@ OF_REGISTERED = replace(
     sources=20,
     media=20_000_000,
 )
-"""For those who registered themselves, where the admin says nothing else."""
+"""The default quotas of users who registered themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,77 +150,75 @@ class MentionSettings:
 
     __pydantic_config__ = FILE_OBJECT
 
-    receive: bool = declared("Whether webmentions of this user's pages are taken.", True)
-    pages: tuple[Url, ...] = declared(
-        "Addresses of further pages of the user, beside `me`; what lies below them is theirs, too.", ()
-    )
+    receive: bool = declared("Whether webmentions of this user's pages are accepted.", True)
+    pages: tuple[Url, ...] = declared("URLs of the user's pages besides `me`; pages below them are included.", ())
     approval: bool = declared(
-        "Whether a webmention waits for `microsub webmention approve` before it comes into `notifications`.", False
+        "Whether a webmention appears in `notifications` only after `microsub webmention approve`.", False
     )
 
 
 @dataclass(frozen=True, slots=True)
 class MentionPolicy:
-    """Whose webmentions nobody gets."""
+    """Senders whose webmentions are refused for all users."""
 
     __pydantic_config__ = FILE_OBJECT
 
     refuse: tuple[Refused, ...] = declared(
-        "Sites: domains, with all below them, and addresses such as `https://people.example/mallory`, with the pages "
-        "below them.",
+        "Refused sites: domains with their subdomains, and URLs such as `https://people.example/mallory` with the "
+        "pages below them.",
         (),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class UserSettings(ChannelSettings):
-    """For all of this user's channels, the user's quotas and webmentions."""
+    """Settings for all of this user's channels, the user's quotas and webmentions."""
 
     quotas: Quotas = field(
         default_factory=Quotas,
-        metadata={"description": "How much this user may have, where `quotas` for others says something else."},
+        metadata={"description": "This user's quotas, which override the general ones."},
     )
     webmention: MentionSettings = field(
-        default_factory=MentionSettings, metadata={"description": "Which webmentions this user gets."}
+        default_factory=MentionSettings, metadata={"description": "Which webmentions this user receives."}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """How politely feeds are asked."""
+    """Limits on how often feeds and hosts are polled."""
 
     __pydantic_config__ = FILE_OBJECT
 
     min_interval: float = number(
-        "The least number of seconds between two polls of one feed, however lively it is.", 300, ge=60, le=172_800
+        "Minimum seconds between two polls of a feed, however active it is.", 300, ge=60, le=172_800
     )
     max_interval: float = number(
-        "Most seconds between two polls. The publisher's `max-age` may exceed it.", 86_400, ge=60, le=172_800
+        "Maximum seconds between two polls. The publisher's `max-age` can exceed it.", 86_400, ge=60, le=172_800
     )
     host_interval: float = number("Seconds between two requests to one host.", 1, le=3600)
-    host_concurrency: int = number("Requests to one host at a time.", 1, ge=1, le=100)
+    host_concurrency: int = number("Simultaneous requests to one host.", 1, ge=1, le=100)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """How new posts reach the timelines of everybody who follows their feed."""
+    """How new posts are added to the timelines of a feed's followers."""
 
     __pydantic_config__ = FILE_OBJECT
 
     fan_out_limit: int = number(
-        "Timelines that get a post at once, those of the readers seen last; "
+        "How many timelines get a new post at once, those of the most recently active users first; "
         "the others get it when they are read. 0: all.",
         0,
         le=10_000_000,
     )
     away_days: float = number(
-        "Days without a request after which a user's timelines are left alone; they are filled when the user returns. "
-        "0: never.",
+        "Days without a request after which a user's timelines get no new posts until the user returns; then they are "
+        "filled. 0: never.",
         0,
         le=3650,
     )
     warm_up_days: float = number(
-        "Days back from which the store fills timelines that are new, lost or left alone. 0: no limit.",
+        "How many days back new, lost or skipped timelines are filled from the store. 0: no limit.",
         30,
         le=3650,
     )
@@ -232,19 +226,19 @@ class DeliverySettings:
 
 @dataclass(frozen=True, slots=True)
 class IdentitySettings:
-    """How tokens are checked that a user's own provider has issued."""
+    """How tokens from a user's own provider are checked."""
 
     __pydantic_config__ = FILE_OBJECT
 
     token_cache: float = number(
-        "Seconds for which a provider's answer about a token holds, and so after how long at the latest a revocation "
-        "there is noticed.",
+        "Seconds for which a provider's answer about a token is cached. A revocation at the provider takes effect "
+        "within this time.",
         600,
         ge=1,
         le=86_400,
     )
     token_grace: float = number(
-        "Seconds that a good token serves longer while its provider can't be asked. 0: none.",
+        "Seconds for which a valid token still works while its provider can't be reached. 0: none.",
         3600,
         le=604_800,
     )
@@ -255,28 +249,26 @@ Openness = Literal["nobody", "domains", "everybody"]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Who gets an account by signing in with their own site."""
+    """Who can create an account by signing in with their own site."""
 
     __pydantic_config__ = FILE_OBJECT
 
     open: Openness = declared(
-        "Who may make an account: nobody, those whose site lies on one of `domains`, or everybody.", "nobody"
+        "Who may create an account: nobody, people whose site is on one of `domains`, or everybody.", "nobody"
     )
     domains: tuple[Domain, ...] = declared(
-        "Domains such as `example.org`; what lies below them (`ann.example.org`) counts too.", ()
+        "Domains such as `example.org`, including subdomains (`ann.example.org`).", ()
     )
     refuse: tuple[Refused, ...] = declared(
-        "Who makes no account in any case: domains, with all below them, and profile URLs such as "
+        "Who can never create an account: domains with their subdomains, and profile URLs such as "
         "`https://people.example/mallory`.",
         (),
     )
-    most: int = number(
-        "How many accounts there may be that people made themselves. 0: any number.", 1000, le=10_000_000
-    )
+    most: int = number("Maximum number of accounts that people created themselves. 0: no limit.", 1000, le=10_000_000)
     quotas: Quotas = field(
         default_factory=Quotas,
         metadata={
-            "description": "How much each of these users may have. By default 50 channels, 500 feeds, 50 tokens, 1,000 "
+            "description": "Quotas of each of these users. By default 50 channels, 500 feeds, 50 tokens, 1,000 "
             "mutes and blocks, 10,000 saved posts, 20 output feeds of 1,000 items, 20 sources with files of "
             "20,000,000 bytes, and 600 requests a minute."
         },
@@ -285,29 +277,29 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class HostPolicy:
-    """For one host, where `polling` says something else."""
+    """Limits for one host, which override `polling`."""
 
     __pydantic_config__ = FILE_OBJECT
 
     interval: Maybe[float] = number("Seconds between two requests.", le=3600)
-    concurrency: Maybe[int] = number("Requests at a time.", ge=1, le=100)
+    concurrency: Maybe[int] = number("Simultaneous requests.", ge=1, le=100)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPolicy:
-    """For one feed."""
+    """Intervals for one feed."""
 
     __pydantic_config__ = FILE_OBJECT
 
     interval: Maybe[float] = number(
-        "Seconds between two polls, instead of the adaptive interval. What the publisher says on freshness raises it, "
+        "Seconds between two polls, instead of the adaptive interval. Freshness headers of the publisher can raise it, "
         "unless `ttl` is set.",
         ge=1,
         le=172_800,
     )
     ttl: Maybe[float] = number(
-        "Seconds for which a fetched copy counts as fresh and isn't asked for again, whatever the publisher says. "
-        "0: at the intervals alone.",
+        "Seconds for which a fetched copy counts as fresh and isn't fetched again, whatever the publisher says. "
+        "0: only the interval counts.",
         le=172_800,
     )
 
@@ -317,7 +309,7 @@ class FeedPolicy:
 
 @dataclass(frozen=True)
 class _TextOrObject:
-    """Text that stands for an object with its first key alone."""
+    """Text as short form of an object that only has its first key."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import core_schema
@@ -333,12 +325,12 @@ class _TextOrObject:
 
 @dataclass(frozen=True, slots=True)
 class FeedConfig:
-    """A feed in a channel: its URL alone, or an object."""
+    """A feed in a channel: only its URL, or an object."""
 
     __pydantic_config__ = FILE_OBJECT
 
     url: Url
-    name: Maybe[Title] = declared("Shown instead of the feed's own title.")
+    name: Maybe[Title] = declared("The name shown instead of the feed's own title.")
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -350,16 +342,16 @@ Feeds = tuple[Annotated[FeedConfig, _TextOrObject()], ...]
 
 @dataclass(frozen=True, slots=True)
 class ChannelConfig:
-    """A channel as declared."""
+    """A declared channel."""
 
     __pydantic_config__ = FILE_OBJECT
 
-    uid: Name = field(metadata={"description": "The lasting name; a channel with another uid is another channel."})
-    name: Title = declared("As readers show it; the uid by default.", "")
-    feeds: Feeds = declared("What the channel follows: URLs, or objects with a URL and a name of one's own.", ())
+    uid: Name = field(metadata={"description": "The permanent name; another uid means another channel."})
+    name: Title = declared("The name that apps show; by default the uid.", "")
+    feeds: Feeds = declared("The feeds that the channel follows: URLs, or objects with a URL and a name.", ())
     settings: OwnChannelSettings = field(default_factory=OwnChannelSettings)
     mute: tuple[Rule, ...] = declared("Authors or feeds not shown in this channel.", ())
-    block: tuple[Rule, ...] = declared("Authors or feeds kept out of this channel.", ())
+    block: tuple[Rule, ...] = declared("Authors or feeds never stored in this channel.", ())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", " ".join((self.name or self.uid).split()))
@@ -367,70 +359,74 @@ class ChannelConfig:
 
 @dataclass(frozen=True, slots=True)
 class OutputConfig:
-    """An output feed: what a user passes on, under an address of its own."""
+    """An output feed: posts that a user publishes at an address of their own."""
 
     __pydantic_config__ = FILE_OBJECT
 
-    title: Maybe[Title] = declared("As readers show it; its name by default.")
-    channel: Maybe[Name] = declared("A channel, all of whose posts come in, beside those that are put in by hand.")
+    title: Maybe[Title] = declared("The title that readers show; by default the feed's name.")
+    channel: Maybe[Name] = declared("A channel whose posts are all published, besides items added by hand.")
     search: Maybe[Query] = declared(
-        "A search, as `action=search` has them: what it finds comes in, in the channel or, without one, in all of them."
+        "A search in the syntax of `action=search`. Its results are published: from the channel, or from all channels "
+        "if none is given."
     )
     filters: Filters = field(
-        default_factory=Filters, metadata={"description": "Which of these posts come in; by default all."}
+        default_factory=Filters, metadata={"description": "Which of these posts are published; by default all."}
     )
     max_impressions: int = number(
-        "How often an item is shown: after so many full replies it is imported, and leaves the feed. 0: without limit.",
+        "In how many full replies an item is shown; then it counts as imported and leaves the feed. 0: no limit.",
         0,
         le=MOST_IMPRESSIONS,
     )
     max_age: int = number(
-        "Seconds for which an item is shown after it was published. 0: without limit.", 0, le=LONGEST_SHOWN
+        "Seconds for which an item is shown after it was published. 0: no limit.", 0, le=LONGEST_SHOWN
     )
     public: bool = declared(
-        "Whether it can also be had at /feeds/USER/NAME; else only at an address that can't be guessed.", False
+        "Whether the feed is at /feeds/USER/NAME; otherwise only at an address that can't be guessed.", False
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """A source: what a script or an app posts into a channel. Its token is made by `microsub source token`."""
+    """A script or an app that posts into a channel. `microsub source token` creates its token."""
 
     __pydantic_config__ = FILE_OBJECT
 
     channel: Name = field(metadata={"description": "The channel into which it posts."})
-    name: Maybe[SourceTitle] = declared("As readers show it; its id by default.")
+    name: Maybe[SourceTitle] = declared("The name that apps show; by default the source's id.")
 
 
 @dataclass(frozen=True, slots=True)
 class UserConfig:
-    """What a user has."""
+    """A user's declaration."""
 
     __pydantic_config__ = FILE_OBJECT
 
     me: Profile = declared(
-        "The user's own site, with which they sign in; left out, it is the page /u/NAME of this server.", ""
+        "The user's own site, with which they sign in; by default the page /u/NAME of this server.", ""
     )
     token_endpoint: Maybe[Url] = declared(
-        "Where this user's tokens are checked, instead of where the site named by `me` says."
+        "The endpoint that checks this user's tokens, instead of the one named by the site `me`."
     )
-    admin: bool = declared("Whether the user sees how the server fares, with all feeds and users, at /admin.", False)
+    admin: bool = declared(
+        "Whether the user has access to /admin, with all feeds, users and the server's state.", False
+    )
     channels: tuple[ChannelConfig, ...] = declared(
-        "In the order in which readers show them. 'notifications' is always there, listed or not; 'saved' "
-        "too, behind all others, and can't be listed.",
+        "Channels in the order in which apps show them. 'notifications' always exists, listed or not. 'saved' always "
+        "exists too, as the last one, and can't be listed.",
         (),
     )
     settings: UserSettings = field(
         default_factory=UserSettings,
-        metadata={"description": "For all of this user's channels, the user's quotas and webmentions."},
+        metadata={"description": "Settings for all of this user's channels, the user's quotas and webmentions."},
     )
     mute: tuple[Rule, ...] = declared("Authors or feeds not shown in any channel.", ())
     block: tuple[Rule, ...] = declared("Authors or feeds never stored in any channel.", ())
     outputs: Mapping[Name, OutputConfig] = field(
-        default_factory=dict, metadata={"description": "Output feeds by name: what the user passes on."}
+        default_factory=dict, metadata={"description": "Output feeds by name."}
     )
     sources: Mapping[Name, SourceConfig] = field(
-        default_factory=dict, metadata={"description": "Sources by id: what posts into the user's channels."}
+        default_factory=dict,
+        metadata={"description": "Sources by id: scripts and apps that post into the user's channels."},
     )
 
     def by_uid(self) -> dict[str, ChannelConfig]:
@@ -440,10 +436,10 @@ class UserConfig:
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings(ChannelSettings):
-    """For everybody, where user and channel say nothing else."""
+    """Settings for everybody, which users and channels can override."""
 
     keep_per_feed: int = number(
-        "How many of a feed's newest posts stay in the store for new followers, although no timeline has them. 0: all.",
+        "How many of a feed's newest posts stay in the store for new followers, even if no timeline has them. 0: all.",
         300,
         le=1_000_000,
     )
@@ -454,19 +450,19 @@ class InstanceSettings(ChannelSettings):
     quotas: Quotas = field(
         default_factory=Quotas,
         metadata={
-            "description": "Quotas of users whom the admin declared; those who registered have `registration.quotas`. "
+            "description": "Quotas of users declared by the admin; registered users have `registration.quotas`. "
             "By default only `rules`, `output_items` and `media` are limited."
         },
     )
     webmention: MentionPolicy = field(
-        default_factory=MentionPolicy, metadata={"description": "Whose webmentions nobody gets."}
+        default_factory=MentionPolicy, metadata={"description": "Senders whose webmentions are refused for all users."}
     )
     hosts: Mapping[str, HostPolicy] = field(
         default_factory=dict,
-        metadata={"description": "`interval` and `concurrency` by host, for hosts of the admin."},
+        metadata={"description": "`interval` and `concurrency` by host, for hosts that you run."},
     )
     feeds: Mapping[Url, FeedPolicy] = field(default_factory=dict, metadata={"description": "Intervals by feed URL."})
-    public_feeds: Feeds = declared("Feeds that everybody may find by words in the search.", ())
+    public_feeds: Feeds = declared("Feeds that all users can find with a search by words.", ())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hosts", {name.lower(): policy for name, policy in self.hosts.items()})
@@ -474,9 +470,7 @@ class InstanceSettings(ChannelSettings):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Declares users, their channels, feeds and settings. Text of the form ${NAME} in a value stands for an environment
-    variable.
-    """
+    """Declares users, their channels, feeds and settings. ${NAME} in a value stands for an environment variable."""
 
     __pydantic_config__: ClassVar = {
         **FILE_OBJECT,
@@ -488,7 +482,7 @@ class Backend:
 
     users: Mapping[Name, UserConfig] = field(
         default_factory=dict,
-        metadata={"description": "User name (letters, digits, _ and -, at most 64) to what the user has."},
+        metadata={"description": "Users by name (at most 64 letters, digits, _ and -)."},
     )
     settings: InstanceSettings = field(default_factory=InstanceSettings)
 
@@ -497,7 +491,7 @@ class Backend:
 
 
 def decode(kind: type[T], part: Any) -> T:
-    """The value of a valid document, or of a part of one; unknown keys are left out."""
+    """The value of a valid document or a part of one; unknown keys are left out."""
     readers = _readers(kind)  # type: ignore[arg-type]  # every class can be hashed
     if isinstance(part, str):
         part = {next(iter(readers)): part}
@@ -505,7 +499,7 @@ def decode(kind: type[T], part: Any) -> T:
 
 
 def encode(value: Any) -> Any:
-    """The document of a value; what stands at its default is left out."""
+    """The document of a value; defaults are left out."""
     if is_dataclass(value):
         found = {name: encode(part) for name, part in stated(value).items()}
         return found["url"] if isinstance(value, FeedConfig) and len(found) == 1 else found
@@ -540,14 +534,14 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 @functools.cache
 def adapter() -> Any:
-    """pydantic's view of `Backend`, of which the check and the JSON Schema are made."""
-    from pydantic import TypeAdapter  # slow to load, and only who checks a file needs it
+    """pydantic's view of `Backend`, used for the check and the JSON Schema."""
+    from pydantic import TypeAdapter  # slow to load, and only the check of a file needs it
 
     return TypeAdapter(Backend)
 
 
 def check_shape(document: Any) -> Iterator[Mapping[str, Any]]:
-    """pydantic's errors on an expanded document: `type`, `loc`, `input` and `ctx` of each."""
+    """pydantic's errors for an expanded document: `type`, `loc`, `input` and `ctx` of each."""
     from pydantic import ValidationError
 
     try:
@@ -557,7 +551,7 @@ def check_shape(document: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _whole(part: Any) -> Any:
-    """JSON knows one kind of number: 5.0 is 5."""
+    """`part` with 5.0 as 5, because JSON has one kind of number."""
     if isinstance(part, Mapping):
         return {key: _whole(value) for key, value in part.items()}
     if isinstance(part, list):
@@ -566,7 +560,7 @@ def _whole(part: Any) -> Any:
 
 
 def kind_at(path: tuple[str | int, ...]) -> Any:
-    """The class of the object at that place in a document."""
+    """The class of the object at a path in a document."""
     kind: Any = Backend
     for key in path:
         if is_dataclass(kind):

@@ -1,8 +1,8 @@
 """The applied backend.json, the lease for applying it, and the settings in force.
 
-Processes on other machines have no backend.json: they read the settings from here. Which settings hold for a channel
-(its own, else its user's, else the instance's, else the defaults) is asked for every page and every delivery, so the
-answers are remembered for seconds; an edit of backend.json reaches every process within that time.
+Processes on other machines have no backend.json, so they read the settings from here. Every page and every delivery
+needs the settings of a channel (its own, then its user's, the instance's, the defaults). So answers are cached for
+seconds; an edit of backend.json reaches every process within that time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOTHING_SET = UserSettings()
 
 @dataclass(frozen=True, slots=True)
 class AppliedFile:
-    """A file that is or was applied; `place` is the machine's own path of it.
+    """A file that is or was applied; `place` is its path on its machine.
 
     `digest` is the SHA-256 (hex) of its bytes, `edited_at` the Unix time of its last modification.
     """
@@ -49,13 +49,13 @@ class AppliedFile:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """Settings of the instance, and those of users by name."""
+    """The settings of the instance, and of users by name."""
 
     instance: InstanceSettings = field(default_factory=InstanceSettings)
     users: Mapping[str, UserSettings] = field(default_factory=dict)
 
     def of_user(self, name: str) -> UserSettings:
-        """What is set for a user alone."""
+        """The settings that a user has of their own."""
         return self.users.get(name, _NOTHING_SET)
 
 
@@ -65,7 +65,7 @@ _LONGEST_LINE = 500
 
 @dataclass(frozen=True, slots=True)
 class AppliedChange:
-    """A change of backend.json that was applied at the Unix time `at`, as the log has it."""
+    """A change of backend.json applied at the Unix time `at`, as written in the log."""
 
     at: float
     text: str
@@ -78,7 +78,7 @@ class Applied:
         self._redis = redis
 
     async def last(self) -> AppliedFile | None:
-        """What was last applied; None before the first time. Raises StoreDamaged."""
+        """The last applied file; None before the first one. Raises StoreDamaged."""
         found = raw_fields(await self._redis.command("HGETALL", keys.applied_config()))
         if not found.keys() - {_BEGUN}:
             return None
@@ -91,12 +91,12 @@ class Applied:
             )
 
     async def begin(self, base: Backend, file: AppliedFile) -> None:
-        """Note that the edit from `base` to `file` is being applied, until `remember` or `end`."""
+        """Record that the edit from `base` to `file` is being applied, until `remember` or `end`."""
         edit = {"base": encode(base), "file": encode(file.backend), "hash": file.digest, "mtime": file.edited_at}
         await self._redis.command("HSET", keys.applied_config(), _BEGUN, orjson.dumps(edit))
 
     async def begun(self) -> tuple[Backend, AppliedFile] | None:
-        """Base and file of the edit that was begun and not ended, or None. Raises StoreDamaged."""
+        """Base and file of an unfinished edit, or None. Raises StoreDamaged."""
         note = await self._redis.command("HGET", keys.applied_config(), _BEGUN)
         if note is None:
             return None
@@ -106,13 +106,14 @@ class Applied:
             return decode(Backend, part["base"]), file
 
     async def end(self) -> None:
-        """Forget what was begun."""
+        """Forget the edit that was being applied."""
         await self._redis.command("HDEL", keys.applied_config(), _BEGUN)
 
     async def remember(self, file: AppliedFile, at: float, *, instead_of: str) -> bool:
-        """Remember `file` as applied at that Unix time, instead of the one of that digest, or none.
+        """Record `file` as applied at Unix time `at`; `instead_of` is the previous digest, or ''.
 
-        False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
+        If another file was recorded in the meantime, or the recorded one was edited later, nothing changes and the
+        result is False.
         """
         document = orjson.dumps(encode(file.backend))
         reply = await self._redis.script(
@@ -130,45 +131,45 @@ class Applied:
         )
         return bool(reply == 1)
 
-    # --- what was applied lately
+    # --- recently applied changes
 
     async def note(self, lines: Sequence[str], at: float) -> None:
-        """Note the changes of an edit that was applied at that Unix time, in words."""
+        """Record the changes of an edit applied at that Unix time, as text."""
         if lines:
             rows = [orjson.dumps([at, line[:_LONGEST_LINE]]) for line in lines[:CHANGES_KEPT]]
             key = keys.config_changes()
             await self._redis.pipeline([("LPUSH", key, *reversed(rows)), ("LTRIM", key, 0, CHANGES_KEPT - 1)])
 
     async def changes(self) -> list[AppliedChange]:
-        """The changes that were applied lately, the last edit first."""
+        """The recently applied changes, the last edit first."""
         rows = await self._redis.command("LRANGE", keys.config_changes(), 0, CHANGES_KEPT - 1)
         with reading(keys.config_changes()):
             return [AppliedChange(*orjson.loads(row)) for row in rows]
 
-    # --- which data this is
+    # --- identity of the data
 
     async def instance(self) -> str | None:
-        """The random name of the data in Redis; None where it has none (any more)."""
+        """The random name of the data in Redis; None if it was never named, or is lost."""
         name = await self._redis.command("GET", keys.instance())
         return None if name is None else text(name)
 
     async def name_instance(self) -> str:
-        """The same; data without a name is given one."""
+        """The random name of the data in Redis, set if missing."""
         await self._redis.command("SET", keys.instance(), secrets.token_hex(8), "NX")
         return await self.instance() or ""
 
     # --- the lease
 
     def lease(self, token: str, seconds: float) -> Lease:
-        """The right to change something, which one process has at a time."""
+        """The lease for changes, which one process has at a time."""
         return Lease(self._redis, "config", seconds, token)
 
     # --- the settings in force
 
     async def in_force(self) -> InForce:
-        """All settings, in one round trip. Raises StoreDamaged where one can't be read.
+        """All settings, in one round trip. Raises StoreDamaged if one can't be read.
 
-        With the default in its place, cleanup might take what was to be kept.
+        Falling back to a default isn't safe: cleanup could then remove posts that must be kept.
         """
         found = raw_fields(await self._redis.command("HGETALL", keys.settings()))
         users = {}
@@ -194,7 +195,7 @@ class Applied:
 log = structlog.get_logger(__name__)
 
 REMEMBERED = 1.0
-"""Seconds for which an answer is used again."""
+"""Seconds for which an answer is cached."""
 _MOST_CHANNELS = 10_000
 
 
@@ -221,7 +222,7 @@ class SettingsInForce:
         self._of_users: tuple[InForce, Callable[[str], ChannelSettings]] | None = None
 
     async def everything(self) -> InForce:
-        """All settings, those of users included."""
+        """All settings, including those of users."""
         return await self._all.get("", self._read)
 
     async def instance(self) -> InstanceSettings:
@@ -229,12 +230,12 @@ class SettingsInForce:
         return (await self.everything()).instance
 
     def instance_now(self) -> InstanceSettings:
-        """The instance's settings as they were last seen; the defaults before the first question.
+        """The instance's settings as last read; the defaults before the first read.
 
-        Doesn't wait: where the answer has become old, the next one is fetched meanwhile.
+        Doesn't wait: if the answer is old, a new one is fetched in the background.
         """
         if not self._all.has("") and (self._asking is None or self._asking.done()):
-            with contextlib.suppress(RuntimeError):  # no loop: a plan that is made outside of one
+            with contextlib.suppress(RuntimeError):  # no event loop
                 self._asking = asyncio.get_running_loop().create_task(self._ask_quietly())
         return (self._last or InForce()).instance
 
@@ -245,7 +246,7 @@ class SettingsInForce:
     async def of(self, user: str, uid: str) -> ChannelSettings:
         """The settings of one channel, without None; an unknown channel has its user's.
 
-        What is saved stays until its reader takes it out, whatever the settings say.
+        In `saved`, items stay until the user removes them, whatever the settings say.
         """
 
         async def find() -> OwnChannelSettings:
@@ -261,7 +262,7 @@ class SettingsInForce:
         return kept.over(above)
 
     async def of_users(self) -> Callable[[str], ChannelSettings]:
-        """User → the settings of their channels that have none of their own, without None."""
+        """User → the settings of their channels without own settings; no value is None."""
         everywhere = await self.everything()
         if self._of_users is None or self._of_users[0] is not everywhere:
             common = everywhere.instance.limits().over(USUAL)
@@ -270,12 +271,12 @@ class SettingsInForce:
         return self._of_users[1]
 
     async def unread_style(self, user: str) -> UnreadStyle:
-        """The style of unread counts of this user's channels that have none of their own."""
+        """The style of unread counts in this user's channels without own settings."""
         everywhere = await self.everything()
         return everywhere.of_user(user).unread or everywhere.instance.unread or "count"
 
     def forget(self) -> None:
-        """Ask again next time: something was changed by this process."""
+        """Drop cached answers, because this process changed something."""
         self._all.forget()
         self._own.forget()
 
@@ -285,9 +286,9 @@ class SettingsInForce:
         except StoreDamaged as error:
             if self._last is None:
                 raise
-            # Settings that are corrupt don't undo those in force.
+            # Corrupt settings don't replace those in force.
             if self._damage != error.key:
-                log.warning("the settings of before stay in force", error=str(error))
+                log.warning("can't read the settings; the previous ones stay in force", error=str(error))
             self._damage = error.key
         else:
             self._damage = None

@@ -1,14 +1,13 @@
-"""backend.json and the stores in step: edits are applied, API changes are written back.
+"""Synchronisation of backend.json with the stores: edits are applied, API changes written back.
 
-`look` and `write_back` are single steps that may be repeated at any time; `run` calls them when there is reason to.
-One process at a time does either, under a lease. What is remembered as applied is the base of the next merge; it is
-written last.
+`look` and `write_back` are single steps that can be repeated at any time; `run` calls them when needed. One process at
+a time does either, under a lease. The file recorded as applied is the base of the next merge; it is recorded last.
 
-No ping-pong: what `write_back` puts into the file is remembered as applied at once, so `look` finds nothing to do; and
-a file that isn't the applied one is never written over.
+The two don't trigger each other: `write_back` records what it writes as applied, so `look` finds nothing to do. A file
+that isn't the applied one is never overwritten.
 
-What is being applied is noted before the first change and forgotten after the last, so that a process which dies in the
-middle leaves nothing half made: the next one completes the edit before it looks at the file.
+An edit is recorded before its first change and forgotten after its last. If a process dies in between, the next one
+completes that edit before it reads the file.
 """
 
 from __future__ import annotations
@@ -49,11 +48,12 @@ Outcome = Literal["applied", "unchanged", "invalid", "missing", "outdated", "bus
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds.
+    """Times in seconds.
 
-    How long a lease holds, and how often it is asked for; how long a file that can't be read may still be in the middle
-    of being written; how long to wait after an API change for more of them, and at most; how often to look for changes
-    that other processes made through the API; how long to wait after Redis was away, and after a bug.
+    `lease`: how long a lease lasts; `retry`: pause before asking for it again. `settle`: pause before an invalid file
+    is read again, because an editor may be writing it. `quiet`, `longest_quiet`: wait for more API changes, and at
+    most. `compare`: interval between checks for API changes of other processes. `after_failure`, `after_bug`: pause
+    after Redis was unavailable, and after a bug.
     """
 
     lease: float = 30.0
@@ -70,28 +70,28 @@ class Administration(Protocol):
     """The state of all stores, and changes to them (`microsub.administration`)."""
 
     async def current(self, only: Collection[str] | None = None, *, declared: Collection[str] | None = None) -> Current:
-        """What the stores hold."""
+        """The state of the stores."""
         ...
 
     async def forms(self, *users: Iterable[UserConfig]) -> Forms:
-        """How URLs are compared in those users' channels."""
+        """The forms in which URLs are compared in these users' channels."""
         ...
 
     async def clashes(self, changes: Sequence[Change]) -> Sequence[Clash]:
-        """Whom these changes, all of them carried out, would make the same person as somebody else."""
+        """The users who would share a URL with another user after all these changes."""
         ...
 
     async def apply(self, change: Change, now: float, *, vetted: bool = False) -> None:
-        """Carry out one change."""
+        """Apply one change."""
         ...
 
 
 class _LeaseLostError(Exception):
-    """The lease has passed to another process, which will do the rest."""
+    """Another process has the lease now and will do the rest."""
 
 
 class Configuration:
-    """Keeps the backend file and the stores in step. `clock` gives Unix time in seconds."""
+    """Synchronises the backend file and the stores. `clock` returns Unix time in seconds."""
 
     def __init__(
         self,
@@ -128,22 +128,22 @@ class Configuration:
 
     @property
     def path(self) -> Path:
-        """The file as it was named."""
+        """The path of the file, as given."""
         return self._file.path
 
     @property
     def status(self) -> Status:
-        """What is known of the file now."""
+        """The present state of the file."""
         return self._notices.status
 
     def touched(self) -> None:
-        """Note that the API changed something, which is soon written back. Never blocks."""
+        """Signal an API change, which is written back soon. Never blocks."""
         self._touched.set()
 
     async def watch_data(self) -> None:
-        """Apply the file again where Redis has lost its data.
+        """Apply the file again if Redis has lost its data.
 
-        The first call remembers which data that is. Raises StoreError; then it is to be called again.
+        The first call remembers the name of the data. Raises StoreError; call it again then.
         """
         if self._instance is None:
             self._instance = await self._applied.name_instance()
@@ -161,9 +161,9 @@ class Configuration:
     # --- from the file to the stores ---------------------------------------------------------------------------------
 
     async def look(self) -> Outcome:
-        """Read the file and apply what an edit says.
+        """Read the file and apply its edits.
 
-        Raises StoreError; then nothing is remembered, and it is to be called again.
+        Raises StoreError; then nothing is recorded as applied, and it must be called again.
         """
         async with self._step:
             if (found := await self._read()) is None:
@@ -180,9 +180,9 @@ class Configuration:
             return outcome
 
     async def _read(self) -> tuple[FileState, BackendReport] | None:
-        """The file and what is in it; None where there is none to be read.
+        """The file and its contents; None if it can't be read.
 
-        One that can't be used is read again until it holds still, because an editor may be writing it in place.
+        An invalid file is read again until it no longer changes, because an editor may be writing it in place.
         """
         before: str | None = None
         while True:
@@ -205,12 +205,12 @@ class Configuration:
         if report.problems:
             self._done = None
             await self._notices.refused(*report.problems, key=state.digest)
-        elif state.digest != self._refused:  # what the stores have against it, `_apply` tells
+        elif state.digest != self._refused:  # `_apply` reports conflicts with the stores
             self._notices.accepted(report, state.digest)
         return state, report
 
     async def _examine(self, state: FileState) -> BackendReport:
-        """What is in the file; looked at once, as long as it stays as it is."""
+        """The checked contents of the file, cached until the file changes."""
         if self._examined is None or self._examined[0] != state.digest:
             report = await asyncio.to_thread(examine, state.body, str(self.path), self._environ)
             self._examined = state.digest, report
@@ -229,7 +229,7 @@ class Configuration:
             return "applied" if finished else "unchanged"
         if last is not None and state.edited_at < last.edited_at:
             log.warning(
-                "backend.json is older than the one that was applied last, so it is left alone; save it to apply it",
+                "backend.json is older than the last applied one, so it is ignored; save it again to apply it",
                 file=str(self.path),
                 applied_from=last.place,
             )
@@ -259,22 +259,22 @@ class Configuration:
         return "applied"
 
     async def _finish(self) -> bool:
-        """Complete an edit that a process left half applied; whether there was one.
+        """Complete an edit that a process left partly applied; whether there was one.
 
-        A change may be half made, so that it looks done. Raises _LeaseLostError.
+        A partly applied change may look complete. Raises _LeaseLostError.
         """
         begun = await self._applied.begun()
         if begun is None:
             return False
         base, edit = begun
-        log.info("backend.json: an edit that was applied in part is completed", file=str(self.path))
+        log.info("backend.json: completing an edit that was applied only in part", file=str(self.path))
         await self._carry_out(await self._merge(base, edit.backend, edit.edited_at, again=True))
         if not await self._remember(edit, await self._applied.last()):
             await self._applied.end()
         return True
 
     async def _remember(self, file: AppliedFile, last: AppliedFile | None) -> bool:
-        """Remember the file as applied instead of `last`; False where another process was faster."""
+        """Record the file as applied instead of `last`; False if another process was faster."""
         instead_of = last.digest if last is not None else ""
         return await self._applied.remember(file, self._clock(), instead_of=instead_of)
 
@@ -282,7 +282,7 @@ class Configuration:
         return AppliedFile(document.backend, state.digest, state.edited_at, str(self.path.absolute()))
 
     async def clashes(self, document: BackendDocument) -> tuple[ConfigError, ...]:
-        """Errors of a valid document beside the existing accounts: two users of one person.
+        """Conflicts of a valid document with existing accounts: two users with the same URL.
 
         Changes nothing. Raises StoreError.
         """
@@ -298,15 +298,15 @@ class Configuration:
                 path,
                 f"{findings.written(path, clash.me)}, the same person as '{clash.other}', who is a user of this "
                 f"server with {describe(clash.theirs)}",
-                "a site of their own for each user, since signing in with it leads to one account; "
+                "a different site for each user, because a site can sign in to only one account; "
                 f"see 'microsub user list', and 'microsub user remove {clash.other}'",
             )
         return (*findings.errors(), *channelless(document, merged.channelless))
 
     def _begun_from(self, digest: str, last: Backend, file: Backend) -> Backend:
-        """What the edit to `file` is measured by: `last`, of that digest, or an earlier version.
+        """The base of the edit to `file`: `last`, of that digest, or an earlier version.
 
-        An editor may have had that one open when the server wrote what apps changed.
+        An editor may have had an earlier version open while the server wrote changes made in apps.
         """
         older = []
         for name in since_saved(self._file.version_names(), digest):
@@ -320,20 +320,20 @@ class Configuration:
         version = str(self._file.versions / name)
         if declarations(backend) == declarations(file):
             log.warning(
-                "backend.json is an older version again; what apps have changed since is undone",
+                "backend.json was reset to an older version; changes made in apps since then are undone",
                 file=str(self.path),
                 version=version,
             )
             return last
         log.warning(
-            "the edit of backend.json began from an older version; what apps have changed since is kept",
+            "backend.json was edited from an older version; changes made in apps since then are kept",
             file=str(self.path),
             version=version,
         )
         return backend
 
     async def _keep(self, document: BackendDocument, state: FileState) -> None:
-        """Keep the version that was just applied, where apps may change what it says."""
+        """Save a copy of the version just applied, if apps' changes are written into the file."""
         if not self._writes_back or document.legacy:
             return
         try:
@@ -358,7 +358,7 @@ class Configuration:
 
     async def _carry_out(self, merged: Merge) -> None:
         for conflict in merged.conflicts:
-            log.warning("the file and an app changed one setting", conflict=str(conflict))
+            log.warning("the file and an app changed the same setting", conflict=str(conflict))
         renewed = time.monotonic()
         done: list[str] = []
         for change in merged.changes:
@@ -369,8 +369,8 @@ class Configuration:
             try:
                 await self._applier.apply(change, self._clock(), vetted=True)
             except RequestError as error:
-                # What the change is about has gone in the meantime, or the store refuses it: it would be so next time.
-                log.warning("a change of backend.json could not be applied", change=str(change), reason=str(error))
+                # Its subject was removed in the meantime, or the store refuses it: a retry would fail as well.
+                log.warning("can't apply a change of backend.json", change=str(change), reason=str(error))
             else:
                 log.info("backend.json", change=str(change))
                 done.append(str(change))
@@ -381,10 +381,10 @@ class Configuration:
     # --- from the stores to the file ---------------------------------------------------------------------------------
 
     async def write_back(self) -> bool:
-        """Write into the file what was changed through the API; True when the file was replaced.
+        """Write changes made through the API into the file; True if the file was replaced.
 
-        Does nothing without write-back, and while the file isn't the one that was applied: then `look` has the next
-        word. Raises StoreError.
+        Does nothing without write-back, or while the file isn't the applied one: `look` must apply it first. Raises
+        StoreError.
         """
         if not self._writes_back:
             return False
@@ -394,8 +394,8 @@ class Configuration:
                 return False
             state, document = found[0], found[1].document
             if document.legacy:
-                self._notices.warn("legacy", "backend.json has the old form, into which nothing is written back; "
-                           "'microsub config upgrade' brings it up to date")  # fmt: skip
+                self._notices.warn("legacy", "backend.json has the old form, so changes aren't written back; "
+                           "'microsub config upgrade' converts it")  # fmt: skip
                 return False
             async with self._leased() as held:
                 return held and await self._write(document, state)
@@ -403,33 +403,33 @@ class Configuration:
     async def take_out(self, name: str) -> bool:
         """Remove a user's entry from the file, and apply that; whether there was one.
 
-        Raises InvalidRequest, which says what to do, where the file is its owner's alone to write: without write-back,
-        in its old form, where it can't be used, and where the entry says what write-back couldn't say again.
+        Raises InvalidRequest, which says what to do, if only the admin may edit the file: without write-back, if it is
+        invalid or in the old form, or if the entry has keys that write-back couldn't restore.
         """
-        by_hand = f"take the entry of '{name}' out of {self.path} and save it"
+        by_hand = f"remove the entry of '{name}' from {self.path} yourself"
         async with self._step:
             if (found := await self._read()) is None:
                 return False
             (state, report), document = found, found[1].document
             if document is None:
-                raise InvalidRequest(f"{self.path} can't be used ({report.problems[0]}); repair it first")
+                raise InvalidRequest(f"{self.path} is invalid ({report.problems[0]}); correct it first")
             if name not in document.backend.users:
                 return False
             if not self._writes_back:
-                raise InvalidRequest(f"nothing is written into backend.json here (MICROSUB_WRITE_BACK): {by_hand}")
+                raise InvalidRequest(f"this server doesn't write to backend.json (MICROSUB_WRITE_BACK): {by_hand}")
             if document.legacy:
-                raise InvalidRequest(f"nothing is written into the old form of backend.json: {by_hand}")
+                raise InvalidRequest(f"the server doesn't write to a backend.json of the old form: {by_hand}")
             raw = {**document.raw, "users": dict(document.raw["users"])}
             lost = sorted(raw["users"].pop(name).keys() - WRITTEN)
             if lost:
-                more = f"in {self.path}, '{name}' has keys that a restore would lose ({', '.join(lost)})"
+                more = f"'{name}' has keys in {self.path} that a restore would lose ({', '.join(lost)})"
                 raise InvalidRequest(f"{more}: {by_hand}")
             try:
                 written = await self._replace(document, state, raw)
             except OSError as error:
                 raise InvalidRequest(f"can't write backend.json ({error.strerror or error}): {by_hand}") from None
             if written is None:
-                raise InvalidRequest("somebody is saving backend.json right now; try again")
+                raise InvalidRequest("backend.json was changed just now; try again")
         await self.look()
         return True
 
@@ -437,12 +437,12 @@ class Configuration:
         last = await self._applied.last()
         if last is None and await self._apply(document, state) == "applied":
             self._done = (state.digest, state.edited_at)
-            last = await self._applied.last()  # it was gone, and without it nothing would ever be written
+            last = await self._applied.last()  # it was lost, and without it nothing would ever be written
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
         current = await self._applier.current(declared=document.backend.users.keys())
         if self._written == (state.digest, current):
-            return False  # this file said all of it already, and nothing has changed since
+            return False  # neither the file nor the stores have changed since the last comparison
         forms = await self._applier.forms(document.backend.users.values(), current.users.values())
         raw = await asyncio.to_thread(edited, document, current, forms)
         if raw is None:
@@ -454,21 +454,21 @@ class Configuration:
             self._notices.warn("unwritable", f"can't write backend.json: {(error.strerror or str(error)).lower()}")
             return False
         except ConfigError as error:
-            # What the API allows and the file doesn't, such as a name of 300 characters: the file stays as it is.
-            self._notices.warn(str(error), f"what users changed can't be written into backend.json: {error}")
+            # The API allows it but the file doesn't, such as a name of 300 characters: the file stays unchanged.
+            self._notices.warn(str(error), f"can't write users' changes to backend.json: {error}")
             return False
         if written is None:
-            return False  # somebody saves it right now
+            return False  # it was changed just now
         if await self._remember(written, last):
             self._done = (written.digest, written.edited_at)
-        self._notices.is_news("file", written.digest)  # it is our own work: nothing is to be said of it
-        log.info("what users changed is written into backend.json", file=str(self.path))
+        self._notices.is_news("file", written.digest)  # our own change needs no report
+        log.info("wrote users' changes to backend.json", file=str(self.path))
         return True
 
     async def _replace(self, document: BackendDocument, state: FileState, raw: Mapping[str, Any]) -> AppliedFile | None:
-        """Replace the file by `raw`; None where somebody saves it right now.
+        """Replace the file with `raw`; None if it was changed just now.
 
-        Raises OSError, and ConfigError for a document that couldn't be read again.
+        Raises OSError, and ConfigError for a document that would be invalid.
         """
         body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
         new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
@@ -477,7 +477,7 @@ class Configuration:
 
     @contextlib.asynccontextmanager
     async def _leased(self) -> AsyncIterator[bool]:
-        """Whether this process may change something now."""
+        """Try to take the lease for the block; whether this process has it."""
         held = await self._lease.acquire()
         try:
             yield held
@@ -489,10 +489,10 @@ class Configuration:
     # --- the loops ---------------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep both in step until `stop` is set.
+        """Synchronise both until `stop` is set.
 
-        Redis being away is logged and waited for; after a bug, which is logged as one, the next edit of the file or the
-        next change through the API is tried again.
+        If Redis is unavailable, that is logged, and the step is retried. A bug is logged too; the next edit of the
+        file or change through the API is then tried again.
         """
         tasks = [asyncio.create_task(self._follow_file(stop)), asyncio.create_task(self._follow_data(stop))]
         if self._writes_back:
@@ -509,25 +509,25 @@ class Configuration:
             await self._look_until_done(stop)
 
     async def _attempt(self, step: str, act: Callable[[], Awaitable[object]], bug: str) -> object:
-        """What `act` gives; `away` while Redis can't serve it, `bug` after one. Both are logged."""
+        """The result of `act`; `away` if Redis is unavailable, `bug` after a bug. Both are logged."""
         try:
             found = await act()
         except StoreError as error:
             if not self._waiting:
-                log.warning("changes of the configuration wait for Redis", reason=str(error))
+                log.warning("configuration changes are waiting for Redis", reason=str(error))
             self._waiting.add(step)
             return "away"
         except Exception:
             log.exception(bug, file=str(self.path))
             return "bug"
         if self._waiting == {step}:
-            log.info("the configuration goes on: Redis answers again")
+            log.info("Redis answers again; configuration changes are processed")
         self._waiting.discard(step)
         return found
 
     async def _look_until_done(self, stop: asyncio.Event) -> None:
         pauses = {"busy": self._timing.retry, "away": self._timing.after_failure}
-        bug = "backend.json was not applied, because of a bug; its next edit will be"
+        bug = "backend.json wasn't applied because of a bug; the next edit is tried again"
         while not stop.is_set():
             outcome = await self._attempt("look", self.look, bug)
             if outcome not in pauses:
@@ -536,7 +536,7 @@ class Configuration:
 
     async def _follow_data(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            await self._attempt("watch", self.watch_data, "whether Redis still has its data isn't known: a bug")
+            await self._attempt("watch", self.watch_data, "can't check whether Redis still has its data: a bug")
             await pause(stop, self._timing.compare)
 
     async def _follow_api(self, stop: asyncio.Event) -> None:
@@ -545,14 +545,14 @@ class Configuration:
             await self._wait_for_changes(stop)
             if stop.is_set():
                 break
-            outcome = await self._attempt("write back", self.write_back, "API changes were not written back: a bug")
+            outcome = await self._attempt("write back", self.write_back, "API changes weren't written back: a bug")
             if isinstance(outcome, str):
                 await pause(stop, pauses[outcome])
         with contextlib.suppress(StoreError):
             await self.write_back()
 
     async def _wait_for_changes(self, stop: asyncio.Event) -> None:
-        """Wait until changes pause, or until those of others are to be looked for."""
+        """Wait until API changes pause, or it is time to check for those of other processes."""
         await first(stop, self._touched, self._timing.compare)
         latest = time.monotonic() + self._timing.longest_quiet
         while self._touched.is_set() and not stop.is_set() and time.monotonic() < latest:
@@ -561,7 +561,7 @@ class Configuration:
 
 
 async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None = None) -> None:
-    """Wait until one of the two is set, or the time is over where there is a limit."""
+    """Wait until one of the events is set, or for at most `seconds`."""
     tasks = [asyncio.ensure_future(event.wait()) for event in (one, other)]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -570,19 +570,19 @@ async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None 
             task.cancel()
 
 
-# --- what people learn -----------------------------------------------------------------------------------------------
+# --- reports ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is wrong with the file; `lost` while Redis has lost its data and not got it back."""
+    """The problems of the file; `lost` while Redis has lost its data and the file isn't applied again."""
 
     problems: tuple[ConfigError, ...] = ()
     lost: bool = False
 
 
 class Notices:
-    """Reports on the file at `path`; `last` gives what was applied last, or None."""
+    """Reports on the file at `path`; `last` returns the last applied file, or None."""
 
     def __init__(self, path: Path, last: Callable[[], Awaitable[object | None]]) -> None:
         self.status = Status()
@@ -591,51 +591,51 @@ class Notices:
         self._said: dict[str, str] = {}
 
     def is_news(self, topic: str, key: str) -> bool:
-        """Whether the last thing that was said on the topic had another `key`."""
+        """Whether the last report on the topic had another `key`."""
         before, self._said[topic] = self._said.get(topic), key
         return before != key
 
     def warn(self, key: str, sentence: str) -> None:
-        """Warn once that the file can't be written; `key` stands for the reason."""
+        """Warn once that the file can't be written; `key` identifies the reason."""
         if self.is_news("writing", key):
             log.warning(sentence, file=str(self._path))
 
     def set_problems(self, *problems: ConfigError) -> None:
-        """What is wrong with the file now."""
-        from microsub import metrics  # slow to load, and a command that reads the file says nothing here
+        """Set the present problems of the file."""
+        from microsub import metrics  # slow to load, and commands that only read the file don't need it
 
         self.status = replace(self.status, problems=problems)
         metrics.BACKEND_REFUSED.set(bool(problems))
 
     def lost(self) -> None:
-        """Redis has no longer the data that it had."""
+        """Report that Redis has lost its data."""
         if not self.status.lost:
             log.error(
-                "Redis has lost its data: posts, what was read, tokens and passwords are gone; "
-                "users and what they follow are made again as backend.json has them",
+                "Redis has lost its data: posts, read state, tokens and passwords are gone; "
+                "users and follows are created again from backend.json",
                 file=str(self._path),
             )
         self.status = replace(self.status, lost=True)
 
     def found(self) -> None:
-        """The file was applied to what Redis holds now."""
+        """Report that the file was applied to the new data in Redis."""
         self.status = replace(self.status, lost=False)
-        log.info("the server goes on with new data", file=str(self._path))
+        log.info("the server continues with new data", file=str(self._path))
 
     async def missing(self) -> None:
-        """There is no file."""
+        """Report that there is no file."""
         if self.is_news("file", "missing"):
-            stays = "what was applied last stays active"
-            none = "and none was applied before; write one, or make users with 'microsub user add'"
+            stays = "the last applied configuration stays active"
+            none = "and none was applied before; write one, or add users with 'microsub user add'"
             was_applied = await self._was_applied()
             log.warning(f"no backend.json{'; ' + stays if was_applied else ', ' + none}", file=str(self._path))
 
     async def refused(self, *problems: ConfigError, key: str) -> None:
-        """The file can't be used. `key` stands for its content, or for what is wrong with it."""
+        """Report that the file is invalid. `key` identifies its content or its problem."""
         self.set_problems(*problems)
         if self.is_news("file", key):
             more = len(problems) - 1
-            stays, none = "the last good configuration stays active", "none is active until it is repaired"
+            stays, none = "the last valid configuration stays active", "none is active until it is corrected"
             log.error(
                 f"backend.json refused; {stays if await self._was_applied() else none}",
                 problem=str(problems[0]),
@@ -643,16 +643,16 @@ class Notices:
             )
 
     async def _was_applied(self) -> bool:
-        """Whether a file was ever applied; taken for granted while Redis is away."""
+        """Whether a file was ever applied; assumed to be so while Redis is unavailable."""
         try:
             return await self._last() is not None
         except StoreError:
             return True
 
     def accepted(self, report: BackendReport, key: str) -> None:
-        """The file can be used, though perhaps with warnings."""
+        """Report that the file is valid, and its warnings."""
         if self.status.problems:
-            log.info("backend.json can be used again", file=str(self._path))
+            log.info("backend.json is valid again", file=str(self._path))
         self.set_problems()
         for warning in report.warnings if self.is_news("file", key) else ():
             log.warning("backend.json", warning=warning)

@@ -1,4 +1,4 @@
-"""The suite's own Microsub client: every parameter form a server must read, every reply kept for the report."""
+"""The suite's own Microsub client: all parameter forms that a server must read, with replies for the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class MicrosubReply:
-    """An HTTP reply with the assertions that nearly every check makes."""
+    """An HTTP reply, with the assertions that most checks need."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
@@ -36,7 +36,7 @@ class MicrosubReply:
         return f"{self.status} {shown_body(self.body)[:800]}"
 
     def json_object(self) -> dict[str, Any]:
-        """The body as a JSON object. Raises Violation when it is anything else."""
+        """The body as a JSON object. Raises Violation if it isn't one."""
         try:
             value = json.loads(self.body)
         except ValueError:
@@ -46,17 +46,17 @@ class MicrosubReply:
         return value
 
     def ok(self) -> dict[str, Any]:
-        """The object of a success, which has status 200 exactly. Raises Violation otherwise."""
+        """The object of a success with exactly status 200. Raises Violation otherwise."""
         expect(self.status == 200, "status 200", self.text)
         return self.json_object()
 
     def done(self) -> dict[str, Any]:
-        """The object of a success of any kind: where only the effect matters, 201 is as good as 200."""
+        """The object of any success: if only the effect matters, 201 is as good as 200."""
         expect(self.status in {200, 201, 202}, "a success", self.text)
         return self.json_object()
 
     def refused(self, status: int, *codes: str) -> dict[str, Any]:
-        """The object of an error with this status and one of these codes (any, when none is given)."""
+        """The object of an error with this status and one of these codes (any if none is given)."""
         expect(self.status == status, f"status {status}", self.text)
         value = self.json_object()
         if codes:
@@ -64,7 +64,7 @@ class MicrosubReply:
         return value
 
     def listed(self, name: str) -> list[dict[str, Any]]:
-        """The list of objects `name` in a success. Raises Violation when it is missing or something else."""
+        """The list of objects `name` in a success. Raises Violation if it is missing or something else."""
         value = self.ok().get(name)
         if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
             raise Violation(f"a list of objects as '{name}'", self.text)
@@ -72,7 +72,7 @@ class MicrosubReply:
 
 
 class Client:
-    """Speaks for one user to one endpoint. Usable by several threads at once."""
+    """Sends requests of one user to one endpoint. Thread-safe."""
 
     def __init__(self, endpoint: str, token: str, trail: Trail, *, timeout: float = 30) -> None:
         self.endpoint = endpoint
@@ -91,7 +91,7 @@ class Client:
         return self.send("GET", query=pairs(action, parameters))
 
     def post(self, action: str, **parameters: Value) -> MicrosubReply:
-        """POST as the spec shows it: an urlencoded form, lists as `name[]`."""
+        """POST as in the spec: a urlencoded form, with lists as `name[]`."""
         return self.form(pairs(action, parameters))
 
     def form(self, fields: Pairs, query: Pairs = ()) -> MicrosubReply:
@@ -114,7 +114,7 @@ class Client:
         token: bool = True,
         endpoint: str | None = None,
     ) -> MicrosubReply:
-        """Send exactly this, with the token in its header unless `token` is False; the one door to the server."""
+        """Send exactly this, with the token in a header unless `token` is False. All requests use this method."""
         url = _with_query(endpoint or self.endpoint, query)
         sent = httpx.Headers({"Accept": "application/json"})
         if token:
@@ -142,7 +142,7 @@ class Client:
 
     @contextmanager
     def listening(self, query: Pairs, headers: Mapping[str, str]) -> Iterator[tuple[int, str, HeardEvents]]:
-        """A reply that is read as a stream of events within the block: status, content type, and what comes."""
+        """A reply that is read as a stream of events within the block: status, content type, and events."""
         url = _with_query(self.endpoint, query)
         sent = httpx.Headers({"Authorization": f"Bearer {self.token}", **headers})
         started = time.monotonic()
@@ -154,7 +154,7 @@ class Client:
                 yield response.status_code, kind, HeardEvents(response.headers, response.iter_lines())
             finally:
                 with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)  # else the thread that reads keeps it open
+                    connection.shutdown(socket.SHUT_RDWR)  # otherwise the reading thread keeps it open
 
     def _note(
         self,
@@ -188,28 +188,28 @@ def _with_query(url: str, query: Pairs) -> str:
 
 
 class Trail:
-    """The exchanges of the requirement that is being checked. Repeated waiting is kept as its last time only."""
+    """The exchanges of the requirement being checked. Of repeated requests, only the last is kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: list[Exchange] = []
 
     def add(self, exchange: Exchange) -> None:
-        """Keep `exchange`, in place of an equal request just before it."""
+        """Keep `exchange`; it replaces an equal request just before it."""
         with self._lock:
             if self._kept and self._kept[-1].same_request(exchange) and exchange.method == "GET":
                 self._kept.pop()
             self._kept.append(exchange)
 
     def take(self) -> tuple[Exchange, ...]:
-        """What was kept since the last call."""
+        """The exchanges since the last call."""
         with self._lock:
             kept, self._kept = self._kept, []
         return tuple(kept)
 
 
 def pairs(action: str, parameters: Mapping[str, Value]) -> list[tuple[str, str]]:
-    """Parameters as the spec writes them: `action` first, lists as repeated `name[]`."""
+    """Parameters as in the spec: `action` first, lists as repeated `name[]`."""
     made = [("action", action)]
     for name, value in parameters.items():
         if isinstance(value, (str, int)):

@@ -23,31 +23,37 @@ Examples:
   microsub conformance --list
 
 \b
-Exit codes: 0 the specification is met, 1 a requirement of it is not met or can't
-be judged, 2 the suite could not run. What apps and the design of microsub-server
-ask for counts too with --strict, or where --only or --source chooses requirements.
+Exit codes: 0 the server meets the specification, 1 a requirement of it is not met or
+can't be judged, 2 the suite could not run. Requirements of apps and of the design of
+microsub-server count only with --strict, or if --only or --source selects them.
 """
 
 
 def _finite(context: click.Context, option: click.Parameter, value: float) -> float:
     if not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no number of seconds.", context, option)
+        raise click.BadParameter(f"{value} is not a number of seconds.", context, option)
     return value
 
 
 @click.command(epilog=EPILOG)
 @click.option("--endpoint", metavar="URL", help="The Microsub endpoint of the server under test.")
 @click.option("--token", metavar="T", help="A token of the first user, with all scopes.")
-@click.option("--second-token", metavar="T", help="A token of another user: checks that users are kept apart.")
-@click.option("--second-endpoint", metavar="URL", help="The other user's endpoint, if it is another one.")
-@click.option("--read-token", metavar="T", help="A token of the first user with the scope 'read' alone: checks scopes.")
-@click.option("--user-endpoint", metavar="URL", help="The endpoint in the form that names the first user.")
+@click.option("--second-token", metavar="T", help="A token of another user, to check that users are isolated.")
+@click.option("--second-endpoint", metavar="URL", help="The other user's endpoint, if it is different.")
+@click.option(
+    "--read-token", metavar="T", help="A token of the first user with only the scope 'read', to check scopes."
+)
+@click.option("--user-endpoint", metavar="URL", help="The form of the endpoint that names the first user.")
 @click.option(
     "--feed-host", metavar="HOST", default="127.0.0.1", show_default=True,
-    help="Name or address at which the server under test reaches this machine, to fetch the suite's feeds.",
+    help="Name or address of this machine, from which the server under test fetches the suite's feeds.",
 )  # fmt: skip
 @click.option(
-    "--feed-port", metavar="PORT", type=click.IntRange(0, 65535), default=0, help="Its port; any free one by default."
+    "--feed-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port at the feed host; by default any free one.",
 )
 @click.option(
     "--feed-listen", metavar="HOST[:PORT]",
@@ -56,7 +62,7 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 @click.option(
     "--poll-command", metavar="COMMAND",
     help="A command that makes the server fetch a feed at once; {url} stands for the feed: 'microsub poll {url}'. "
-    "Without it, what a second poll shows is skipped unless the server polls again within --patience.",
+    "Without it, checks of a second poll are skipped unless the server polls again within --patience.",
 )  # fmt: skip
 @click.option(
     "--patience",
@@ -68,22 +74,24 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
     help="How long to wait for the server.",
 )
 @click.option(
-    "--only", metavar="PATTERN", multiple=True, help="Only requirements of this id, pattern or chapter; repeatable."
+    "--only",
+    metavar="PATTERN",
+    multiple=True,
+    help="Check only requirements with this id, pattern or chapter; repeatable.",
 )
 @click.option(
-    "--source", metavar="SOURCE", multiple=True, help="Only those from 'spec', 'client', 'client:NAME' or 'design'."
+    "--source",
+    metavar="SOURCE",
+    multiple=True,
+    help="Check only those from 'spec', 'client', 'client:NAME' or 'design'.",
 )
-@click.option(
-    "--strict", is_flag=True, help="Exit with 1 also if only a requirement of clients or of the design isn't met."
-)
-@click.option(
-    "--must", "must_only", is_flag=True, help="Check what a server must do, and leave out what it only should."
-)
+@click.option("--strict", is_flag=True, help="Exit with 1 also if a requirement of clients or of the design isn't met.")
+@click.option("--must", "must_only", is_flag=True, help="Check only what a server must do, not what it should do.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True)
 @click.option(
     "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write the report here."
 )
-@click.option("--list", "list_only", is_flag=True, help="Print the requirements and check nothing.")
+@click.option("--list", "list_only", is_flag=True, help="Print the requirements, and check nothing.")
 def conformance(
     endpoint: str | None,
     token: str | None,
@@ -106,8 +114,8 @@ def conformance(
 ) -> None:
     """Check any Microsub server from outside.
 
-    The suite publishes feeds of its own, makes channels of unique names, and deletes them when it is done, so that it
-    can run against an account in use.
+    The suite publishes its own feeds, creates channels with unique names, and deletes them when it is done. So it can
+    run against an account in use.
     """
     from microsub.conformance import report
     from microsub.conformance.checks import pick
@@ -120,7 +128,7 @@ def conformance(
         _say(report.as_list(requirements))
         return
     if not endpoint or not token:
-        raise click.UsageError("--endpoint and --token are needed")
+        raise click.UsageError("expected --endpoint and --token")
     target = Target(
         endpoint=endpoint,
         token=token,
@@ -149,7 +157,7 @@ def conformance(
 
 
 def _listen(feed_listen: str | None, feed_host: str, feed_port: int) -> tuple[str, int]:
-    """Where to publish: the feed host itself where that is this machine's own address, else all interfaces."""
+    """Where to publish: at the feed host if that is a loopback address, otherwise on all interfaces."""
     if feed_listen:
         host, _, port = feed_listen.partition(":")
         if port and not port.isdigit():
@@ -160,7 +168,7 @@ def _listen(feed_listen: str | None, feed_host: str, feed_port: int) -> tuple[st
 
 
 def _tell(result: Result) -> None:
-    """Show the verdict at once to a person who waits."""
+    """Show the verdict at once on a terminal."""
     from microsub.conformance import report
 
     if sys.stderr.isatty():
@@ -168,5 +176,5 @@ def _tell(result: Result) -> None:
 
 
 def _say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print what may hold text of the examined server, without control characters."""
+    """Print text that may come from the server under test, without control characters."""
     click.echo(escaped_lines(text), err=err, nl=nl)

@@ -1,4 +1,4 @@
-"""One request and its reply, as a report shows them: shortened, and with tokens masked."""
+"""One request and its reply for a report: shortened, with tokens masked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN_REPLY_HEADERS = ("content-type", "cache-control", "www-authenticate", "lo
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What was asked and answered. `status` 0 means that no reply came; `reply_body` then says why."""
+    """A request and its reply. `status` 0 means that there was no reply; `reply_body` then says why."""
 
     method: str
     url: str
@@ -28,16 +28,16 @@ class Exchange:
     seconds: float
 
     def same_request(self, other: Exchange) -> bool:
-        """Whether both asked the same thing, as a check does while it waits."""
+        """Whether both requests are equal, as when a check waits."""
         return (self.method, self.url, self.request_body) == (other.method, other.url, other.request_body)
 
 
 _SHORTEST = 8
-"""Characters of a token that is masked wherever it stands as a word; a shorter one is an ordinary word of replies."""
+"""Minimum length of a token that is masked wherever it is a word; shorter ones may be ordinary words."""
 
 
 def mask(text: str, token: str = "") -> str:
-    """`text` without what stands in the place of a token, and without the word `token` elsewhere."""
+    """`text` with values in the place of a token masked, and the word `token` elsewhere."""
     masked = _TOKEN.sub(r"\1…", text)
     if len(token) < _SHORTEST:
         return masked
@@ -45,12 +45,12 @@ def mask(text: str, token: str = "") -> str:
 
 
 def shown_request_headers(headers: Mapping[str, str], token: str) -> dict[str, str]:
-    """The headers of a request that a reader of the report wants to see."""
+    """The headers of a request that the report shows."""
     return {name: mask(headers[name], token) for name in _SHOWN_HEADERS if name in headers}
 
 
 def shown_reply_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a reply that a reader of the report wants to see."""
+    """The headers of a reply that the report shows."""
     return {
         name: value
         for name, value in headers.items()

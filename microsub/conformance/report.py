@@ -15,24 +15,24 @@ from microsub.conformance.verdict import Result, Verdict, shorten
 GROUPS = {
     "spec": "From the Microsub spec",
     "client": "From reader apps, which rely on it",
-    "design": "From the design of microsub-server, where spec and clients are silent",
+    "design": "From the design of microsub-server, if spec and clients are silent",
 }
 VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "error", "skipped")
 KEPT = 12
-"""Exchanges of one requirement that a report holds: the last ones, which led to the verdict."""
+"""How many exchanges of a requirement a report has: the last ones, which led to the verdict."""
 
 
 def exit_code(results: Sequence[Result], *, spec_only: bool = False) -> int:
-    """0 when nothing failed, 1 otherwise; with `spec_only` what clients and our design ask for doesn't count.
+    """0 if nothing failed, otherwise 1; with `spec_only`, only requirements of the spec count.
 
-    Skipped requirements don't count; ones that can't be judged do.
+    Skipped requirements don't count; those that can't be judged do.
     """
     counted = [result for result in results if not spec_only or result.requirement.group == "spec"]
     return 1 if any(result.verdict in {"fail", "error"} for result in counted) else 0
 
 
 def counts(results: Sequence[Result]) -> dict[str, int]:
-    """How many results there are of each verdict."""
+    """The number of results by verdict."""
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
 
 
@@ -44,7 +44,7 @@ def line(result: Result) -> str:
 
 
 def as_text(endpoint: str, results: Sequence[Result]) -> str:
-    """A summary by source, every verdict on a line, and what was said where one isn't met."""
+    """A summary by source, every verdict on a line, and the exchanges of failed requirements."""
     parts = [f"Microsub conformance of {endpoint}", ""]
     for group, title in GROUPS.items():
         chosen = [result for result in results if result.requirement.group == group]
@@ -53,7 +53,7 @@ def as_text(endpoint: str, results: Sequence[Result]) -> str:
     for result in results:
         if result.verdict in {"fail", "error"}:
             parts += [*_details(result), ""]
-    parts.append(f"In all: {_tally(results)}")
+    parts.append(f"Total: {_tally(results)}")
     return "\n".join(parts) + "\n"
 
 
@@ -166,5 +166,5 @@ def _suite(root: Element, title: str, results: Sequence[Result]) -> None:
 
 
 def _clean(text: str) -> str:
-    """`text` without the control characters that XML can't hold."""
+    """`text` without the control characters that XML doesn't allow."""
     return "".join(character for character in text if character in "\t\n" or ord(character) >= 0x20)

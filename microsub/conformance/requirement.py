@@ -1,4 +1,4 @@
-"""What a requirement is: data with a check function, collected in chapters."""
+"""Requirements: data with a check function, collected in chapters."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def client(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One thing that a server does, seen from outside.
+    """One externally visible behaviour of a server.
 
-    `id` is `<chapter>.<slug>`; `title` a sentence that is true of a conforming server; `source` is `spec`, `design`
-    or `client:<name>`; `reference` a URL or the section of a page. `check` returns when the server conforms and
-    raises `Violation` or `Skip` otherwise. Without what `needs` names, it is skipped.
+    `id` is `<chapter>.<slug>`; `title` is a sentence that is true of a conforming server; `source` is `spec`, `design`
+    or `client:<name>`; `reference` is a URL or a section of a page. `check` returns if the server conforms, and raises
+    `Violation` or `Skip` otherwise. It is skipped unless everything in `needs` is given.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """Requirements about one subject, in the order in which they are checked."""
+    """Requirements on one subject, in the order in which they are checked."""
 
     name: str
     anchor: str = ""

@@ -1,4 +1,4 @@
-"""Runs requirements one after the other and gives a verdict on each. Nothing that a server does stops a run."""
+"""Checks requirements one after the other, with a verdict on each. No server behaviour stops a run."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from microsub.conformance.verdict import Result, Skip, Unready, Violation, short
 from microsub.conformance.world import Surroundings, World
 
 LEFT = re.compile(r"Conformance run[0-9a-f]{8} [0-9]+\b")
-"""How the names of channels begin that a run makes (`World.name`)."""
+"""The beginning of the names of a run's channels (`World.name`)."""
 
 
 class CouldNotRun(Exception):
-    """There is no server to judge: it can't be reached, or it doesn't take the token."""
+    """The suite can't run: the server can't be reached, or refuses the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server under test, and how the suite meets it.
+    """The server under test, and how to reach it.
 
     `token` belongs to the first user and has all scopes; `second_token` to another user, at `second_endpoint` or the
-    same endpoint; `read_token` to the first user with the scope `read` alone. `listen` is where the suite publishes
-    its feeds, `feed_host` and `feed_port` where the server reaches them, if elsewhere. `poll_command` is run with
-    `{url}` replaced to make the server fetch a feed now. `patience` is in seconds.
+    same endpoint; `read_token` to the first user with only the scope `read`. The suite publishes its feeds at `listen`;
+    the server fetches them from `feed_host` and `feed_port`, if different. `poll_command`, with `{url}` replaced, makes
+    the server fetch a feed now. `patience` is in seconds.
     """
 
     endpoint: str
@@ -53,9 +53,9 @@ class Target:
 def run(
     target: Target, requirements: Sequence[Requirement], tell: Callable[[Result], None] | None = None
 ) -> list[Result]:
-    """Check `requirements` against `target`, in order; `tell` hears of each result at once.
+    """Check `requirements` against `target`, in order; `tell` is called with each result at once.
 
-    Raises CouldNotRun before the first check, when the server can't be reached or refuses the token.
+    Raises CouldNotRun before the first check, if the server can't be reached or refuses the token.
     """
     trail = Trail()
     name = f"run{secrets.token_hex(4)}"
@@ -78,9 +78,7 @@ def run(
         try:
             publisher = stack.enter_context(FeedServer(target.listen, target.feed_host, target.feed_port))
         except OSError as problem:
-            raise CouldNotRun(
-                f"the feeds can't be published at {target.listen[0]}:{target.listen[1]}: {problem}"
-            ) from None
+            raise CouldNotRun(f"can't publish the feeds at {target.listen[0]}:{target.listen[1]}: {problem}") from None
         world = World(
             Surroundings(
                 user=user,
@@ -111,7 +109,7 @@ def run(
 
 
 def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset[Need]) -> Result:
-    """Check one requirement, tidy up after it, and give the verdict."""
+    """Check one requirement, clean up after it, and return the verdict."""
     missing = requirement.needs - given
     if missing:
         return Result(requirement, "skipped", 0, reason=f"needs {' and '.join(sorted(missing))}")
@@ -132,16 +130,18 @@ def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset
         return Result(requirement, "error", seconds(), trail.take(), str(unready))
     except httpx.HTTPError as problem:
         return Result(requirement, "error", seconds(), trail.take(), f"no reply: {problem!r}")
-    except Exception as problem:  # a reply of a shape that nobody foresaw must not end the run
-        return Result(requirement, "error", seconds(), trail.take(), f"the check stumbled: {shorten(repr(problem))}")
+    except Exception as problem:  # a reply of an unforeseen form must not end the run
+        return Result(
+            requirement, "error", seconds(), trail.take(), f"the check failed unexpectedly: {shorten(repr(problem))}"
+        )
     finally:
         world.tidy()
         trail.take()
 
 
 def _remove_earlier(client: Client) -> None:
-    """Delete the channels that an earlier run has left because it was killed."""
-    with suppress(Violation, httpx.HTTPError):  # what is wrong with the server is for the checks to say
+    """Delete channels of an earlier run that was killed."""
+    with suppress(Violation, httpx.HTTPError):  # the checks report what is wrong with the server
         for channel in client.get("channels").listed("channels"):
             if isinstance(uid := channel.get("uid"), str) and LEFT.match(str(channel.get("name"))):
                 client.post("channels", method="delete", channel=uid)
@@ -164,13 +164,13 @@ def _preflight(client: Client) -> None:
     except httpx.HTTPError as problem:
         raise CouldNotRun(f"{client.endpoint} can't be reached: {problem}") from None
     except httpx.InvalidURL as problem:
-        raise CouldNotRun(f"{client.endpoint} is no URL: {problem}") from None
+        raise CouldNotRun(f"{client.endpoint} isn't a URL: {problem}") from None
     if reply.status in {401, 403}:
         raise CouldNotRun(f"{client.endpoint} refuses the token: {reply.text}")
     kind = reply.headers.get("content-type", "").partition(";")[0].strip()
     if kind == "text/html" or 300 <= reply.status < 400 or reply.status in {404, 405, 410}:
         raise CouldNotRun(
-            f"{client.endpoint} is no Microsub endpoint: it answers GET ?action=channels with {reply.status} "
+            f"{client.endpoint} isn't a Microsub endpoint: it answers GET ?action=channels with {reply.status} "
             f'{kind or "without a type"}. The endpoint is what <link rel="microsub"> of a home page names, such as '
             "https://reader.example/microsub"
         )

@@ -1,4 +1,4 @@
-"""Server-Sent Events as a check hears them: read in a thread, kept until they are asked for."""
+"""Server-Sent Events for checks: read in a thread, and kept until needed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import httpx
 from microsub.conformance.verdict import Violation
 
 PATIENCE = 5.0
-"""Seconds within which what was done is to be heard."""
+"""Seconds within which a change must arrive as an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One event; `id` is that of the last place that the stream has named."""
+    """One event; `id` is the last event id that the stream has sent."""
 
     name: str
     data: Mapping[str, Any]
@@ -27,19 +27,19 @@ class StreamEvent:
 
 
 class HeardEvents:
-    """What an open stream has said, with the headers of its reply."""
+    """The events of an open stream, with the headers of its reply."""
 
     def __init__(self, headers: Mapping[str, str], lines: Iterable[str]) -> None:
         self.headers = headers
         self.past: list[StreamEvent] = []
-        """The events that were waited for, and those before them; `ping` is left out."""
+        """The awaited events, and those before them, without `ping`."""
         self._coming: list[StreamEvent] = []
         self._news = threading.Condition()
         self._thread = threading.Thread(target=self._read, args=(lines,), daemon=True)
         self._thread.start()
 
     def until(self, wanted: Callable[[StreamEvent], bool], what: str) -> StreamEvent:
-        """The next event that is wanted. Raises Violation with `what` where it doesn't come in time."""
+        """The next wanted event. Raises Violation with `what` if it doesn't arrive in time."""
         while True:
             with self._news:
                 if not self._news.wait_for(lambda: self._coming, PATIENCE):

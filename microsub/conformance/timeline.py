@@ -1,4 +1,4 @@
-"""Reading a timeline as a client does: a page, or all pages one after the other."""
+"""Reading a timeline like a client: one page, or all pages one after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from microsub.conformance.verdict import Violation, expect
 Item = dict[str, Any]
 
 MANY_PAGES = 400
-"""A walk that is longer than this never ends."""
+"""A walk that is longer than this counts as endless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class TimelinePage:
 
 
 def page(client: Client, channel: str, **parameters: Value) -> TimelinePage:
-    """Fetch one page. Raises Violation unless the reply holds a list `items` and an object `paging`."""
+    """Fetch one page. Raises Violation unless the reply has a list `items` and an object `paging`."""
     reply = client.get("timeline", channel=channel, **parameters)
     items = reply.listed("items")
     paging = reply.json_object().get("paging")
@@ -45,7 +45,7 @@ def walk(
     limit: int = 100,
     **parameters: Value,
 ) -> list[Item]:
-    """Follow `after` from the first page to the last; `between` is called with each page and its number from 1."""
+    """Follow `after` from the first page to the last; calls `between` with each page and its number from 1."""
     found: list[Item] = []
     cursors: set[str] = set()
     step: dict[str, Value] = {}
@@ -63,7 +63,7 @@ def walk(
 
 
 def ids(items: Iterable[Item]) -> list[str]:
-    """The `_id` of each item. Raises Violation where one has none."""
+    """The `_id` of each item. Raises Violation if one has none."""
     made = []
     for item in items:
         identifier = item.get("_id")
@@ -79,7 +79,7 @@ def urls(items: Iterable[Item]) -> list[str | None]:
 
 
 def unread_ids(items: Iterable[Item]) -> list[str]:
-    """The `_id` of the items that are unread."""
+    """The `_id` of the unread items."""
     return [identifier for identifier, item in ((ids([item])[0], item) for item in items) if not item.get("_is_read")]
 
 

@@ -1,4 +1,4 @@
-"""How a check ends: it returns, or raises `Violation`, `Skip`; and what is kept of it."""
+"""Results of checks: a check returns, or raises `Violation` or `Skip`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 600
 
 
 class Violation(Exception):
-    """The server does something else than what the requirement expects."""
+    """The server doesn't do what the requirement expects."""
 
     def __init__(self, expected: str, found: object) -> None:
         self.expected = expected
@@ -28,16 +28,16 @@ NO_HEADER = "no such header"
 
 
 class Skip(Exception):
-    """The requirement can't be judged here, for a reason that isn't the server's fault."""
+    """The requirement can't be judged here, and that isn't the server's fault."""
 
 
 class Unready(Exception):
-    """A situation that several requirements need could not be brought about: they can't be judged."""
+    """A situation that several requirements need couldn't be set up, so they can't be judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The verdict on one requirement, with what was said on the wire; `reason` is set unless it passed."""
+    """The verdict on one requirement, with its exchanges; `reason` is set unless it passed."""
 
     requirement: Requirement
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What a check can do: clients of one or two users, channels that are cleaned up, blogs, and patience."""
+"""The tools of a check: clients of one or two users, channels that are cleaned up, blogs, and waiting."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 Cleanup = Callable[[], object]
 
 SHORT_PATIENCE = 3.0
-"""Seconds of a wait once the server has let several whole waits pass."""
+"""Seconds of a wait after the server has missed several full waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a run has got: the users' clients, the blogs, and how to make the server poll.
+    """The resources of a run: the users' clients, the blogs, and how to make the server poll.
 
-    `second` is another user, `reader` the first user with a token that has the scope `read` alone. `poll_command`
+    `second` is another user, `reader` the first user with a token that only has the scope `read`. `poll_command`
     makes the server fetch a feed now; `{url}` in it stands for the feed. `patience` is the limit of a wait, in seconds.
     `user_endpoint` is the form of the endpoint that names the first user.
     """
@@ -46,8 +46,8 @@ class Surroundings:
 
 
 class World:
-    """Handed to every check. What a check makes through it is removed after the check; what it makes inside
-    `shared`, after the last one.
+    """The argument of every check. What a check creates with it is removed after the check; what it creates inside
+    `shared`, after the last check.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -69,20 +69,20 @@ class World:
 
     @property
     def reader(self) -> Client:
-        """The first user with the scope `read` alone; only for requirements that need it."""
+        """The first user with only the scope `read`; only for requirements that need it."""
         return _given(self.around.reader, "a token with the scope 'read'")
 
     def name(self, label: str = "") -> str:
-        """A channel name that nobody has used before."""
+        """A unique channel name."""
         self._made += 1
         return f"Conformance {self.around.run} {self._made} {label}".strip()
 
     def channel(self, label: str = "", client: Client | None = None) -> str:
-        """Make a channel of a unique name; gives its uid."""
+        """Create a channel with a unique name; returns its uid."""
         return self.channel_named(self.name(label), client)
 
     def channel_named(self, name: str, client: Client | None = None) -> str:
-        """Make a channel of this name, to be deleted afterwards; gives its uid."""
+        """Create a channel with this name, to be deleted afterwards; returns its uid."""
         client = client or self.user
         uid = client.post("channels", name=name).done().get("uid")
         if not isinstance(uid, str):
@@ -91,17 +91,17 @@ class World:
         return uid
 
     def afterwards(self, cleanup: Cleanup) -> None:
-        """Do this when the check is over, whatever came of it."""
+        """Do this after the check, however it ends."""
         self._cleanups.append(cleanup)
 
     def shared(self, name: str, make: Callable[[World], T]) -> T:
-        """A situation that several requirements look at, brought about once. Raises Unready when that failed."""
+        """A situation shared by several requirements, set up once. Raises Unready if that failed."""
         if name not in self._shared:
             outer, self._cleanups = self._cleanups, []
             try:
                 self._shared[name] = make(self)
             except (Violation, httpx.HTTPError) as problem:
-                self._shared[name] = Unready(f"the situation '{name}' could not be brought about: {problem}")
+                self._shared[name] = Unready(f"the situation '{name}' couldn't be set up: {problem}")
             except (Skip, Unready) as reason:
                 self._shared[name] = reason
             finally:
@@ -113,7 +113,7 @@ class World:
         return value  # type: ignore[return-value]
 
     def tidy(self, everything: bool = False) -> None:
-        """Undo what the last check made, and with `everything` what was shared too."""
+        """Remove what the last check created, and with `everything` also what was shared."""
         pending, self._cleanups = self._cleanups, []
         if everything:
             pending, self._kept = [*self._kept, *pending], []
@@ -124,7 +124,7 @@ class World:
     def until(
         self, probe: Callable[[], T | None], what: str, found: Callable[[], object] = str, limit: float | None = None
     ) -> T:
-        """Probe until it gives something. Raises Violation with `what` after the run's patience, or `limit` seconds."""
+        """Probe until there is a result. Raises Violation with `what` after the run's patience, or `limit` seconds."""
         patience = self.around.patience if self._overdue < 3 else min(SHORT_PATIENCE, self.around.patience)
         patience = min(patience, limit or patience)
         deadline = time.monotonic() + patience
@@ -148,13 +148,13 @@ class World:
         (client or self.user).post("follow", channel=channel, url=blog.url).done()
 
     def fill(self, channel: str, blog: SampleBlog, client: Client | None = None) -> list[Item]:
-        """Follow `blog` and wait until its posts are in the channel; gives all items of the channel."""
+        """Follow `blog` and wait until its posts are in the channel; returns all items of the channel."""
         wanted = len(self.items(channel, client)) + len(blog.posts)
         self.follow(channel, blog, client)
         return self.await_items(channel, wanted, client)
 
     def await_items(self, channel: str, wanted: int, client: Client | None = None) -> list[Item]:
-        """Wait until the channel holds `wanted` items or more; gives them."""
+        """Wait until the channel has at least `wanted` items; returns them."""
         seen: list[Item] = []
 
         def probe() -> list[Item] | None:
@@ -164,7 +164,7 @@ class World:
         return self.until(probe, f"{wanted} items in the channel", lambda: f"{len(seen)} items")
 
     def filled(self, blog: SampleBlog, client: Client | None = None) -> tuple[str, list[Item]]:
-        """A new channel that follows `blog` and holds its posts; gives its uid and items."""
+        """Create a channel that follows `blog` and has its posts; returns its uid and items."""
         channel = self.channel(client=client)
         return channel, self.fill(channel, blog, client)
 
@@ -181,7 +181,7 @@ class World:
         return channel, items
 
     def unread(self, channel: str, client: Client | None = None) -> int:
-        """The unread count that the list of channels shows."""
+        """The unread count in the list of channels."""
         for entry in (client or self.user).get("channels").listed("channels"):
             if entry.get("uid") == channel:
                 count = entry.get("unread")
@@ -191,16 +191,16 @@ class World:
         raise Violation(f"the channel {channel} in the list of channels", "it is missing")
 
     def publish(self, blog: SampleBlog) -> None:
-        """Serve `blog` as it stands now, and wait until the server has fetched it.
+        """Serve `blog` in its present state, and wait until the server has fetched it.
 
-        Raises Skip when the server doesn't come by in the run's patience.
+        Raises Skip if the server doesn't poll within the run's patience.
         """
         seen = len(self.publisher.visits(blog.path))
         self.publisher.put(blog.path, blog.document())
         if self.around.poll_command:
             self._poll(blog.url)
         elif self._never_polls:
-            raise Skip("the server did not poll a changed feed before; see --poll-command")
+            raise Skip("the server did not poll a changed feed earlier; see --poll-command")
         if not self.publisher.wait_for_visit(blog.path, seen, self.around.patience):
             self._never_polls = not self.around.poll_command
             raise Skip(f"the server did not poll within {self.around.patience:g} seconds; see --poll-command")

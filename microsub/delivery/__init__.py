@@ -1,1 +1,1 @@
-"""From a stored post to timelines: streams, stages, look-ups, dead letters."""
+"""The way from a stored post to timelines: streams, stages, look-ups, dead letters."""

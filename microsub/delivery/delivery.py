@@ -1,8 +1,8 @@
-"""From stored items to the timelines of all followers, or to one that is rebuilt.
+"""Delivery of stored items to the timelines of all followers, or to a single one that is rebuilt.
 
-Adding is idempotent and asks nothing of earlier attempts: a delivery that broke off is simply done again. Most of the
-work is Redis', one script call per timeline; so calls go in batches, small enough that readers' requests find their
-turn between them, and the next batch is written while Redis works on the last one.
+Adding is idempotent and independent of earlier attempts: an interrupted delivery is simply repeated. Redis does most of
+the work, in one script call per timeline. So calls are sent in batches, small enough for readers' requests to get
+through between them, and the next batch is written while Redis works on the last one.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Recipients:
-    """Timelines that get something now, and those that get it when they are read."""
+    """Timelines that get posts now, and those that get them when they are read."""
 
     now: Sequence[Place]
     later: Sequence[Place] = ()
 
 
 def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
-    """Whether anybody may be left for later, so that it matters when users were last seen."""
+    """Whether any timeline may be left for later, so that it matters when users were last seen."""
     return bool(delivery.away_days) or 0 < delivery.fan_out_limit < subscribers
 
 
@@ -68,7 +68,7 @@ def recipients(
 ) -> Recipients:
     """Leave out users unseen for `away_days`, and all but the `fan_out_limit` seen last.
 
-    Who was never seen counts as away. Between equals, the order of `places` decides.
+    Users who were never seen count as away. Among equals, the order of `places` decides.
     """
     if not chooses(delivery, len(places)):
         return Recipients(places)
@@ -82,25 +82,25 @@ def recipients(
 
 
 AT_ONCE = 20
-"""Timelines per round trip. Two of these are under way at a time, which hold up Redis for little more than a
-millisecond; more of them bring next to nothing.
+"""Timelines per round trip. Two of these are under way at a time, which block Redis for little more than a
+millisecond; larger ones gain almost nothing.
 """
 
 
 SettingsOfUsers = Callable[[], Awaitable[Callable[[str], ChannelSettings]]]
-"""What holds for the users' channels that say nothing else: asked once per message, and then for every subscriber."""
+"""The settings for users' channels without their own: read once per message, used for every follower."""
 
 
 Delivered = Callable[[str, Sequence[str]], Awaitable[object]]
-"""Hears of which feed something came, and to which users, before the message is acknowledged."""
+"""Called with the feed that posts came from, and the users who got them, before the message is acknowledged."""
 
 
 @dataclass(eq=False, repr=False)
 class Delivery:
-    """Puts items into timelines and applies edits there.
+    """Adds items to timelines and applies edits there.
 
-    `limits` say whom `backlog` notes for later; by `activity` it is known when users were last seen. `delivered` hears
-    of what came.
+    `limits` decide which timelines `backlog` notes for later; `activity` tells when users were last seen. `delivered`
+    is called after each delivery.
     """
 
     redis: Redis
@@ -116,10 +116,7 @@ class Delivery:
     clock: Callable[[], float] = time.time
 
     async def handle(self, message: Message) -> None:
-        """Handle `ItemsStored`, all of it.
-
-        Raises StoreError; anything else is a message that isn't ours.
-        """
+        """Handle `ItemsStored` completely. Raises StoreError; any other error means an invalid message."""
         news = ItemsStored.of(message.fields)
         now = self.clock()
         ids = list({*news.new, *news.edited, *news.reworded})
@@ -144,10 +141,7 @@ class Delivery:
             await self.delivered(feed_id, [user for user, _ in places])
 
     async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> None:
-        """Add `items` to one timeline.
-
-        All of them go in one call: how many of a first fill stay unread is decided there.
-        """
+        """Add `items` to one timeline, in a single call, which decides how many of a first fill are unread."""
         await self._add(feed_id, items, [(user, uid)], now)
         await self._take_back([item.id for item in items], [(user, uid)], now)
 
@@ -155,7 +149,7 @@ class Delivery:
         if not items:
             return
         chosen = await self._recipients(places, now)
-        # What is left for later is noted first: after a crash in between it is noted once more, never forgotten.
+        # Timelines left for later are noted first: after a crash in between they are noted again, never forgotten.
         if chosen.later:
             since = min((item.score for item in items), key=float)
 
@@ -190,7 +184,7 @@ class Delivery:
         await _in_batches(places, add)
 
     async def _take_back(self, ids: Sequence[str], places: Sequence[Place], now: float) -> None:
-        """Withdraw posts that were deleted while they were delivered."""
+        """Remove posts that were deleted during their delivery."""
         rows = await self.items.fields(ids, ("score",))
         dead = [item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None]
 
@@ -215,7 +209,7 @@ class Delivery:
     async def _reconsider(
         self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float
     ) -> None:
-        """Offer edited items to the channels that filter: one that was filtered out may read otherwise now."""
+        """Offer edited items to channels with filters: an item that was filtered out may pass now."""
         if not items:
             return
 
@@ -230,7 +224,7 @@ def _of(items: dict[str, TimelineItem], ids: Sequence[str]) -> list[TimelineItem
 
 
 async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], Awaitable[None]]) -> None:
-    """Act on `AT_ONCE` places after the other, one batch ahead of Redis."""
+    """Act on `AT_ONCE` places at a time, one batch ahead of Redis."""
     ahead: asyncio.Future[None] | None = None
     try:
         for start in range(0, len(places), AT_ONCE):
@@ -248,9 +242,9 @@ async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was sent on its way to one channel: posts of so many feeds.
+    """What was sent to one channel: the number of posts, from how many feeds.
 
-    `lost` says that the timeline was empty, so that what is older than the newest few comes in as read.
+    `lost`: the timeline was empty, so all but the newest few are added as read.
     """
 
     user: str
@@ -262,7 +256,7 @@ class Rebuilt:
 
 @dataclass(eq=False, repr=False)
 class Rebuilding:
-    """Sends stored posts to timelines again. Doing it twice changes nothing more."""
+    """Sends stored posts to timelines again. Idempotent."""
 
     redis: Redis
     channels: Channels
@@ -274,31 +268,31 @@ class Rebuilding:
     async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
         """Rebuild one channel of a user, or all that follow feeds.
 
-        Posts arrive as the workers come to them; `now` is Unix time. A channel without feeds has nothing to come back:
-        its posts have their place in its timeline alone.
+        Posts arrive as the workers get to them; `now` is Unix time. A channel without feeds gets nothing back: only its
+        timeline refers to its posts.
 
-        Raises NotFound where the user has no such channel, and StoreError.
+        Raises NotFound if the user has no such channel, and StoreError.
         """
         followed = await self.channels.all_subscriptions(user)
         if uid is not None and uid not in followed:
             known = ", ".join(followed) or "none"
             raise NotFound(f"{user} has no channel '{uid}'; channels: {known}")
         wanted = [uid] if uid is not None else [one for one in followed if followed[one]]
-        # What was lost comes in as if it were new, so its former places must go first.
+        # Lost posts are added as if they were new, so their former places must be removed first.
         await repair_all_arrivals(self.redis, user, now)
         return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
         since = oldest(self.settings().delivery, now)
         left = await left_of(self.redis, user, uid)
-        # First what is known for sure, also of posts that are too old to be sent.
+        # First the items whose state is known, also those that are too old to be sent.
         await restore_lost(self.redis, self.items, user, uid, now)
         fresh = (await self.channel_settings(user, uid)).first_fetch_unread or 0 if left is Left.BLANK else 0
         count = 0
         for feed in feeds:
             ids = await self.items.newest(feed, MOST_ITEMS, since)
             if left is not Left.ENOUGH:
-                # What was read is lost, so that most of it comes in as read, as in the first fill of a new feed.
+                # Their read state is lost, so most are added as read, as in the first fill of a new feed.
                 scores = sorted(float(score) for (score,) in await self.items.fields(ids, ("score",)) if score)
                 unread_from = min([now, *scores[-fresh:][:1]]) if fresh else now
                 await self.channels.set_unread_from(user, uid, feed, unread_from)
@@ -310,17 +304,15 @@ class Rebuilding:
 
 # --- the outbox ------------------------------------------------------------------------------------------------------
 #
-# After a crash the message of a post comes again. Posts are stuck when their message is gone, since Redis came back
-# without its last second. A feed's change is announced with its next change, which may be long after.
+# After a crash the message of a post is repeated. Posts are stuck if their message was lost, because Redis restarted
+# without its last second. A feed's change would be announced with its next change, which may be much later.
 
 _FEEDS_AT_ONCE = 500
 
 
 @dataclass(eq=False, repr=False)
 class Reminder:
-    """Looks for posts that stand in their feed's outbox in two rounds, one after the other, and for notes of what
-    changed in feeds that stand there as long.
-    """
+    """Finds posts that are in their feed's outbox in two consecutive rounds, and equally old notes of changed feeds."""
 
     feeds: Feeds
     items: Items
@@ -330,7 +322,7 @@ class Reminder:
     _notes: Mapping[str, str] = field(init=False, default_factory=dict)
 
     async def run(self) -> int:
-        """Hand on what is in an outbox since the last round; how many posts. Raises StoreError."""
+        """Hand on posts that are in an outbox since the last round; their number. Raises StoreError."""
         count = 0
         now: dict[str, frozenset[str]] = {}
         notes: dict[str, str] = {}
@@ -340,7 +332,7 @@ class Reminder:
             for feed_id, ids in (await self.items.outboxes(batch)).items():
                 stuck = sorted(self._before.get(feed_id, frozenset()).intersection(ids), key=int)
                 if stuck:
-                    # Whether they are new or edited nobody knows any more, so both is done with them.
+                    # Whether they are new or edited isn't known any more, so they are handled as both.
                     await self.stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
                     await self.items.done(feed_id, stuck)
                     log.warning("stuck posts were handed to delivery again", feed=feed_id, posts=len(stuck))
@@ -359,5 +351,5 @@ class Reminder:
         return notes
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Remind again and again, until cancelled."""
+        """Remind repeatedly, until cancelled."""
         await for_ever(lambda _: self.run(), "reminding", pace)

@@ -1,13 +1,13 @@
-"""Look-ups complete a post by its author's page, and by what it answers or likes.
+"""Look-ups complete a post from its author's page, and from the page that it answers or likes.
 
-What is looked up and what comes of it is decided in `formats.lookups` and `formats.references`; here it is done,
-within limits, behind a stream of its own. The post can be read before, and what was found comes as an update. A look-up
-that fails leaves the post as it is; what was edited meanwhile is left to the message of that edit.
+`formats.lookups` and `formats.references` decide what is looked up and how it is used; here it is fetched, within
+limits, from a stream of its own. The post can be read before; the result arrives as an update. A failed look-up leaves
+the post as it is; a post that was edited meanwhile is left to the message of that edit.
 
-A look-up is not worth holding up the news, so beyond a bound it is left out. That any was left out is noted before the
-post leaves its feed's outbox; which ones is written in the posts themselves, and what a walk over all posts costs is
-paid only after the bound was met. Some look-ups never succeed, so each is asked for again `MOST_TIMES` times at most;
-those that were asked for less often come first, and of these the oldest. So every round leaves fewer.
+Look-ups must not delay new posts, so beyond a bound they are postponed. That any was postponed is noted before the post
+leaves its feed's outbox; which ones is written in the posts themselves, so the expensive walk over all posts is needed
+only after the bound was reached. Some look-ups never succeed, so each is requested again at most `MOST_TIMES` times.
+Those requested less often come first, and of these the oldest. So every round leaves fewer.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ AT_ONCE = 8
 """Look-ups under way together in one process."""
 
 SECONDS = 30.0
-"""How long the look-ups of one call may take; what isn't there by then is left out."""
+"""Seconds that the look-ups of one call may take; unfinished ones are left out."""
 
 MOST = 200
-"""Look-ups of one call, whatever the entries lack."""
+"""Look-ups of one call, however many the entries lack."""
 
 REMEMBERED = 6 * 3600.0
 FAILURES_REMEMBERED = 600.0
-"""Seconds for which an author's card, or that there was none, is remembered: all posts of a blog have the same."""
+"""Seconds for which an author's card, or its absence, is remembered: all posts of a blog have the same."""
 
 MOST_REMEMBERED = 5000
 
@@ -71,10 +71,10 @@ Answer = Card | Entry | None
 class Completing:
     """Completes entries.
 
-    Pages are read by `parser`, microformats in small ones only (`formats.references`).
+    Pages are read by `parser`, microformats only in small ones (`formats.references`).
 
-    The same pages give the same entries, in whatever order they come, and what is complete stays as it is: calling
-    twice does no harm. A look-up that fails leaves its gap. Belongs to one event loop.
+    The same pages give the same entries, in any order, and complete entries don't change, so repeated calls are
+    harmless. A failed look-up leaves its gap. Belongs to one event loop.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Completing:
         self._authors: dict[LookUp, tuple[float, Answer]] = {}
 
     async def complete(self, entry: Entry, source: str | None = None) -> Entry:
-        """`entry` with what its look-ups found, or the same object where that is nothing.
+        """`entry` with the results of its look-ups, or the same object if there are none.
 
-        `source` is the address of the document that it comes from, where that is known: it isn't looked up.
+        `source` is the address of the entry's document, if known: it isn't looked up.
         """
         return (await self.complete_all([entry], source))[0]
 
     async def complete_all(self, entries: Sequence[Entry], source: str | None = None) -> list[Entry]:
-        """All of `entries` in their order; each page that several of them need is looked up once."""
+        """All of `entries` in their order; a page that several of them need is looked up once."""
         wanted = list(dict.fromkeys(look_up for entry in entries for look_up in lacking(entry, source)))[:MOST]
         found = await self._find(wanted)
         return [completed(entry, found) for entry in entries] if found else list(entries)
@@ -122,7 +122,7 @@ class Completing:
         return {look_up: said for look_up, said in answers.items() if said is not None}
 
     async def _one(self, look_up: LookUp) -> Answer:
-        # Those who queue for a busy host don't take the places of others; and those that wait hold no documents.
+        # Look-ups that wait for a busy host take no place from others, and hold no documents.
         async with self._hosts.of(host_of(look_up.url)), self._turn:
             known = self._authors.get(look_up)
             if known is not None and self._clock() < known[0]:
@@ -130,7 +130,7 @@ class Completing:
             try:
                 said = await self._ask(look_up)
             except ParserUnavailable:
-                return None  # which is our fault, and not remembered
+                return None  # our own fault, so it isn't remembered
         log.debug("looked up", url=mask_credentials(look_up.url), kind=type(look_up).__name__, found=said is not None)
         if isinstance(look_up, AuthorPage):
             self._remember(look_up, said)
@@ -155,12 +155,12 @@ class Completing:
 _FIELDS = ("Data", "version", "hash", "feed", "guid", WRITTEN_GUID, "incomplete")
 
 _WRITTEN = "written"
-"""Begins `incomplete` while what was found is written and not announced yet; the properties that changed follow."""
+"""Begins `incomplete` while a written result isn't announced yet; the changed properties follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """The version of an item that is completed, and whose it is."""
+    """The version of an item that is being completed, and its feed."""
 
     item: str
     feed: str
@@ -171,7 +171,7 @@ class _News:
 
 @dataclass(eq=False, repr=False)
 class Populate:
-    """Handles `ItemIncomplete`. `notify` is called when there is news for the next stage."""
+    """Handles `ItemIncomplete`. `notify` is called when there is work for the next stage."""
 
     feeds: Feeds
     items: Items
@@ -183,7 +183,7 @@ class Populate:
     notify: Callable[[], object] = lambda: None
 
     async def __call__(self, message: Message) -> None:
-        """Look up and write, all of it. Raises StoreError; all else is a message that isn't ours."""
+        """Look up and write everything. Raises StoreError; any other error means an invalid message."""
         wanted = ItemIncomplete.of(message.fields)
         ((data, *others),) = await self.items.fields([wanted.item], _FIELDS)
         version, digest, feed_id, guid, written, incomplete = (text(value) if value else "" for value in others)
@@ -204,7 +204,7 @@ class Populate:
             await self._write(news, {"incomplete": ""})
             return
         author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
-        # What is on the wire and no part of an entry stays.
+        # Wire members that aren't part of an entry are kept.
         data = dump(wire | {name: filled[name] for name in changed})
         if await self._write(news, {"Data": data, "author": author, "incomplete": " ".join((_WRITTEN, *changed))}):
             await self._announce(news, changed)
@@ -222,13 +222,13 @@ class Populate:
 
 
 FEW = 1_000
-"""Waiting look-ups below which others are asked for. So many may be asked for twice, which costs a reading each."""
+"""Waiting look-ups below which more are requested. As many may be requested twice, which costs a read each."""
 
 AT_A_ROUND = 25_000
-"""Look-ups that one round asks for: news need room too."""
+"""Look-ups that one round requests: new posts need room too."""
 
 MOST_TIMES = 3
-"""How often a look-up is asked for again, until its post is edited."""
+"""How often a look-up is requested again, until its post is edited."""
 
 _BATCH = 1_000
 _PAUSE = 0.005
@@ -237,10 +237,7 @@ _PAUSE = 0.005
 
 @dataclass(eq=False, repr=False)
 class AskingAgain:
-    """Asks for look-ups that were left out.
-
-    Any number of processes may do it; what is asked for twice does no harm.
-    """
+    """Requests postponed look-ups. Several processes may do it; requesting one twice is harmless."""
 
     redis: Redis
     items: Items
@@ -250,9 +247,9 @@ class AskingAgain:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> int:
-        """Ask for what was left out, `at_once` look-ups at most; how many. Raises StoreError.
+        """Request postponed look-ups, at most `at_once`; their number. Raises StoreError.
 
-        Where more are left, the next round goes on.
+        If more are left, the next round continues.
         """
         mark = await self.incomplete.left_out()
         if mark is None or (await self.incomplete.backlog()).messages >= FEW:
@@ -271,7 +268,7 @@ class AskingAgain:
         for start in range(0, len(wanted), _BATCH):
             batch = wanted[start : start + _BATCH]
             await self.incomplete.add([one.message.to_fields() for one in batch])
-            # After a crash in between they are asked for once more than is noted.
+            # After a crash in between they are requested once more than is noted.
             await self.items.note({str(one.item): {"asked": one.note} for one in batch})
             await self.pause(_PAUSE)
         if is_all:
@@ -281,10 +278,10 @@ class AskingAgain:
         return len(wanted)
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Ask again and again, until cancelled."""
+        """Request repeatedly, until cancelled."""
         await for_ever(lambda _: self.run(), "asking_again", pace)
 
 
 def _most_urgent(found: Sequence[LookUpLeft], most: int) -> list[LookUpLeft]:
-    """Those that were asked for least often, and of these the oldest; each once."""
+    """The look-ups that were requested least often, and of these the oldest; each once."""
     return sorted(set(found))[:most]

@@ -1,8 +1,8 @@
-"""The stages behind ingest: each takes messages from a stream and acknowledges last.
+"""The stages after ingest: each takes messages from a stream, and acknowledges them last.
 
-Any number of processes run the same stage. A handler may be given a message twice, or while a slow consumer that was
-taken for dead still works on it; it must be idempotent. What fails again and again goes to the dead letters, where an
-admin can look at it, and the others go on.
+Any number of processes run the same stage. A handler may get a message twice, or while a slow consumer that was taken
+for dead still works on it; it must be idempotent. A message that fails repeatedly becomes a dead letter, which an admin
+can inspect, and the others continue.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 STAGES = ("stored", "incomplete", "pushed")
-"""Streams with stages: ids for the timelines, ids to be completed, and deliveries of hubs."""
+"""Streams with stages: ids for timelines, ids to be completed, and deliveries of hubs."""
 
 Handler = Callable[["Message"], Awaitable[None]]
-"""Has the effects of one message. Raises StoreError to be tried again later; all else is a failure of the message."""
+"""Handles one message. Raises StoreError to retry later; any other error is a failure of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How a stage deals with time and failure, in seconds.
+    """The timing and retries of a stage, in seconds.
 
-    A message whose owner is silent for `idle` is taken over; owners give a sign every third of that. After
-    `deliveries` attempts it goes to the dead letters. `look_around` is how often an idle stage looks for what others
-    left, and `tick` how often for work, while Redis doesn't report it or the next stream has no room.
+    A message whose owner is silent for `idle` is taken over; owners send a heartbeat every third of that. After
+    `deliveries` attempts it becomes a dead letter. `look_around` is how often an idle stage looks for abandoned
+    messages, and `tick` how often for new ones, if Redis doesn't report them or the next stream is full.
     """
 
     idle: float = 45.0
@@ -67,8 +67,7 @@ async def _always() -> bool:
 class Stage:
     """Runs `handle` over a stream, `at_once` messages at a time.
 
-    `has_room` says whether what the handler fills next takes more; until then nothing is taken, so that the backlog
-    waits where it is.
+    While `has_room` is False, because the handler's own output waits, no message is taken: the backlog stays here.
     """
 
     def __init__(
@@ -99,21 +98,21 @@ class Stage:
         self._looked = float("-inf")
 
     def wake(self) -> None:
-        """There is something to do: look at once instead of at the next tick."""
+        """Look for work at once instead of at the next tick."""
         self._wake.set()
 
     def watched(self, *, by_redis: bool) -> None:
-        """Whether `wake` is called for every message that comes into the stream, from now on."""
+        """Note whether `wake` is called for every new message of the stream from now on."""
         self._is_watched = by_redis
         self._wake.set()
 
     def stop(self) -> None:
-        """Take nothing new; `run` returns soon."""
+        """Take no more messages; `run` returns soon."""
         self._stopping = True
         self._wake.set()
 
     async def run(self, grace: float) -> None:
-        """Handle messages until `stop`; then let those in hand end for `grace` seconds, and hand back the rest."""
+        """Handle messages until `stop`; then give those in hand `grace` seconds, and hand back the others."""
         keeper = asyncio.create_task(self._keep(), name=f"{self.name} keeper")
         try:
             while not self._stopping:
@@ -121,11 +120,11 @@ class Stage:
                 try:
                     pause = await self._fill()
                 except StoreError as error:
-                    log.warning("worker paused: Redis doesn't serve it", stage=self.name, error=str(error))
+                    log.warning("worker paused: Redis is unavailable", stage=self.name, error=str(error))
                     pause = self._patience.trouble
                 except Exception:
-                    # A bug, or a key of a wrong type: the other stages go on, and this one does once it is repaired.
-                    log.exception("a stage failed and is tried again", stage=self.name)
+                    # A bug, or a key of a wrong type: the other stages continue, and this one once it is repaired.
+                    log.exception("a stage failed and will be retried", stage=self.name)
                     pause = self._patience.trouble
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -135,7 +134,7 @@ class Stage:
             keeper.cancel()
 
     async def run_once(self) -> int:
-        """Handle what waits now, and what comes meanwhile, until nothing is left; how many succeeded.
+        """Handle waiting messages, and those they lead to, until none is left; the number that succeeded.
 
         Raises StoreError.
         """
@@ -154,9 +153,9 @@ class Stage:
             tasks = [self._start(message) for message in messages]
 
     async def _fill(self) -> float:
-        """Start as many messages as there is room for: first what others left, then new ones.
+        """Start as many messages as there is room for: first abandoned ones, then new ones.
 
-        Returns the seconds after which there may be more to do, unless somebody wakes the stage.
+        Returns the seconds after which to look for more, unless the stage is woken.
         """
         now = time.monotonic()
         if now - self._looked >= self._patience.look_around:
@@ -182,10 +181,10 @@ class Stage:
 
     async def _take_over(self, message: Message) -> asyncio.Task[bool] | None:
         if any(mine.id == message.id for mine in self._in_hand.values()):
-            return None  # our own signs of life came late
+            return None  # our own heartbeat was late
         if message.deliveries > self._patience.deliveries:
             await self._bury(
-                message, f"no attempt ended: the process died, or took longer than {self._patience.idle} s"
+                message, f"no attempt finished: the process died, or took longer than {self._patience.idle} s"
             )
             return None
         return self._start(message)
@@ -203,7 +202,7 @@ class Stage:
             task.exception()
 
     async def _one(self, message: Message) -> bool:
-        """Handle one message; whether that worked. Raises StoreError, and nothing else."""
+        """Handle one message; whether it succeeded. Raises only StoreError."""
         began = time.perf_counter()
         try:
             await self._handle(message)
@@ -212,7 +211,7 @@ class Stage:
             if not error.passing:
                 return await self._failed(message, error)
             STAGE_MESSAGES.labels(self.name, "store").inc()
-            log.warning("the store failed a stage", stage=self.name, message=message.id, error=str(error))
+            log.warning("store error in a stage", stage=self.name, message=message.id, error=str(error))
             with suppress(StoreError):
                 await asyncio.sleep(0 if self._stopping else self._patience.tick)
                 await self._stream.hand_back(self._consumer, [message])
@@ -231,14 +230,14 @@ class Stage:
         return False
 
     async def _bury(self, message: Message, why: str) -> None:
-        """First the dead letter, then the end of the message: a crash in between leaves it twice, never nowhere."""
-        log.error("a message goes to the dead letters", stage=self.name, message=message.id, why=why)
+        """Write the dead letter, then end the message: a crash in between leaves both, never neither."""
+        log.error("a message was moved to the dead letters", stage=self.name, message=message.id, why=why)
         await self._dead.add(self.name, message, why, self._clock())
         await self._stream.done([message])
         STAGE_MESSAGES.labels(self.name, "dead").inc()
 
     async def _keep(self) -> None:
-        """Give signs of life for what is in hand; what was lost to another consumer is ended."""
+        """Send heartbeats for messages in hand; cancel those that another consumer has taken over."""
         while True:
             await asyncio.sleep(self._patience.idle / 3)
             mine = dict(self._in_hand)
@@ -247,7 +246,7 @@ class Stage:
             except StoreError:
                 continue
             except Exception:
-                log.exception("a stage can't give signs of life", stage=self.name)
+                log.exception("a stage can't send heartbeats", stage=self.name)
                 continue
             for task, message in mine.items():
                 if message.id not in kept and not task.done():
@@ -270,14 +269,14 @@ class Stage:
 
 
 LOOK_UPS_AT_ONCE = 16
-"""Items that are completed together; most of that time is waiting for other people's servers."""
+"""Items that are completed together; most of that time is spent waiting for other servers."""
 
 _ROOM_HOLDS = 1.0
-"""Seconds for which a stream that had room is taken to have it still."""
+"""Seconds for which a stream that had room is assumed to have it still."""
 
 
 class _Room:
-    """Whether a stream takes more, asked for once a second at most."""
+    """Whether a stream takes more messages, checked at most once a second."""
 
     def __init__(self, stream: Stream, bounds: Bounds) -> None:
         self._stream = stream
@@ -295,8 +294,8 @@ class _Room:
 class Stages:
     """Builds the stages on one Redis and runs them together. `consumer` is the worker's name.
 
-    `completing` is None where nothing is to be looked up; what is incomplete then waits for a worker that does. With a
-    `tracker` of `keys.STREAM_PREFIX` Redis says when a message has come, and isn't asked again and again.
+    `completing` is None if nothing may be looked up; incomplete items then wait for a worker that does. With a
+    `tracker` of `keys.STREAM_PREFIX` Redis reports new messages, so the streams aren't polled.
     """
 
     def __init__(
@@ -317,7 +316,7 @@ class Stages:
         dead = DeadLetters(redis)
         self.stored = Stream(redis, "stored")
         self.has_room = _Room(self.stored, bounds or Bounds())
-        """Whether polling may go on."""
+        """Whether polling may continue."""
         self._redis = redis
         self._tracker = tracker
         self._stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
@@ -327,11 +326,11 @@ class Stages:
             self._stages.append(self._stage(Stream(redis, "incomplete"), populate, at_once=LOOK_UPS_AT_ONCE))
 
     def serve(self, name: str, handle: Handler) -> None:
-        """Have another stream handled too, while what waits for delivery has room."""
+        """Handle another stream too, if there is room for delivery's backlog."""
         self._stages.append(self._stage(Stream(self._redis, name), handle, at_once=4, has_room=self.has_room))
 
     async def run(self, grace: float) -> None:
-        """Run until `stop`; then finish what is in hand within `grace` seconds, and hand back the rest."""
+        """Run until `stop`; then finish messages in hand within `grace` seconds, and hand back the others."""
         if self._tracker is not None:
             self._tracker.start(self)
         try:
@@ -341,28 +340,28 @@ class Stages:
                 await self._tracker.aclose()
 
     async def run_once(self) -> int:
-        """Handle everything that waits, and what comes of it; how many messages. Raises StoreError."""
+        """Handle all waiting messages, and those they lead to; their number. Raises StoreError."""
         handled = 0
         while now := sum([await stage.run_once() for stage in self._stages]):
             handled += now
         return handled
 
     async def delivered(self, look_again: float = 0.05) -> None:
-        """Return when what waits for delivery now stands in the timelines, delivered by any worker.
+        """Return when all posts that now wait for delivery are in the timelines, whichever worker delivers them.
 
-        Look-ups aren't waited for. Raises StoreError.
+        Doesn't wait for look-ups. Raises StoreError.
         """
         newest = await self.stored.newest()
         while newest is not None and not await self.stored.done_until(newest):  # noqa: ASYNC110 - by other processes
             await asyncio.sleep(look_again)
 
     def stop(self) -> None:
-        """Take nothing new; `run` returns soon."""
+        """Take no more messages; `run` returns soon."""
         for stage in self._stages:
             stage.stop()
 
     def wake(self) -> None:
-        """There is something to deliver or to look up: look at once."""
+        """Look for deliveries and look-ups at once."""
         for stage in self._stages:
             stage.wake()
 
@@ -384,24 +383,23 @@ class Stages:
 
 
 LONG_GONE = 3600.0
-"""Seconds without a sign of life after which a name that owns nothing is forgotten."""
+"""Seconds without a heartbeat after which a name without messages is forgotten."""
 
 
 async def forget_workers(redis: Redis, _now: float) -> None:
     """Forget names of ended workers in the streams' groups: each worker takes a new one.
 
-    A name that owns a message is kept.
+    Names with messages are kept.
     """
     if forgotten := sum([await Stream(redis, name).forget_consumers(LONG_GONE) for name in STAGES]):
-        log.info("workers that are long gone were forgotten", names=forgotten)
+        log.info("workers that stopped long ago were removed", names=forgotten)
 
 
 async def retry(dead: DeadLetters, letters: Sequence[DeadLetter], store: StorePosts) -> list[str]:
-    """Put messages of dead letters back into their streams, as new ones, and `store` posts; what failed, in sentences.
+    """Put messages of dead letters back into their streams, as new ones, and `store` posts; the failures, as sentences.
 
-    Added first, then deleted there: a crash in between leaves it twice, and all of it is idempotent. Letters that fail
-    again stay, and so do those that name no stage of ours: nobody would take them. Raises StoreError where Redis
-    doesn't serve us.
+    A message is added before its letter is deleted: a crash in between leaves both, which is harmless. Letters that
+    fail again are kept, as are those with an unknown stage. Raises StoreError if Redis is unavailable.
     """
     failed = []
     for letter in letters:
@@ -426,5 +424,5 @@ def _unknown(letter: DeadLetter) -> str:
     stage = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in letter.stage[:80])
     return (
         f"letter {letter.id} can't be retried: it names the stage '{stage}', expected one of "
-        f"{', '.join(('entries', *STAGES))}; see it with 'deadletter show', let it go with 'deadletter drop'"
+        f"{', '.join(('entries', *STAGES))}; show it with 'deadletter show' or remove it with 'deadletter drop'"
     )

@@ -1,8 +1,7 @@
 """The invented publisher of `make demo`: blogs in every format that post every few seconds.
 
-Read it in this order: `cast` (who writes, and what stands where at which time: pure), `documents` (a path and an
-instant → bytes: pure), `publisher` (HTTP, and a backend.json that follows it all).
+Read in this order: `cast` (the blogs and their posts at an instant: pure), `documents` (path and instant → bytes:
+pure), `publisher` (HTTP, and a backend.json that follows all blogs).
 
-It uses nothing of the rest of the product, so that what it serves is checked by the product's parsers and not made by
-them.
+It uses no other part of the product, so the product's parsers check its documents independently.
 """

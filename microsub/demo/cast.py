@@ -1,9 +1,9 @@
-"""The demo's blogs: who writes when, in which format and words; their posts at an instant.
+"""The demo's blogs: authors, times, formats and words; and their posts at an instant.
 
 All people and places are invented here. A blog's `lines` are sentences with slots: `{thing}` is filled from
 `words["thing"]`. Post `n` appears `n * every + offset` seconds after `BEGINNING`, and takes its sentences and fillings
-from a generator seeded with the blog's name and `n`. So nothing is kept anywhere, and two processes agree. A blog that
-edits shows revision `r` of a post once it is `edits[r-1]` seconds old. Pure.
+from a generator seeded with the blog's name and `n`. So nothing is stored, and two processes agree. A blog with edits
+shows revision `r` of a post once the post is `edits[r-1]` seconds old. Pure.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Format = Literal["rss", "rss091", "rdf", "atom", "jsonfeed", "h-feed"]
 class Blog:
     """One invented blog.
 
-    `every` is the time between two posts in seconds, `offset` shifts it against the others. `kinds` are cycled
-    through by post number. `edits` are ages in seconds at which a post is changed. `window` is how many posts the
-    feed lists.
+    `every` is the time between two posts in seconds, `offset` shifts it relative to other blogs. `kinds` are used in
+    turn by post number. `edits` are ages in seconds at which a post is changed. `window` is how many posts the feed
+    lists.
     """
 
     slug: str
@@ -291,10 +291,10 @@ BY_SLUG: Mapping[str, Blog] = {blog.slug: blog for blog in BLOGS}
 
 
 SEED = 20
-"""The seed when none is given; another one gives other texts at the same times."""
+"""The default seed; another one gives other texts at the same times."""
 
 BEGINNING = 1_767_225_600
-"""When post 0 of every blog was written: 2026-01-01, in Unix seconds. What would be older has a negative number."""
+"""The time of post 0 of every blog: 2026-01-01, in Unix seconds. Older posts have negative numbers."""
 
 PLACES = (
     ("Little Quay", "54.3270", "-2.7460"),
@@ -307,7 +307,7 @@ REPLIES = ("Agreed, and I'd go further.", "This made my morning.", "Is that so? 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that somebody checked in at; coordinates in decimal degrees."""
+    """The place of a checkin; coordinates in decimal degrees."""
 
     name: str
     latitude: str
@@ -316,7 +316,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class InventedPost:
-    """A post as its blog shows it at an instant; `target`: what it answers, likes or bookmarks."""
+    """A post at an instant; `target`: the URL that it replies to, likes or bookmarks."""
 
     blog: Blog
     number: int
@@ -339,7 +339,7 @@ class InventedPost:
 
     @property
     def has_photo(self) -> bool:
-        """Whether a picture belongs to it."""
+        """Whether it has a picture."""
         return self.kind == "photo"
 
 
@@ -354,7 +354,7 @@ def newest_number(blog: Blog, now: float) -> int:
 
 
 def time_of(blog: Blog, number: int) -> int:
-    """When a post is published, in Unix seconds."""
+    """The time of a post's publication, in Unix seconds."""
     return BEGINNING + number * blog.every + blog.offset
 
 
@@ -365,7 +365,7 @@ def posts(blog: Blog, now: float, seed: int = SEED) -> tuple[InventedPost, ...]:
 
 
 def post(blog: Blog, number: int, now: float, seed: int = SEED) -> InventedPost:
-    """One post as it stands at `now` (Unix seconds), which must not be before it was published."""
+    """One post at `now` (Unix seconds), which must not be before its publication."""
     chance = random.Random(f"{seed}/{blog.slug}/{number}")  # noqa: S311 - invented texts, no secret
     published = datetime.fromtimestamp(time_of(blog, number), UTC)
     due = [timedelta(seconds=age) for age in blog.edits if published.timestamp() + age <= now]

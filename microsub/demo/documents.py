@@ -1,4 +1,4 @@
-"""All that the demo's publisher serves, by path and instant: one pure function, `document`.
+"""All documents of the demo's publisher, by path and instant: one pure function, `document`.
 
 Feeds in RSS 2.0 (https://www.rssboard.org/rss-specification), RSS 0.91, RDF (RSS 1.0,
 https://web.resource.org/rss/1.0/spec), Atom (RFC 4287) and JSON Feed (https://www.jsonfeed.org/version/1.1/), each with
@@ -30,22 +30,22 @@ EMPHASIS = re.compile(r"\*(.+?)\*")
 
 
 def photo_path(post: InventedPost) -> str:
-    """Where the picture of a post lies."""
+    """The path of a post's picture."""
     return f"/media/{post.blog.slug}/{post.number}.png"
 
 
 def sound_path(post: InventedPost) -> str:
-    """Where the sound of an episode lies."""
+    """The path of an episode's sound."""
     return f"/media/{post.blog.slug}/{post.number}.wav"
 
 
 def avatar_path(blog: Blog) -> str:
-    """Where the author's picture lies."""
+    """The path of the author's picture."""
     return f"/media/{blog.slug}.png"
 
 
 def home_path(blog: Blog) -> str:
-    """The blog's front page, which is its author's profile too."""
+    """The path of the blog's front page, which is also its author's profile."""
     return f"/{blog.slug}/"
 
 
@@ -60,12 +60,12 @@ FEED_FILES = {
 
 
 def feed_path(blog: Blog) -> str:
-    """Where the blog's feed lies; the h-feed is the front page itself."""
+    """The path of the blog's feed; an h-feed is the front page itself."""
     return home_path(blog) + FEED_FILES[blog.format]
 
 
 def body_html(post: InventedPost, prefix: str = "") -> str:
-    """The post's text as HTML; `prefix` stands before paths, empty for relative ones."""
+    """The post's text as HTML; `prefix` is put before paths, empty for relative ones."""
     texts = (EMPHASIS.sub(r"<em>\1</em>", escape(text, quote=False)) for text in post.paragraphs)
     paragraphs = "".join(f"<p>{text}</p>" for text in texts)
     link = ""
@@ -452,7 +452,7 @@ FOREVER = datetime(2020, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a path shows at one instant; `changed`: its last change, in whole seconds."""
+    """The document of a path at one instant; `changed`: its last change, in whole seconds."""
 
     body: bytes
     content_type: str
@@ -465,7 +465,7 @@ def feed_paths() -> tuple[str, ...]:
 
 
 def document(path: str, now: float, base: str, seed: int = SEED) -> Document | None:
-    """What stands at `path` at `now` (Unix seconds), or None where there is nothing (yet)."""
+    """The document at `path` at `now` (Unix seconds), or None if there is none (yet)."""
     if path == "/":
         return Document(index(), HTML, FOREVER)
     for blog in BLOGS:

@@ -1,8 +1,8 @@
 """The demo's web server: `documents` over HTTP with validators, an ASGI application.
 
-Conditional requests follow RFC 9110, section 13: `If-None-Match` decides where it is given, else `If-Modified-Since`.
-The `ETag` is a hash of the body, `Last-Modified` the time of the newest post or edit. `write_backend` makes a
-backend.json that follows it all.
+Conditional requests follow RFC 9110, section 13: `If-None-Match` decides if given, otherwise `If-Modified-Since`. The
+`ETag` is a hash of the body, `Last-Modified` the time of the newest post or edit. `write_backend` makes a backend.json
+that follows all blogs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 class Publisher:
     """An ASGI application that publishes the demo's blogs.
 
-    `base` is its own address without a slash at its end, for the absolute URLs in feeds; an empty one takes the
-    address at which the request came in. `clock` returns Unix seconds.
+    `base` is its own address without a final slash, for the absolute URLs in feeds; if empty, the address of the
+    request is used. `clock` returns Unix seconds.
     """
 
     def __init__(self, base: str = "", clock: Callable[[], float] = time.time, seed: int = SEED) -> None:
@@ -44,7 +44,7 @@ class Publisher:
         self.seed = seed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; anything but HTTP is left alone."""
+        """Answer one request; ignores everything except HTTP."""
         if scope["type"] != "http":
             return
         status, headers, body = self.answer(scope["method"], scope["path"], _headers(scope), _address(scope))
@@ -52,7 +52,7 @@ class Publisher:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     def answer(self, method: str, path: str, request: Mapping[str, str], address: str) -> Answer:
-        """The reply to a request; header names are in lower case, `address` is where it came in."""
+        """The reply to a request at `address`; header names are in lower case."""
         if method not in {"GET", "HEAD"}:
             return 405, [(b"allow", b"GET, HEAD")], b""
         found = document(path, self.clock(), self.base or address, self.seed)
@@ -96,12 +96,12 @@ def _is_fresh(request: Mapping[str, str], etag: str, changed: datetime) -> bool:
         return False
     try:
         return changed <= parsedate_to_datetime(since)
-    except (ValueError, TypeError):  # an unreadable or zoneless date counts as absent
+    except (ValueError, TypeError):  # a date that is invalid or has no time zone counts as absent
         return False
 
 
 POLL_SECONDS = 5
-"""How often each of the demo's feeds is polled; far more often than is polite towards anybody else."""
+"""How often the demo's feeds are polled, which would be far too often for real publishers."""
 
 CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
     "robin": (
@@ -115,7 +115,7 @@ CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
         ("kitchen", "Kitchen", ("salt-and-ladders", "kestrel-kettle", "cafe-desuet")),
     ),
 }
-"""User → channels as (uid, name, blogs). Both follow some of the same blogs, each of which is polled once."""
+"""User → channels as (uid, name, blogs). Both users follow some of the same blogs, which are polled only once."""
 
 
 def backend_document(base: str) -> dict[str, Any]:
@@ -146,9 +146,9 @@ def _feed(base: str, slug: str) -> dict[str, Any]:
 
 
 def write_backend(path: Path, base: str) -> bool:
-    """Write the demo's backend.json to `path`; True when it was written.
+    """Write the demo's backend.json to `path`; True if it was written.
 
-    A file that follows the publisher at `base` already is left alone, because it holds what was changed since.
+    A file that already follows the publisher at `base` isn't touched, because it may have later changes.
     """
     if path.exists() and f'"{base}{home_path(BY_SLUG["mo"])}"' in path.read_text():
         return False
@@ -161,9 +161,9 @@ _LOCK = "demo.lock"
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Lock `folder`, which exists, within the block; the lock ends with the process.
+    """Lock the existing `folder` within the block; the lock ends with the process.
 
-    Raises MicrosubError where another demo holds it, and OSError.
+    Raises MicrosubError if another demo has the lock, and OSError.
     """
     with open(folder / _LOCK, "a+", encoding="ascii") as lock:
         try:
@@ -172,7 +172,7 @@ def claimed(folder: Path) -> Iterator[None]:
             lock.seek(0)
             pid = lock.read(20).strip() or "unknown"
             raise MicrosubError(
-                f"the demo in {folder.resolve()} runs already (pid {pid}). Stop that one, or choose another folder "
+                f"the demo in {folder.resolve()} is already running (pid {pid}). Stop it, or choose another folder "
                 "with --data-dir or MICROSUB_DATA_DIR"
             ) from None
         lock.truncate(0)

@@ -1,1 +1,1 @@
-"""From a page or a word to feeds: links, well-known sites, search."""
+"""Finds feeds, from a page or a search word: links, well-known sites, search."""

@@ -1,8 +1,8 @@
-"""Search in the public feeds of this instance, by words; and which of them may be shown.
+"""Search in the public feeds of this instance, by words, and the rule for which feeds are public.
 
-Many services hand out private feeds under addresses that only their owner knows. A search must not show
-such an address, so anything that looks like a secret keeps a feed out of the results. To hide a public feed costs
-one user a paste; to show a private one can't be undone.
+Many services offer private feeds at addresses that only their owner knows. A search must not show such an address, so
+anything that looks like a secret excludes a feed. Hiding a public feed costs one user a paste; showing a private one
+can't be undone.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from microsub.kit.urls import canonical_feed_url, web_parts
 from microsub.model.plaintext import normalised
 
 FRESH_SECONDS = 300.0
-"""How long a process remembers the list: a search by words may be that much behind."""
+"""How long a process caches the list: a search by words may be that much out of date."""
 
 PUBLIC_FROM = 2
-"""Followers (distinct users) from which on a feed is no longer one person's own affair."""
+"""Number of followers (distinct users) from which a feed is no longer one person's private matter."""
 
 MAX_RESULTS = 50
 MOST_WORDS = 20
-"""Distinct words of a search that are looked for; more only narrow what is found."""
+"""Distinct words of a search that count; further words are ignored."""
 _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFeed:
-    """A feed in the directory; `text` is what is searched, folded."""
+    """A feed in the directory; `text` is its searched text, folded."""
 
     url: str
     title: str
@@ -56,12 +56,12 @@ class Directory:
         self._reading = asyncio.Lock()
 
     async def titles(self, urls: Iterable[str], now: float) -> dict[str, str]:
-        """The titles, by themselves or by the admin, of the public feeds among `urls`."""
+        """The titles, given by the feeds or by the admin, of the public feeds among `urls`."""
         listed = {feed.url: feed.title for feed in await self._all(now) if feed.title != feed.url}
         return {url: listed[known] for url in urls if (known := canonical_feed_url(url)) in listed}
 
     async def find(self, words: str, now: float) -> list[ListedFeed]:
-        """The feeds in which every word occurs, most followed first."""
+        """The feeds that contain all words, most followed first."""
         wanted = list(dict.fromkeys(fold(words).split()))[:MOST_WORDS]
         if not wanted:
             return []
@@ -101,7 +101,7 @@ class Directory:
 
 
 def fold(text: str) -> str:
-    """`text` for comparison: without regard to case and to marks on letters."""
+    """Normalise `text` for comparison: without case and diacritics."""
     decomposed = normalised("NFKD", text.casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
@@ -136,7 +136,7 @@ def _looks_secret(text: str) -> bool:
 
 
 def _is_random(run: str) -> bool:
-    """Letters are words unless their case jumps about; digits may be a date; a mix is chance."""
+    """Whether a run looks random: letters with many changes of case, long digits, or a mix of both."""
     has_digit = any(letter.isdigit() for letter in run)
     has_letter = any(letter.isalpha() for letter in run)
     if has_digit:

@@ -1,7 +1,7 @@
-"""Links to feeds: in HTTP, in `<link>`, in `<a>`, and as people type them.
+"""Links to feeds: in HTTP, in `<link>`, in `<a>`, and in search queries.
 
-What people type to find a feed is read as the addresses to look at: URLs, bare domains, handles of the fediverse and of
-Bluesky, `r/name` of Reddit, and the `feed:` family of schemes. Everything else is words.
+A query is read as a list of addresses to fetch: URLs, bare domains, handles of the fediverse and of Bluesky, `r/name`
+of Reddit, and the `feed:` family of schemes. Everything else is search words.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import orjson
 from microsub.formats.html.text import without_controls
 from microsub.kit.urls import MAX_URL, is_usable, parts_of, safe_url
 
-# The types that are meant, and those that sites write instead.
+# The correct types, and those that sites use instead.
 _TYPE = re.compile(
     r"(?:application|text)/(?:x[.-])?(?:(rss)|(atom)|(rdf)|(feed[+]json|json[+]feed|feed-json))(?:[+.-]?xml|[+.-]feed)?"
 )
 _FORMATS = ("rss", "atom", "rdf", "jsonfeed")
 _PAGE_TYPE = "text/mf2+html"
-# Types that say little: only with a name that says more. WordPress offers its whole API as application/json.
+# Vague types: they count only with a name that suggests a feed. WordPress declares its whole API as application/json.
 _VAGUE = {
     "application/json": "jsonfeed", "text/json": "jsonfeed",
     "application/xml": "rss", "text/xml": "rss", "application/x-xml": "rss", "text/plain": "rss", "text/html": "rss",
@@ -30,7 +30,7 @@ _VAGUE = {
 _FEEDLIKE = re.compile(r"(?i)feed|\brss|atom(?:\b|\.xml)")
 _NO_FEED = re.compile(r"(?i)oembed|sitemap|opensearch|feedback|wp-json|activity[+]json|/wiki/(?:rss|atom)\b")
 _FEED_RELS = frozenset({"alternate", "feed"})
-# Misspellings, what came before `alternate` (`service.feed`), and feeds that say `self` on the page.
+# Misspellings, predecessors of `alternate` (`service.feed`), and feeds that are marked `self` on the page.
 _ODD_RELS = frozenset(
     {"alternative", "alternates", "alternat", "service.feed", "rss", "atom", "self", "home", "syndication"}
 )
@@ -38,7 +38,7 @@ _ADDRESS = re.compile(
     r"(?i)(?:/(?:feeds?|rss|atom|rdf)/?|[./](?:rss|atom|rdf)|/[\w-]*(?:feed|rss|atom)[\w-]*\.(?:xml|rdf|json|rss|atom|php)"
     r"|/index\.(?:xml|rdf|json|rss|atom)|[?&](?:feed|format|type|alt)=(?:rss2?|atom|json))\Z"
 )
-# What a link to a feed is called, alone or with a few words more, and addresses that belong to pages and pictures.
+# Link texts for feeds, alone or with a few other words, and addresses of pages and pictures.
 _CALLED_FEED = re.compile(
     r"(?i)\W*(?:(?:[^\W\d]+\W+){0,3}(?:rss|atom)(?:\W*\d(?:\.\d)?)?(?:\W+feeds?)?(?:\W+[^\W\d]+){0,2}"
     r"|(?:xml|web|news|json|blog)?\W*feeds?)\W*"
@@ -51,13 +51,13 @@ _ADDRESS_FORMATS = (
     (re.compile(r"(?i)json"), "jsonfeed"),
 )
 
-# Pages for the apps of one system that have the feed's address, without its scheme, as their path.
+# Pages for one platform's apps that have the feed's address, without its scheme, as their path.
 _SERVICE = re.compile(r"(?i)\s*https?://(?:www\.)?subscribeonandroid\.com/(?P<feed>[^/\s?#]+\.[^/\s?#]+/\S+)")
 
 
 @dataclass(frozen=True, slots=True)
 class FeedLink:
-    """A feed to follow. `format` is as in `jf2.Feed`, by declaration where it wasn't read."""
+    """A feed to follow. `format` is as in `jf2.Feed`, or the declared one if the feed wasn't read."""
 
     url: str
     format: str
@@ -67,10 +67,9 @@ class FeedLink:
 
 
 def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> FeedLink | None:
-    """The feed that a link with that `rel` and type declares, or None where it declares none.
+    """The feed that a link with that `rel` and type declares, or None.
 
-    Types and relations that are written wrongly count as what they mean, as long as the other half of the link makes
-    sense of them.
+    Misspelled types and relations are understood if the rest of the link confirms them.
     """
     rels = set(rel.lower().split())
     url = safe_url(target, base)
@@ -90,14 +89,14 @@ def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> 
 
 
 def looks_like_feed(url: str) -> bool:
-    """Whether an address is one that feeds have, and pages have not."""
+    """Whether an address is typical of feeds and not of pages."""
     return bool(_ADDRESS.search(url.partition("#")[0]) or _ADDRESS.search(url.partition("#")[0].partition("?")[0]))
 
 
 def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | None:
-    """The feed that an ordinary link leads to; None for all other links.
+    """The feed that an ordinary link leads to; None for other links.
 
-    By its type, scheme (`feed:`, `itpc:` …), address, the address in that of a subscribing service, or its text.
+    Recognised by its type, scheme (`feed:`, `itpc:` …), address, subscription service, or text.
     """
     name = " ".join(text.split())[:200] or None
     address = from_subscribe_scheme(target)
@@ -115,7 +114,7 @@ def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | N
 
 
 def _is_called_feed(name: str, url: str) -> bool:
-    """Whether a link is called a feed, and its address isn't a page's."""
+    """Whether a link's text says that it is a feed, and its address isn't that of a page."""
     path = url.partition("#")[0].partition("?")[0]
     return len(name) <= _LONGEST_NAME and bool(_CALLED_FEED.fullmatch(name)) and not _NO_DOCUMENT.search(path)
 
@@ -125,7 +124,7 @@ def _format_of(match: re.Match[str]) -> str:
 
 
 def _says_feed(target: str, kind: str, title: str | None) -> bool:
-    """Whether a link whose type says little is a feed by its name, or by its address."""
+    """Whether a link with a vague type is a feed by its title or address."""
     if _NO_FEED.search(target) or (title and _NO_FEED.search(title)):
         return False
     if kind in {"", "text/html", "text/plain"}:
@@ -147,17 +146,17 @@ _ACCOUNT = re.compile(rf"(?i)(?:acct:@?|@)?(?P<who>[\w.+-]+)@(?P<host>{_HOST}(?:
 _BLUESKY = re.compile(rf"@(?P<domain>{_HOST})\Z")
 _REDDIT = re.compile(r"/?(?P<kind>r|u|user)/(?P<name>[\w+-]{2,100})/?\Z")
 
-# Schemes that ask for a subscription; iTunes and old readers register them. The address behind may have its own.
+# Schemes for subscribing, registered by iTunes and old readers. The address after them may have its own scheme.
 _SUBSCRIBE = re.compile(r"(?i)\s*(?:feed|rss|itpcs?|pcast|podcasts?):(?://)?(?=[^/\s])")
 _PROFILE_RELS = ("http://webfinger.net/rel/profile-page", "http://schemas.google.com/g/2010#updates-from")
 _WEBFINGER = "/.well-known/webfinger"
 
 
 def addresses(query: str) -> list[str]:
-    """What to look at for a query, in turn; nothing for words.
+    """The addresses to fetch for a query, in order; none for words.
 
-    A URL stands for itself; a bare domain is tried under https and then http; a handle leads to its WebFinger document
-    (see `profile_in`) and then to where profiles usually are.
+    A URL is used as it is; a bare domain is tried over https, then http; a handle leads to its WebFinger document (see
+    `profile_in`), then to the usual place of profiles.
     """
     text = from_subscribe_scheme(query.strip())
     if "://" in text:
@@ -167,7 +166,7 @@ def addresses(query: str) -> list[str]:
         resource = quote(f"acct:{who}@{host}", safe=":@")
         return [f"https://{host}{_WEBFINGER}?resource={resource}", f"https://{host}/@{who}"]
     if match := _BLUESKY.match(text):
-        # A domain that serves as a handle may have a site too.
+        # A domain that is used as a handle may also have a website.
         return [f"https://{match['domain']}", f"https://bsky.app/profile/{match['domain']}"]
     if match := _REDDIT.match(text):
         return [f"https://www.reddit.com/{'r' if match['kind'] == 'r' else 'user'}/{match['name']}"]
@@ -177,17 +176,17 @@ def addresses(query: str) -> list[str]:
 
 
 def is_account(query: str) -> bool:
-    """Whether a query is somebody's account on a host, as on the fediverse."""
+    """Whether a query is an account on a host, as in the fediverse."""
     return bool(_ACCOUNT.match(query.strip()))
 
 
 def is_unusable_url(query: str) -> bool:
-    """Whether a query is a URL by its looks, and none that anybody could look at."""
+    """Whether a query looks like a URL, but can't be fetched."""
     return bool(re.match(r"(?i)\s*[a-z][a-z0-9+.-]*://", query)) and not addresses(query)
 
 
 def from_subscribe_scheme(url: str) -> str:
-    """The web address in a `feed:` URL and its like; any other text as it is."""
+    """The web address in a `feed:` URL or similar; any other text unchanged."""
     match = _SUBSCRIBE.match(url)
     if match is None:
         return url
@@ -205,7 +204,7 @@ def profile_in(body: bytes, url: str) -> str | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     found = next((page for rel in _PROFILE_RELS if (page := safe_url(_text(named.get(rel)), url))), None)
-    # One that names itself, or another, would lead in a circle.
+    # A profile that is itself a WebFinger document would lead in a circle.
     return found if found and parts_of(found).path != _WEBFINGER else None
 
 

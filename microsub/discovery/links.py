@@ -1,8 +1,8 @@
-"""The feeds that a document names, or is (https://indieweb.org/feed_discovery).
+"""The feeds that a document is or names (https://indieweb.org/feed_discovery).
 
-Sources, best first: HTTP `Link` (RFC 8288), `rel=alternate` of every feed type, `rel=feed`, what is known of the site
-or of the program that made the page, an h-feed on the page itself, and, where there is none of these, links in the text
-that look like feeds. Feeds of comments come last.
+Sources, best first: HTTP `Link` (RFC 8288), `rel=alternate` of all feed types, `rel=feed`, rules for the site or for
+the program that generated the page, and an h-feed on the page itself. If there are none of these, links in the text
+that look like feeds. Comment feeds come last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_ELEMENTS = 2000
 _MOST_MENTIONED = 10
 _MOST_METAS = 50
 _LONGEST_FORWARD = 32 * 1024
-# Within ten seconds; what takes longer is for people who have read the page.
+# Redirects within ten seconds; slower ones are for people who have read the page.
 _FORWARD = re.compile(
     r"""(?i)\s*+\d(?:\.\d*+)?\s*+[;,]\s*+(?:url\s*+=)?\s*+(?P<quote>["']?)(?P<url>[^"']++)(?P=quote)\s*+"""
 )
@@ -44,15 +44,15 @@ _COMMENTS = re.compile(
 )
 _COMMENTS_PATH = re.compile(r"(?i)/(?:comments?|replies)(?:[/.]|\Z)|[?&](?:feed=comments|withcomments)")
 _NO_NAME = re.compile(r"(?i)(?:rss|atom|rdf|xml|json|feeds?|subscribe|syndication|[\W\d]){1,20}")
-# Without the slash at the end: servers that have the other form redirect.
+# Without a trailing slash: servers that use one redirect.
 _PATHS = ("feed", "feed.xml", "rss.xml", "atom.xml", "index.xml", "rss", "feed.json", "blog-feed.xml", "feed.atom")
 
 
 def discover(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
-    """The feeds that a document at `url` is, holds or names, best first.
+    """The feeds that a document at `url` is, contains or names, best first.
 
-    Empty where there are none. Never raises. `link_header` is the joined value of the HTTP `Link` header. What isn't on
-    the page (`common_paths`) is left to the caller, who can fetch.
+    May be empty. Never raises. `link_header` is the joined value of the HTTP `Link` header. Addresses that the page
+    doesn't name (`common_paths`) are left to the caller, who can fetch them.
     """
     header = _from_header(link_header, url)
     try:
@@ -68,9 +68,9 @@ def discover(body: bytes, url: str, content_type: str | None, link_header: str |
 def better_feeds(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
     """The feeds to follow instead of a page, best first.
 
-    Empty for a feed, and for a page that is best followed itself. That is one whose author marked up an h-feed with
-    posts. Classic `hfeed` and `hentry` don't count: themes carry them whatever is on the page. Feeds of comments are
-    left out. Never raises.
+    Empty for a feed, and for a page that is better followed itself: one whose author marked up an h-feed with posts.
+    Classic `hfeed` and `hentry` don't count, because themes use them on every page. Comment feeds are left out. Never
+    raises.
     """
     text = decode(body, content_type)
     if sniff(text, content_type) != "html":
@@ -84,13 +84,13 @@ def better_feeds(body: bytes, url: str, content_type: str | None, link_header: s
     here = normalise_profile(url)
     links = [link for link in _distinct(found) if not _is_comments(link) and normalise_profile(link.url) != here]
     if not links and (there := forwarded(body, url, content_type)):
-        # No feed, but a page that may name one: who follows it follows what that leads to.
+        # No feed, but a page that may name one: following it follows the page that it redirects to.
         return [FeedLink(there, "h-feed")]
     return links
 
 
 def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
-    """Where a page sends browsers at once by `<meta http-equiv="refresh">`; never raises."""
+    """The target of a page's immediate `<meta http-equiv="refresh">`; never raises."""
     if len(body) > _LONGEST_FORWARD or b"refresh" not in body.lower():
         return None
     text = decode(body, content_type)
@@ -104,9 +104,9 @@ def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
 
 
 def common_paths(url: str) -> list[str]:
-    """Addresses at which blog engines usually have a feed, the commonest names first.
+    """Addresses where blog engines usually have a feed, most common names first.
 
-    Of each name that below the page, then that beside it, then that at the root of its site.
+    Each name is tried below the page, then next to it, then at the root of its site.
     """
     if (parts := web_parts(url)) is None:
         return []
@@ -133,7 +133,7 @@ def _from_page(text: str, url: str, header: list[FeedLink]) -> list[FeedLink]:
 
 
 def _title(own: str | None, page: str | None) -> str | None:
-    """A name to know the feed by: its own, unless that says no more than that it is a feed."""
+    """A recognisable name of the feed: its own, unless that only says that it is a feed."""
     if not own or not page:
         return own or page
     return f"{page} ({own})" if _NO_NAME.fullmatch(own) else own
@@ -147,7 +147,7 @@ def _from_header(header: str | None, url: str) -> list[FeedLink]:
 
 
 def _named_on(tree: LexborHTMLParser, text: str, url: str, *, near: bool = False) -> list[FeedLink]:
-    """What a page declares and its site is known for, else its links; `near`: no blogroll's."""
+    """The feeds that a page declares or its site's rules give, otherwise its links; `near`: without blogrolls."""
     base = base_of(tree, url)
     if named := [*_declared(tree, base), *feeds_of_site(url, text[:MAX_PAGE], tree)]:
         return named
@@ -171,18 +171,18 @@ def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
 
 
 def _mentioned(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
-    """Links to feeds that a page has for its readers only."""
+    """Links to feeds in a page's visible text."""
     found = (
         mentioned(node.attributes.get("href") or "", _called(node), base, node.attributes.get("type") or "")
         for node in tree.css("a[href]")[:_MOST_ELEMENTS]
     )
-    # What has the address of a feed comes before what is only called one.
+    # Links with the address of a feed come before links that only have the name of one.
     links = islice((link for link in found if link), _MOST_MENTIONED)
     yield from sorted(links, key=lambda link: not looks_like_feed(link.url))
 
 
 def _called(node: LexborNode) -> str:
-    """The words of a link, or, where it is a picture, what is said in their place."""
+    """The text of a link, or the label of a link with a picture."""
     if words := node.text().strip():
         return words
     picture = node.css_first("img[alt]")
@@ -191,7 +191,7 @@ def _called(node: LexborNode) -> str:
 
 
 def _same_site(one: str, other: str) -> bool:
-    """Whether two URLs have one host, or one lies under the other's; `www.` doesn't count."""
+    """Whether two URLs have the same host, or one is a subdomain of the other's; `www.` is ignored."""
     a, b = (host_of(url).removeprefix("www.") for url in (one, other))
     return a == b or a.endswith(f".{b}") or b.endswith(f".{a}")
 
@@ -208,10 +208,10 @@ def _itself_as_page(text: str, url: str) -> list[FeedLink]:
 
 
 def _distinct(links: Iterable[FeedLink]) -> list[FeedLink]:
-    """Each feed once, those of comments last.
+    """Remove duplicates, and sort comment feeds last.
 
-    Of two that differ in the scheme, or in a slash at the end, the place is the first one's; https wins, and what one
-    lacks the other gives.
+    Two links that differ only in scheme or trailing slash are merged at the first one's place: https wins, and each
+    supplies what the other lacks.
     """
     found: dict[str, FeedLink] = {}
     for link in links:
@@ -233,7 +233,7 @@ def _is_comments(link: FeedLink) -> bool:
 
 
 def _photo(tree: LexborHTMLParser, base: str) -> str | None:
-    """The portrait of whose page it is, else the site's icon, else the page's picture."""
+    """The portrait of the page's owner, else the site's icon, else the page's picture."""
     picture = safe_url(_attribute(tree, 'meta[property="og:image"]', "content"), base)
     if picture and _attribute(tree, 'meta[property="og:type"]', "content") == "profile":
         return picture

@@ -1,6 +1,6 @@
-"""Finding feeds by URL, domain or words, and looking at one without following it.
+"""Finds feeds by URL, domain or words, and shows one without following it.
 
-Spec: https://indieweb.org/Microsub-spec#Search and #Preview. Nothing is stored here but copies of documents.
+Spec: https://indieweb.org/Microsub-spec#Search and #Preview. Nothing is stored here except copies of documents.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from microsub.parsing.pool import ParsePool
 
 PREVIEW_ITEMS = 20
 SEARCH_SECONDS = 25.0
-"""A search may ask many addresses in turn; a reader waits for one reply."""
+"""Time limit of a search, which may request many addresses in turn while a user waits."""
 
 TITLE_SECONDS = 3.0
-"""What a search waits for the own titles of feeds that it has found already."""
+"""Seconds that a search waits for the real titles of the feeds it has found."""
 
 PREVIEW_SECONDS = 40.0
 PARSE_SECONDS = 10.0
-"""Processor time for one document. Polls, which nobody waits for, have more."""
+"""Processor time for one document. Polls get more, because nobody waits for them."""
 
 PARSE_PATIENCE = 15.0
-"""Seconds that one document may wait for its turn: then the server is busy, which is no fault of the publisher."""
+"""Seconds that a document may wait for its turn: longer means a busy server, which isn't the publisher's fault."""
 
 _BUSY_SECONDS = 10
 
 MAX_PATHS = 9
-"""How many usual places of feeds are tried on a site whose page names none."""
+"""Number of usual feed addresses to try on a site whose page names no feed."""
 
 MAX_TRIED = 3
-"""How many of the feeds that a page names a preview tries, and a search reads for their titles; a follow tries as many
+"""Number of a page's feeds that a preview tries, and whose titles a search reads; a follow tries as many
 (`polling.move`).
 """
 
@@ -59,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """The feeds that a search found; `trouble` tells people why there are none."""
+    """The feeds that a search found; `trouble` explains to users why there are none."""
 
     feeds: list[FeedLink]
     trouble: str | None = None
@@ -67,9 +67,9 @@ class SearchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Discovered:
-    """The feeds behind an address; those that were `read` have their own titles.
+    """The feeds found at an address; those that were `read` have their real titles.
 
-    `failed` is what became of an address that can't be had.
+    `failed` is the failure of an address that couldn't be fetched.
     """
 
     links: list[FeedLink] = field(default_factory=list)
@@ -79,14 +79,14 @@ class _Discovered:
 
 COPIES_OF_USER = 8 * 1024 * 1024
 COPIES_IN_ALL = 64 * 1024 * 1024
-"""Bytes of documents that are kept in Redis for one user's searches and previews, and for those of all, in an hour."""
+"""Bytes of copies in Redis for searches and previews in an hour, of one user and of all users."""
 
 
 class CopyShares:
-    """Whether a copy of what somebody has looked at is kept for an hour.
+    """Decides whether the copy of a fetched document is stored for an hour.
 
-    As long as their share and that of all last. What isn't kept is asked for again. Counted within the process.
-    `seconds` is the hour.
+    It is, until the user's share or the total is used up; documents without a copy are fetched again. Counted per
+    process. `seconds` is the hour.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -94,7 +94,7 @@ class CopyShares:
         self._all = FixedWindow(COPIES_IN_ALL, seconds)
 
     def __call__(self, size: int) -> bool:
-        """Count a copy of `size` bytes, if there is room for it; whether there is."""
+        """Count a copy of `size` bytes; returns whether there is room for it."""
         now, asker = time.monotonic(), who_asks()
         if not (self._users.has_room(asker, now, size) and self._all.has_room("", now, size)):
             return False
@@ -102,7 +102,7 @@ class CopyShares:
 
 
 class Search:
-    """Searches and previews. `parser` reads what others wrote, with an end in time and memory."""
+    """Searches and previews. `parser` parses foreign documents within limits of time and memory."""
 
     def __init__(self, fetcher: Fetching, directory: Directory, parser: ParsePool) -> None:
         self._fetcher = fetcher
@@ -110,17 +110,17 @@ class Search:
         self._directory = directory
 
     async def feeds(self, query: str, now: float) -> SearchAnswer:
-        """The feeds behind a URL, a bare domain or a handle; for words, those of the directory.
+        """The feeds at a URL, a bare domain or a handle; for words, those of the directory.
 
-        Nothing found is no error, and an address that can't be fetched is named beside the empty list. Raises
-        InvalidRequest for a URL that isn't of the web, and for a query beyond all measure, and TooManyRequests where a
-        host is asked so much that it isn't its turn soon, or too many names are being looked up for who asks.
+        An empty result is no error; if an address can't be fetched, `trouble` names it. Raises InvalidRequest for a
+        URL that isn't http(s) and for an overlong query; TooManyRequests if a host has too many waiting requests, or
+        too many names are being looked up for the user.
         """
         if is_unusable_url(query):
             shown = mask_credentials(query.strip())[:200]
             raise InvalidRequest(f"'query' can't be used: found '{shown}', expected words, a domain or an http(s) URL")
         if len(query) > MAX_QUERY:
-            raise InvalidRequest(f"'query' is too long: found {len(query)} characters, expected {MAX_QUERY} at most")
+            raise InvalidRequest(f"'query' is too long: found {len(query)} characters, expected at most {MAX_QUERY}")
         trouble: str | None = None
         failures: list[FetchFailed | None] = []
         found = _Discovered()
@@ -132,10 +132,10 @@ class Search:
                         break
                     failures.append(found.failed)
         except TimeoutError:
-            log.info("search took too long", seconds=SEARCH_SECONDS)
+            log.info("a search took too long", seconds=SEARCH_SECONDS)
             trouble = f"no answer in time: the search took more than {SEARCH_SECONDS:g} seconds"
         except ParsingStopped as error:
-            log.info("search found a document that can't be read", url=error.url, error=error.detail)
+            log.info("a search found a document that can't be read", url=error.url, error=error.detail)
             trouble = f"{error.detail} ({error.url})"
         if found.links:
             return SearchAnswer(await self._with_own_titles(found, now))
@@ -144,10 +144,10 @@ class Search:
         return SearchAnswer(listed, None if listed else trouble)
 
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
-        """The newest items of the feed that one would follow by `url`, ready for the wire.
+        """The newest items of the feed that following `url` would lead to, in wire form.
 
-        Of the feed there, or of the first feed that the page there names. Raises InvalidRequest when there is none or
-        the document can't be had, and TooManyRequests as `feeds` does.
+        That is the feed at `url`, or the first feed that the page there names. Raises InvalidRequest if there is none
+        or the document can't be fetched, and TooManyRequests as `feeds` does.
         """
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
@@ -173,7 +173,7 @@ class Search:
         return preview_items(feed, now)
 
     async def _first_of(self, links: list[FeedLink]) -> Feed | None:
-        """The first of these feeds that is one; what a page names may be gone or broken."""
+        """The first of these that really is a feed; named feeds may be gone or broken."""
         stopped: ParsingStopped | None = None
         for link in links[:MAX_TRIED]:
             linked = await self._get(link.url)
@@ -187,14 +187,14 @@ class Search:
         return None
 
     async def _with_own_titles(self, found: _Discovered, now: float) -> list[FeedLink]:
-        """Feeds by the titles that they have themselves, where they are public here or the first of a page."""
+        """Replace titles by the feeds' own, for public feeds and for the first ones of a page."""
         known = await self._directory.titles([link.url for link in found.links], now)
         unread = [link.url for link in found.links[:MAX_TRIED] if link.url not in {*known, *found.read}]
         own = dict(zip(unread, await asyncio.gather(*map(self._own_title, unread)), strict=True)) | known
         return [replace(link, title=own.get(link.url) or link.title) for link in found.links]
 
     async def _own_title(self, url: str) -> str | None:
-        """What a feed calls itself; None where it doesn't say so soon, since a search goes without."""
+        """A feed's own title; None if it isn't available soon, since a search does without."""
         with suppress(TimeoutError, TooManyRequests, ParsingStopped, ParserUnavailable):
             async with asyncio.timeout(TITLE_SECONDS):
                 document = await self._get(url)
@@ -203,7 +203,7 @@ class Search:
         return None
 
     async def _discover(self, url: str, *, account: bool) -> _Discovered:
-        """The feeds behind one address."""
+        """The feeds at one address."""
         document = await self._page(url)
         if not isinstance(document, Fetched):
             return _Discovered(_known(url, document), failed=document if isinstance(document, FetchFailed) else None)
@@ -211,7 +211,7 @@ class Search:
             return await self._discover(profile, account=account)
         found = await self._parser.discover(document) or feeds_by_address(url)
         if found or account:
-            # The feed of the host isn't that of somebody who has an account there.
+            # The host's feed isn't the feed of somebody with an account there.
             return _Discovered(found, read=(document.url, document.final_url))
         for path in common_paths(document.final_url)[:MAX_PATHS]:
             guess = await self._get(path)
@@ -225,14 +225,14 @@ class Search:
         return _Discovered()
 
     async def _profile(self, document: Fetched, url: str) -> str | None:
-        """The profile that a WebFinger document names, if it is one."""
+        """The profile that a WebFinger document names, or None."""
         try:
             return await self._parser.profile_in(document, url)
         except ParseError:
             return None
 
     async def _parsed(self, document: Fetched) -> Feed | None:
-        """The feed in a document, if one is. Raises ParsingStopped."""
+        """The feed in a document, or None. Raises ParsingStopped."""
         try:
             return await self._parser.parse(document)
         except ParsingStopped:
@@ -241,22 +241,22 @@ class Search:
             return None
 
     async def _page(self, url: str) -> FetchResult:
-        """The document at `url`, or the one to which a page there sends its visitors."""
+        """The document at `url`, or the one that a page there redirects its visitors to."""
         document = await self._get(url)
         if not isinstance(document, Fetched):
             return document
         try:
             there = await self._parser.forwarded(document)
         except ParseError:
-            there = None  # what wants to read it will be told
+            there = None  # whatever parses it next will report the error
         if there is None:
             return document
         other = await self._get(there)
         return other if isinstance(other, Fetched) else document
 
     async def _get(self, url: str) -> FetchResult:
-        """A document, or why there is none. Raises TooManyRequests where a share is used up."""
-        # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.
+        """Fetch a document. Raises TooManyRequests if a share is used up."""
+        # The same `Accept` everywhere, so that a search's copy also serves the preview and the first poll of a follow.
         reply = await self._fetcher.fetch(FetchRequest(url))
         if isinstance(reply, FetchFailed) and reply.reason == "busy":
             raise TooManyRequests(reply.detail, math.ceil(reply.retry_after or _BUSY_SECONDS))
@@ -264,10 +264,10 @@ class Search:
 
 
 def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
-    """The newest entries as items that belong to nobody.
+    """The newest entries as items of no user.
 
-    Unread, in no channel, with ids that mean nothing here. They have no `_source`: a feed's id would say whether
-    anybody here follows it.
+    Unread, in no channel, with ids that mean nothing here. They have no `_source`, because a feed's id would show
+    whether anybody here follows it.
     """
     entries = sorted(
         zip(feed.entries, identities(feed.entries), strict=True),
@@ -287,15 +287,15 @@ def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
 
 
 def _known(url: str, reply: FetchResult) -> list[FeedLink]:
-    """The feeds of a page that its site refuses to us."""
+    """The known feeds of a page that its site refuses to serve us."""
     return feeds_by_address(url) if isinstance(reply, FetchFailed) and reply.refused else []
 
 
 def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
-    """What became of the addresses of a search, none of which can be had.
+    """Explain why none of a search's addresses could be fetched.
 
-    A server's answer tells more than that nobody answers, and the last address is what people know (the profile of an
-    account, behind what programs ask).
+    A server's reply says more than no reply, and the last address is the one people know (the profile of an account,
+    after the addresses for programs).
     """
     failed = [failure for failure in failures if failure is not None]
     if not failed or len(failed) < len(failures):

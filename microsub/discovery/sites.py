@@ -28,7 +28,7 @@ _WORD = re.compile(r"%([A-Z_]+)%")
 
 @dataclass(frozen=True, slots=True)
 class SiteFeed:
-    """An address with `{origin}` and the row's named groups in braces; `title` alike."""
+    """An address with placeholders: `{origin}` and the row's named groups; `title` likewise."""
 
     url: str
     format: str = "rss"
@@ -39,7 +39,7 @@ class SiteFeed:
 class Mark:
     """A pattern in an attribute of the elements of `selector`, or anywhere in the source.
 
-    Elements rather than one pattern over tags: that would take time with the square of a hostile page's length.
+    Elements instead of one pattern over tags, because that would take quadratic time on a hostile page.
     """
 
     pattern: re.Pattern[str]
@@ -49,10 +49,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Pages whose host, and whose path with query, match from beginning to end.
+    """Pages whose host, and whose path with query, match completely.
 
-    With `page`, one of these marks must be found on the page, the first of them that is; without, the page needn't be
-    read at all.
+    With `page`, one of these marks must be on the page; the first one that matches counts. Without it, the page isn't
+    read.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Site:
 
 
 def sites_of(text: str) -> tuple[Site, ...]:
-    """The rows of a table in TOML. Raises ValueError with the row and what was expected."""
+    """Read a table in TOML. Raises ValueError with the row and what was expected."""
     document = tomllib.loads(text)
     words: dict[str, str] = document.get("words", {})
     found: dict[str, Site] = {}
@@ -74,7 +74,7 @@ def sites_of(text: str) -> tuple[Site, ...]:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"site {name!r}: {error}") from error
         if site.name in found:
-            raise ValueError(f"site {name!r}: another row has that name")
+            raise ValueError(f"site {name!r}: another row has the same name")
         found[site.name] = site
     return tuple(found.values())
 
@@ -89,12 +89,12 @@ def _site(row: Mapping[str, Any], words: Mapping[str, str]) -> Site:
         tuple(_mark(mark, words) for mark in row.get("page", ())),
     )
     if not site.feeds:
-        raise ValueError("'feeds' is empty, expected one address or more")
+        raise ValueError("'feeds' is empty: expected at least one address")
     groups = {"origin", *site.host.groupindex, *site.path.groupindex}
     for known in [groups | set(mark.pattern.groupindex) for mark in site.page] or [groups]:
         for feed in site.feeds:
             if missing := _names(feed.url + (feed.title or "")) - known:
-                raise ValueError(f"{feed.url} has names that no pattern finds: {sorted(missing)}")
+                raise ValueError(f"{feed.url} has placeholders that no pattern fills: {sorted(missing)}")
     return site
 
 
@@ -102,14 +102,14 @@ def _check_keys(row: Mapping[str, Any], kind: str, wanted: tuple[str, ...]) -> N
     if missing := [name for name in wanted if name not in row]:
         raise ValueError(f"'{missing[0]}' of the {kind} is missing")
     if unknown := row.keys() - _KEYS[kind]:
-        raise ValueError(f"'{min(unknown)}' is unknown, expected one of {', '.join(sorted(_KEYS[kind]))}")
+        raise ValueError(f"'{min(unknown)}' is unknown: expected one of {', '.join(sorted(_KEYS[kind]))}")
 
 
 def _feed(row: Mapping[str, Any]) -> SiteFeed:
     _check_keys(row, "feed", ("url",))
     feed = SiteFeed(**row)
     if feed.format not in _FORMATS:
-        raise ValueError(f"format '{feed.format}' is unknown, expected one of {', '.join(sorted(_FORMATS))}")
+        raise ValueError(f"format '{feed.format}' is unknown: expected one of {', '.join(sorted(_FORMATS))}")
     return feed
 
 
@@ -124,7 +124,7 @@ def _pattern(text: str, words: Mapping[str, str]) -> re.Pattern[str]:
     try:
         return re.compile(_WORD.sub(lambda match: words[match[1]], text))
     except re.error as error:
-        raise ValueError(f"the pattern {text!r} can't be read: {error}") from error
+        raise ValueError(f"the pattern {text!r} is invalid: {error}") from error
 
 
 def _names(template: str) -> set[str]:
@@ -133,9 +133,9 @@ def _names(template: str) -> set[str]:
 
 @cache
 def sites() -> tuple[Site, ...]:
-    """Best first; of the rows that fit all are used, so the special stand before the general.
+    """All rows, best first: since all matching rows are used, special ones come before general ones.
 
-    Read when it is first asked for: its patterns take a twentieth of a second to compile.
+    Read at the first call, because its patterns take a twentieth of a second to compile.
     """
     return sites_of((files("microsub.discovery") / "sites.toml").read_text("utf-8"))
 
@@ -146,20 +146,20 @@ _API = "https://api.w.org/"
 
 
 def feeds_by_address(url: str) -> list[FeedLink]:
-    """The feeds that follow from a page's address alone, for sites that hide their pages.
+    """The feeds that can be derived from a page's address alone, for sites that refuse to serve their pages.
 
-    Empty for the address of a feed: another one isn't what is wanted there.
+    Empty for the address of a feed, which doesn't need another one.
     """
     return [] if looks_like_feed(url) else [link for _, link in matching(url)]
 
 
 def feeds_of_site(url: str, text: str, tree: LexborHTMLParser) -> list[FeedLink]:
-    """The feeds of the page at `url` by its site or program, best first."""
+    """The feeds of the page at `url` by the rules for its site or program, best first."""
     return [link for _, link in matching(url, text, tree)]
 
 
 def wordpress_feed(target: str, rel: str, base: str) -> FeedLink | None:
-    """The feed of the WordPress site whose API a link of that `rel` names, as each page does."""
+    """The feed of a WordPress site, from the link to its API that each of its pages has."""
     url = safe_url(target, base)
     if url is None or _API not in rel.split():
         return None
@@ -171,7 +171,7 @@ def wordpress_feed(target: str, rel: str, base: str) -> FeedLink | None:
 
 
 def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> Iterator[tuple[Site, FeedLink]]:
-    """The feeds with the rows that they come from; without a page, of the rows that need none."""
+    """The feeds with the rows they come from; without a page, only rows that need none."""
     parts = web_parts(url)
     if parts is None:
         return
@@ -200,6 +200,6 @@ def _look(mark: Mark, text: str, tree: LexborHTMLParser | None) -> re.Match[str]
 
 
 def _plain(text: str) -> str:
-    """`text` without the escapes of HTML and JSON."""
+    """`text` without HTML and JSON escapes."""
     text = unescape(text).replace("\\/", "/")
     return re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)

@@ -1,9 +1,9 @@
-"""Items as the older Go server (https://github.com/pstuifzand/ekster) keeps them, to jf2.
+"""Converts items of the older Go server (https://github.com/pstuifzand/ekster) to jf2.
 
-An item is JSON in jf2 with lists for what may occur repeatedly, `_source` for the feed and `_id`, which is the hex form
-of what its publisher calls the post: a feed's guid, else its link; a page's `uid`, else its URL. Posts that came by
-Micropub have a SHA-1 there and a source without address. Older versions wrote fields in other forms, so every value is
-looked at before it is used, and everything goes through the same cleaning as a feed's.
+An item is jf2 as JSON with lists for repeatable properties, `_source` for the feed and `_id`, the hex form of the
+publisher's id: a feed's guid, or else its link; a page's `uid`, or else its URL. Posts by Micropub have a SHA-1 there,
+and a source without an address. Older versions wrote fields in other forms, so every value is checked before use, and
+everything is cleaned like a feed's posts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _TYPES = frozenset({"entry", "event", "card", "review", "cite"})
 
 @dataclass(frozen=True, slots=True)
 class OldPost:
-    """An item ready for the post store; `source` is its feed's address where the item says it.
+    """An item ready for the post store; `source` is its feed's address, if the item has it.
 
-    `sourced`: it says something of a source.
+    `sourced`: the item names a source.
     """
 
     entry: Entry
@@ -39,18 +39,18 @@ class OldPost:
 
 
 def old_post(body: bytes, item_id: str, published: str = "") -> OldPost:
-    """Read one item; `published` is for one without a date. Raises ParseError, naming `item_id`."""
+    """Read one item; `published` is the date of an undated one. Raises ParseError, naming `item_id`."""
     if len(body) > MAX_BYTES:
-        raise ParseError(item_id, f"its JSON has {len(body)} bytes, more than any post")
+        raise ParseError(item_id, f"its JSON has {len(body)} bytes, which is too large for a post")
     try:
         node = orjson.loads(body)
     except ValueError as error:
         raise ParseError(item_id, f"its JSON can't be read: {error}") from error
     if not isinstance(node, dict):
-        raise ParseError(item_id, "its JSON is no object")
+        raise ParseError(item_id, "its JSON isn't an object")
     raw = _raw(node, 0)
     if not any((raw.html, raw.text, raw.entry.name, raw.entry.url, raw.entry.photo, raw.entry.summary)):
-        raise ParseError(item_id, "there is nothing in it to read")
+        raise ParseError(item_id, "it has no content")
     source = node.get("_source")
     address = safe_url(_text(source, "url")) if isinstance(source, dict) else None
     raw.entry = _dated(raw.entry, published, guid_of(item_id) or raw.entry.uid or raw.entry.url)
@@ -58,7 +58,7 @@ def old_post(body: bytes, item_id: str, published: str = "") -> OldPost:
 
 
 def guid_of(item_id: str) -> str | None:
-    """What the publisher calls the post, from the item's id; None for ids that aren't made so."""
+    """The publisher's id of the post, decoded from the item's id; None if the id has another form."""
     try:
         text = bytes.fromhex(item_id).decode().strip()
     except ValueError:
@@ -67,10 +67,10 @@ def guid_of(item_id: str) -> str | None:
 
 
 def source_among(post: OldPost, feeds: Sequence[str], own: Sequence[str]) -> str | None:
-    """The feed that a post comes from: one of `feeds`, of which `own` are its channel's.
+    """The feed of a post: one of `feeds`, of which `own` are its channel's.
 
-    What the item says counts; where that is no feed of these, the one on the host of the post or of its author, with
-    the longest common beginning; and a channel's only feed where the item is silent. None for a post of no feed.
+    This is the feed that the item names; or else the feed with the longest common prefix on the host of the post or its
+    author; or, if the item names none, the channel's only feed. None for a post of no feed.
     """
     if post.source is not None:
         wanted = canonical_feed_url(post.source)
@@ -93,7 +93,7 @@ def _bare(url: str) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters behind the host two URLs share."""
+    """How many characters after the host two URLs have in common."""
     one, other = (url.partition("://")[2].partition("/")[2] for url in (one, other))
     return next(
         (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))

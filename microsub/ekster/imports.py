@@ -1,11 +1,11 @@
-"""Import from the older Go server: channels and their order, feeds, posts, what was read.
+"""Import from the older Go server: channels and their order, feeds, posts, read state.
 
-Everything may be done again: channels, feeds and posts that are there already stay as they are, what was read there is
-read here, and nothing that was read here becomes unread. A post of a feed gets the identity that a poll would give it,
-and is stored before anybody polls the feed; so the first poll finds it known.
+An import can be repeated: existing channels, feeds and posts stay, posts that were read there become read here, and
+nothing that was read here becomes unread. A post of a feed gets the identity that a poll would give it, and is stored
+before the feed is polled; so the first poll recognises it.
 
-A feed is followed when its posts are stored, and polled when they are in the timeline: then they come in with the state
-that they had, instead of as the first fill of a new feed, most of which counts as read.
+A feed is followed after its posts are stored, and polled after they are in the timeline. So they keep their state; the
+first fill of a new feed would mark most of them as read.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from microsub.timelines.channels import Channels
 
 BATCH = 250
-"""Posts that are read, converted and written together."""
+"""How many posts are read, converted and written together."""
 
 _FILL = 1000
 _ORDER = "order"
-"""What stands in `keys.imported` when the channels have been brought into their old order, which happens once."""
+"""The member of `keys.imported` that records that the channels were put in their old order, which happens once."""
 
 
 @dataclass(slots=True)
 class _Read:
-    """One post as it was read: its old id, its state, the feed (by URL) that it belongs to."""
+    """One post as read: its old id, its state, and the URL of its feed."""
 
     old: str
     post: OldPost
@@ -67,7 +67,7 @@ class _Read:
 
 @dataclass(slots=True)
 class _Arrivals:
-    """The item ids that a channel gets, by feed URL, and those of them that were read."""
+    """The item ids for a channel, by feed URL, and the read ones among them."""
 
     by_feed: dict[str, list[str]] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Arrivals:
 class OldFile:
     """The old server's backend.json: its user, and their channels by the uid in its database.
 
-    `warnings` are sentences about what has no place here.
+    `warnings` are sentences about settings that can't be imported.
     """
 
     user: UserConfig
@@ -86,12 +86,12 @@ class OldFile:
 
 
 def read_old(body: bytes, file: str, environ: Mapping[str, str]) -> OldFile:
-    """Read it. Raises ConfigError where it can't be used, or isn't the old server's."""
+    """Read the file. Raises ConfigError if it is invalid or isn't the old server's."""
     report = examine(body, file, environ)
     if report.document is None:
         raise report.problems[0]
     if not report.document.legacy:
-        raise ConfigError(file=file, path="", found="the form of today", expected="the backend.json of the old server")
+        raise ConfigError(file=file, path="", found="the current form", expected="the backend.json of the old server")
     (user,) = report.document.backend.users.values()
     return OldFile(user, channel_uids(orjson.loads(body)), report.warnings)
 
@@ -115,9 +115,9 @@ class Importing:
     async def run(
         self, user: str, file: OldFile, source: OldDatabase, now: float, *, dry_run: bool = False
     ) -> ImportReport:
-        """Take over file and database for the user of that name, who is made where there is none.
+        """Import file and database for the user of that name, who is created if missing.
 
-        Raises InvalidRequest for a name that none can have, and where somebody else has the file's address already.
+        Raises InvalidRequest if the name is invalid, or if another user already has the file's URL.
         """
         old, uids = file.user, file.uids
         report = ImportReport(user, dry_run, notes=list(file.warnings))
@@ -143,11 +143,11 @@ class Importing:
             await self._posts(user, channel, before, feeds, source, counted, report, now)
         stray = sorted(set(await source.channels()) - uids.keys() - {NOTIFICATIONS})
         if stray:
-            report.notes.append(f"channels of the database that the file doesn't declare: {', '.join(stray)}")
+            report.notes.append(f"channels in the database but not in the file: {', '.join(stray)}")
         return report
 
     async def _channel(self, user: str, channel: ChannelConfig, report: ImportReport, now: float) -> bool:
-        """Make the channel, or find it."""
+        """Create the channel, or find it."""
         if channel.uid != NOTIFICATIONS:
             try:
                 made = await self.channels.create(user, channel.name, now, channel.uid)
@@ -170,7 +170,7 @@ class Importing:
         report: ImportReport,
         now: float,
     ) -> None:
-        """All posts of one channel, then its subscriptions."""
+        """Import all posts of one channel, then its follows."""
         arrivals = _Arrivals()
         own = [feed.url for feed in channel.feeds]
         undated = 0
@@ -193,7 +193,7 @@ class Importing:
     async def _of_feed(
         self, url: str, posts: Sequence[_Read], arrivals: _Arrivals, counted: ChannelImport, now: float
     ) -> None:
-        """Store what the feed doesn't know yet; its other followers get none of it as news."""
+        """Store posts that the feed doesn't have yet; its other followers don't get them as new posts."""
         record = await self.feeds.ensure(url, now)
         candidates = _to_store(posts, url, now)
         wanted = {to_store.guid: to_store for to_store in candidates}
@@ -208,7 +208,7 @@ class Importing:
         arrivals.read += [item_id for guid, item_id in known.items() if guid in read]
 
     async def _own(self, user: str, uid: str, posts: Sequence[_Read], counted: ChannelImport, now: float) -> None:
-        """Posts of no feed go straight to their channel."""
+        """Add posts of no feed directly to their channel."""
         missing = set(await self.imported.missing(user, uid, [post.old for post in posts]))
         counted.known += len(posts) - len(missing)
         due = [post for post in posts if post.old in missing]
@@ -225,7 +225,7 @@ class Importing:
         await self.imported.arrived(user, uid, [post.old for post in due])
 
     async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
-        """Follow the channel's feeds, the posts first, and have them polled."""
+        """Follow the channel's feeds, after their posts, and schedule their polls."""
         limit = (await self.channel_settings(user, channel.uid)).max_items or 0
         names = {feed.url: feed.name for feed in channel.feeds}
         for url in dict.fromkeys([*names, *arrivals.by_feed]):
@@ -233,7 +233,7 @@ class Importing:
             ids = arrivals.by_feed.get(url, [])
             items = sorted(await self.items.timeline_items(ids), key=lambda item: float(item.score), reverse=True)
             if url not in names:
-                # Another channel's filter had put it here.
+                # Another channel's filter had moved it here.
                 for item in items:
                     await self.adder.put(user, channel.uid, item, now, limit, unfiltered=True)
                 continue
@@ -252,7 +252,7 @@ class Importing:
                 await self.schedule.add(record.id, host_of(record.url), record.next_poll or now)
 
     async def _begin(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
-        """Count the channel among the feed's followers, and add what else the store has of it."""
+        """Add the channel to the feed's followers, and the feed's other stored posts to the channel."""
         await self.feeds.subscribe(record.id, user, uid)
         if record.last_success is None:
             return
@@ -261,7 +261,7 @@ class Importing:
 
 
 def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:
-    """The channels to take over; everybody has notifications, declared or not."""
+    """The channels to import; `notifications` always exists, declared or not."""
     channels = list(old.channels)
     if NOTIFICATIONS not in old.by_uid():
         channels.insert(0, ChannelConfig(NOTIFICATIONS, "Notifications"))
@@ -271,15 +271,15 @@ def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[Channe
 async def _in_order(
     channels: Sequence[ChannelConfig], source: OldDatabase, uids: Mapping[str, str]
 ) -> list[ChannelConfig]:
-    """The channels in the old server's order; those that its database doesn't know come last."""
+    """The channels in the old server's order; those missing from its database come last."""
     places = {uids.get(uid, uid): place for place, uid in enumerate(await source.channels())}
     return sorted(channels, key=lambda channel: places.get(channel.uid, len(places)))
 
 
 async def _batches(source: OldDatabase, before: str) -> AsyncIterator[list[tuple[OldItem, bool, float | None]]]:
-    """The channel's items with their state, each once: read, then unread, then of a stream.
+    """The channel's items with their state, each once: read, then unread, then from a stream.
 
-    By their ids, since Redis returns members in no defined order: so undated ones come in the same order each time.
+    They are sorted by id, because Redis returns members in no defined order, and undated items need a stable one.
     """
     seen: set[str] = set()
     for walk, is_read in ((source.read(before), True), (source.unread(before), False)):
@@ -307,7 +307,7 @@ async def _converted(
     counted: ChannelImport,
     report: ImportReport,
 ) -> list[_Read]:
-    """The items that can be used; the others are noted."""
+    """The valid items; invalid ones are added to the report."""
     found = []
     for item, is_read, at in batch:
         if item.data is None:
@@ -327,15 +327,14 @@ async def _converted(
         counted.read += is_read
         counted.unread += not is_read
         found.append(_Read(item.id, post, is_read, feed))
-    # As in a feed's document: the newest first, so that ids and ties come out as after a poll.
+    # Newest first, as in a feed's document, so that ids and ties are the same as after a poll.
     return sorted(found, key=lambda one: _time(one.post), reverse=True)
 
 
 def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
-    """Give undated posts the time of the import, each a millisecond before the last one.
+    """Give undated posts the time of the import, each a millisecond before the previous one.
 
-    So their order holds however they are dealt to feeds and batches. `before` counts those that have come already;
-    returns the new count.
+    So they keep their order across feeds and batches. `before` counts earlier undated posts; returns the new count.
     """
     for one in posts:
         if one.post.entry.published is None:
@@ -346,7 +345,7 @@ def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
 
 
 def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]:
-    """The posts as a poll of the feed at `url`, or none, would store them; ties keep their order."""
+    """The posts as a poll of the feed at `url`, or of no feed, would store them; ties keep their order."""
     single = [
         items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url or None)[0]
         for post in posts

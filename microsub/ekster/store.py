@@ -1,10 +1,10 @@
 """Reads the Redis of the older Go server (https://github.com/pstuifzand/ekster).
 
 Its keys have no prefix and belong to one user: `channels` (set of uids), `channel_sortorder_<uid>` (number),
-`zchannel:<uid>:posts` (sorted set: key of an unread item by Unix time of publishing; what is read leaves it),
+`zchannel:<uid>:posts` (sorted set: key of an unread item by Unix time of publishing; read items are removed),
 `channel:<uid>:read` (set of keys of read items; a sorted set in derived servers), `stream:<uid>` (stream of whole
 items, for notifications), and the items, hashes of `ID`, `Published`, `Read` and `Data`. Later versions keep timelines
-in Postgres, which is of no concern here.
+in Postgres, which isn't supported here.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from microsub.redis.protocol import Command, Redis
 
 BATCH = 500
 MOST_BYTES = 64 << 20
-"""Bytes of the replies to one call: of a batch of items, mostly."""
+"""Maximum bytes of the replies to one call, usually a batch of items."""
 MOST_MEMBERS = 500_000
-"""Members of a set or stream."""
+"""Maximum members of a set or stream."""
 _FEWEST = 50
-"""What a batch counts for that has fewer: few of a Redis do, and all of a server that doesn't come to an end."""
+"""The minimum that a batch counts for: Redis seldom returns smaller ones, but an endless reply might."""
 MOST_TEXT = 128 << 20
-"""Bytes of all that is called by a name of its own: channels and items."""
+"""Maximum bytes of all names of channels and items."""
 LONGEST_NAME = 4096
 PATIENCE = 600.0
-"""Seconds that all replies may take together; a Redis answers within milliseconds."""
+"""Seconds that all replies together may take; a Redis replies within milliseconds."""
 PATIENCE_OF_CALL = 30.0
-"""Seconds that the replies to one call may take, so that what drips is noticed soon."""
+"""Seconds that the replies to one call may take, so that slow drips are noticed soon."""
 _FIELDS = ("ID", "Published", "Data")
 
 
 @dataclass(frozen=True, slots=True)
 class OldItem:
-    """An item as it stands there. `id` is its own, `data` its JSON or None where there is none."""
+    """A stored item: its `id`, and its JSON `data`, or None if it has none."""
 
     id: str
     published: str
@@ -52,8 +52,8 @@ class OldItem:
 class OldDatabase:
     """The database of one user. Memberships are read in batches, so nothing blocks it.
 
-    What answers there may be anything: it is given so much time and memory, and what no Redis says is an error. All
-    methods raise InvalidRequest then, and StoreError where it can't be reached or the bounds of the connection are met.
+    The server there isn't trusted: its time and memory are limited, and invalid replies are errors. All methods raise
+    InvalidRequest then, and StoreError if it can't be reached or a limit of the connection is reached.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -74,11 +74,11 @@ class OldDatabase:
         return self._members(f"zchannel:{uid}:posts", {"zset": "ZSCAN", "set": "SSCAN"})
 
     def read(self, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
-        """Ids of the items that were read."""
+        """The ids of read items."""
         return self._members(f"channel:{uid}:read", {"set": "SSCAN", "zset": "ZSCAN"})
 
     async def streamed(self, uid: str) -> AsyncIterator[list[OldItem]]:
-        """The items of a channel that is a stream, under ids that are theirs alone."""
+        """The items of a channel that is a stream, with ids of their own."""
         key = f"stream:{uid}"
         start, count = "-", 0
         while await self._type(key) == "stream":
@@ -93,7 +93,7 @@ class OldDatabase:
             yield found
 
     async def items(self, ids: Sequence[str]) -> list[OldItem]:
-        """The items of these ids, in their order; without data where there are none."""
+        """The items of these ids, in order; missing ones have no data."""
         names = [keys.item(item_id) for item_id in ids]
         types = await self._ask([("TYPE", name) for name in names])
         with _sound():
@@ -131,10 +131,10 @@ class OldDatabase:
                 return await self._redis.pipeline(commands)
         except TimeoutError:
             raise InvalidRequest(
-                f"the old Redis takes too long: more than {PATIENCE_OF_CALL:g} s for a reply, or {PATIENCE:g} s for all"
+                f"the old Redis is too slow: more than {PATIENCE_OF_CALL:g} s for a reply, or {PATIENCE:g} s for all"
             ) from None
         except RedisError as error:
-            raise InvalidRequest(f"the old Redis refuses: {str(error)[:200]}") from error
+            raise InvalidRequest(f"the old Redis returned an error: {str(error)[:200]}") from error
         finally:
             self._patience -= time.monotonic() - began
 
@@ -142,31 +142,31 @@ class OldDatabase:
         self._text += sum(map(len, names))
         if count > MOST_MEMBERS or self._text > MOST_TEXT or any(len(name) > LONGEST_NAME for name in names):
             raise InvalidRequest(
-                f"the old Redis holds too much: '{key[:80]}' has more than {MOST_MEMBERS} members, names of more than "
-                f"{LONGEST_NAME} characters, or brings all names to more than {MOST_TEXT >> 20} MiB"
+                f"the old Redis has too much data: '{key[:80]}' has more than {MOST_MEMBERS} members, names "
+                f"longer than {LONGEST_NAME} characters, or brings all names to more than {MOST_TEXT >> 20} MiB"
             )
 
 
 @contextlib.contextmanager
 def _sound() -> Iterator[None]:
-    """Raise InvalidRequest where a reply isn't what Redis answers to that command."""
+    """Raise InvalidRequest if a reply isn't valid for its command."""
     try:
         yield
     except (TypeError, ValueError, AttributeError, LookupError) as error:
-        raise InvalidRequest(f"the old Redis gives a reply that no Redis gives: {str(error)[:200]}") from error
+        raise InvalidRequest(f"the old Redis sent an invalid reply: {str(error)[:200]}") from error
 
 
 @contextlib.asynccontextmanager
 async def open_old(url: str, own: Redis) -> AsyncIterator[OldDatabase]:
-    """The database at `url`, which must not be `own`: both call their items `item:…`.
+    """The database at `url`, which must not be `own`, because both use keys `item:…`.
 
-    Raises what `connect` raises, and InvalidRequest where both are one (as far as Redis tells).
+    Raises what `connect` raises, and InvalidRequest if both are the same (as far as Redis shows).
     """
     redis = await connect(url, most_bytes=MOST_BYTES)
     try:
         place = await _place(redis)
         if place is not None and place == await _place(own):
-            raise InvalidRequest("both servers in one database: items would overwrite each other; use another for this")
+            raise InvalidRequest("both servers use one database, and items would collide: use another for this server")
         yield OldDatabase(redis)
     finally:
         await redis.aclose()
@@ -176,13 +176,13 @@ async def _place(redis: Redis) -> tuple[str, str] | None:
     try:
         server, client = await redis.pipeline([("INFO", "server"), ("CLIENT", "INFO")])
         run, number = re.search(r"run_id:(\w+)", _decoded(server)), re.search(r"\bdb=(\d+)", _decoded(client))
-    except (StoreError, RedisError):  # a rented one may forbid it
+    except (StoreError, RedisError):  # a hosted one may forbid it
         return None
     return (run[1], number[1]) if run and number else None
 
 
 def _scanned(reply: Any, *, scored: bool) -> tuple[bytes, list[tuple[str, float | None]]]:
-    """Cursor and members of a reply to SSCAN or ZSCAN, with scores, or None for no time."""
+    """Cursor and members of a reply to SSCAN or ZSCAN, with scores, None for a set."""
     cursor, flat = reply
     if not isinstance(cursor, bytes) or not isinstance(flat, list):
         raise TypeError("a scan without cursor or members")
@@ -212,7 +212,7 @@ def _streamed(uid: str, row: Any) -> OldItem:
 
 def _bytes(value: Any) -> bytes | None:
     if value is not None and not isinstance(value, bytes):
-        raise TypeError("a field that is no text")
+        raise TypeError("a field that isn't text")
     return value
 
 

@@ -1,1 +1,1 @@
-"""A feed: its record, addresses, health and followers, and when it is due."""
+"""Feeds: records, addresses, health and followers, and when each is due."""

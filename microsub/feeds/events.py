@@ -1,8 +1,8 @@
 """Events of feeds and posts: a capped stream for programs, and calls in this process.
 
-Events come at least once, in the order of their ids. A reader that falls behind by more than the cap misses some,
-and sees that by the oldest id there is. Listeners in this process get what it stored itself; the stream has the events
-of all processes.
+Events are delivered at least once, in the order of their ids. A reader that falls behind by more than the cap misses
+some, and notices that by the oldest id in the stream. Listeners in this process get the events of this process; the
+stream has those of all processes.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Kind = Literal["feed_created", "feed_modified", "post_created", "post_modified",
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened to a feed, or to one of its posts.
+    """A change of a feed, or of one of its posts.
 
-    `guid` is the post's as its feed wrote it, or, where that isn't known, in the form in which guids are compared.
-    `changed` names the fields of the feed, or the properties of the post's JSON, that are not as they were; it is empty
-    for what is new, and for a change that a crash left unsaid. An event of a post always has its `guid`. `at` is Unix
-    time; `id` is given when it is published.
+    `guid` is the post's as its feed wrote it or, if that isn't known, in the form in which guids are compared; every
+    event of a post has it. `changed` names the changed fields of the feed, or the changed properties of the post's
+    JSON; it is empty for a new feed or post, and for a change whose details a crash lost. `at` is Unix time; `id` is
+    set when it is published.
     """
 
     kind: Kind
@@ -56,7 +56,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class PostsOfEvents:
-    """Ids of the posts that some events are of, each once; the id of the last event, and how many there were."""
+    """The ids of the posts of some events, each once; the id of the last event, and the number of events."""
 
     posts: tuple[int, ...]
     last: str
@@ -69,7 +69,7 @@ Listener = Callable[[Event], Awaitable[None]]
 class Events:
     """Writes and reads the stream of events, and calls the listeners of this process.
 
-    An event may come twice, after a crash; it comes after the change is stored.
+    An event follows the stored change, and may be repeated after a crash.
     """
 
     def __init__(self, redis: Redis, kept: int = KEPT) -> None:
@@ -78,9 +78,9 @@ class Events:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event of this process; call the result to end that.
+        """Call `listener` with every event of this process; call the result to stop that.
 
-        One that raises is logged and hears the next event all the same. It should be quick: the pipeline waits.
+        An exception of a listener is logged, and it gets the next event anyway. It must be fast: the pipeline waits.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
@@ -91,7 +91,7 @@ class Events:
         await self.published(events)
 
     def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
-        """The calls that append events, to be sent with others; then `published` must be called."""
+        """The calls that append events, to be sent with others; then call `published`."""
         args: list[Arg] = [self._kept]
         for event in events:
             fields = _fields(event)
@@ -108,29 +108,29 @@ class Events:
                     log.exception("a listener failed", event_kind=event.kind, feed=event.feed, post=event.post)
 
     async def since(self, event_id: str, count: int = 100) -> list[Event]:
-        """Up to `count` events behind that id, the oldest first; `0` for all that are kept."""
+        """Up to `count` events after that id, oldest first; `0` for all that are stored."""
         rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
         return [_event(row) for row in rows]
 
     async def posts_since(self, event_id: str, count: int) -> PostsOfEvents:
-        """The posts of up to `count` events behind that id: for readers that need no more, at a third of the cost."""
+        """The posts of up to `count` events after that id, at a third of the cost of the events."""
         rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
         with reading(keys.events_stream()):
             posts = tuple(dict.fromkeys(int(post) for _, values in rows if (post := _post_of(values))))
         return PostsOfEvents(posts, text(rows[-1][0]) if rows else event_id, len(rows))
 
     async def is_before_all(self, event_id: str) -> bool:
-        """Whether the event of that id is no longer kept, so that later ones may be gone too."""
+        """Whether the event of that id isn't stored any more, so later ones may be missing too."""
         rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
         return bool(rows) and _numbers(event_id) < _numbers(text_of(rows[0][0]))
 
     async def reach(self, event_id: str) -> bool:
-        """Whether all events behind that id are kept, and it isn't ahead of them; `0` stands before the first one."""
+        """Whether all events after that id are stored, and it isn't ahead of them; `0` is before the first one."""
         last = _numbers(await self.last())
         return _numbers(event_id) <= last and (event_id == "0" or not await self.is_before_all(event_id))
 
     async def last(self) -> str:
-        """The id of the newest event, `0` where there is none."""
+        """The id of the newest event, `0` without events."""
         rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
         return text_of(rows[0][0]) if rows else "0"
 
@@ -181,11 +181,11 @@ async def describe(
     reading: float | None = None,
     is_new: bool = False,
 ) -> tuple[str, ...]:
-    """Keep what is said of a feed; announce what is news, and what was left unannounced.
+    """Store a feed's description; announce what changed, and earlier unannounced changes.
 
-    Returns the names of the fields that changed now. `if_changed` is written in the same step where any did. A feed
-    that is new is announced as such. A `reading` that a later one has overtaken changes nothing. Raises StoreError; to
-    be repeated where it broke off.
+    Returns the names of the fields that changed now. `if_changed` is written in the same step if any did. A new feed
+    is announced as such. A `reading` overtaken by a later one changes nothing. Raises StoreError; repeat the call
+    after an interruption.
     """
     described = await feeds.describe(feed_id, said, if_changed, reading)
     if is_new:
@@ -198,6 +198,6 @@ async def describe(
 
 
 async def announce(feeds: Feeds, events: Events, feed_id: str, note: str, now: float) -> None:
-    """Announce what a note says. Raises StoreError."""
+    """Announce the changes in a note. Raises StoreError."""
     await events.announce([Event("feed_modified", feed_id, now, changed=tuple(note.split()[1:]))])
     await feeds.announced(feed_id, note)

@@ -1,11 +1,11 @@
-"""Internal feeds: of one user, without an address on the web, and never polled.
+"""Internal feeds: each belongs to one user, has no address on the web, and is never polled.
 
-What a user's sources post lies in such feeds, and what this server has to say to the user. Channels follow them and
-list them as they do others, and posts come in by `posts.ingest` and are delivered, read, cleaned up and exported as any
-others. `Following.follow` makes one.
+They contain the posts of a user's sources, and this server's notices to the user. Channels follow and list them like
+other feeds, and their posts are stored by `posts.ingest`, delivered, read, cleaned up and exported like others.
+`Following.follow` creates one.
 
-The address says whose it is. No app, list or file can name it as a feed to follow, it has no host, so the schedule has
-no turn for it, and no post in it is taken for the same as another feed's.
+The address names the owner. No app, list or file can follow it, it has no host, so the schedule never has a turn for
+it, and none of its posts is a duplicate of another feed's.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ class InternalAddress:
 
     @classmethod
     def of(cls, url: str) -> InternalAddress | None:
-        """The address read back; None for any other URL."""
+        """Parse the address; None for any other URL."""
         found = _ADDRESS.fullmatch(url)
         return cls(*found.groups()) if found is not None else None

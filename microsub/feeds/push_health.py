@@ -1,4 +1,4 @@
-"""How a feed's posts come: pushed by its hub or found by polls, and why."""
+"""How a feed's posts arrive: pushed by its hub or found by polls, and why."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from microsub.kit.urls import has_credentials, redacted, without_secrets
 from microsub.model.moments import number
 
 NO_HUB = "the feed names no hub"
-NOT_YET = "the hub was not asked yet; that needs MICROSUB_BASE_URL"
-LAPSED = "the lease is over"
-PRIVATE = "the feed's address holds a secret, which no hub is told, and the feed names no other"
+NOT_YET = "not subscribed yet; that needs MICROSUB_BASE_URL"
+LAPSED = "the lease has expired"
+PRIVATE = "the feed's address has a secret, which hubs don't get, and the feed names no other"
 
 
 @dataclass(frozen=True, slots=True)
 class PushHealth:
-    """What is known of a feed's WebSub subscription. Unix times; None: not known, or there is none.
+    """The state of a feed's WebSub subscription. Unix times; None: not known, or no subscription.
 
-    A feed is `pushed` once its hub has delivered something, as long as the lease lasts and no poll finds posts first;
-    else it is polled, and `why` says the reason. `posts_pushed` and `posts_polled` count new posts by the way they came
-    since there is a subscription.
+    A feed is `pushed` once its hub has delivered something, until the lease ends or a poll finds posts first;
+    otherwise it is polled, and `why` is the reason. `posts_pushed` and `posts_polled` count new posts by the way they
+    arrived since there is a subscription.
     """
 
     pushed: bool
@@ -37,9 +37,9 @@ class PushHealth:
 
 
 def topic_of(feed: FeedRecord) -> str | None:
-    """What the feed is known by at its hub: what it calls itself, else its address, unless these hold a secret.
+    """The feed's topic at its hub: its own `rel=self`, otherwise its address, unless these contain a secret.
 
-    Some publishers call a feed what was asked for, key included. A path that looks random is believed to be its name.
+    Some publishers repeat the requested address, key included. A path that looks random is accepted as the feed's name.
     """
     named = feed.self_url
     if named and not has_credentials(named) and without_secrets(named) == named:

@@ -1,15 +1,15 @@
-"""Who polls what, and when: any number of workers, each host in one pair of hands at a time.
+"""The schedule: which worker polls which host, and when. Each host has at most one worker at a time.
 
-The due set has two levels. Hosts stand in one sorted set by the time of their next allowed request; a worker takes the
-host that has waited longest and then polls the feeds of that host that are due, the earliest first, one request at a
-time. So a slow host delays nobody else, and thousands of feeds on one host queue behind each other.
+The due set has two levels. Hosts are in one sorted set by the time of their next allowed request. A worker takes the
+host that has waited longest, then polls the host's due feeds, the earliest first, one request at a time. So a slow host
+delays no other host, and thousands of feeds on one host queue behind each other.
 
-A lease is a host and a token. A worker that dies gives its host back when the lease runs out; the next token is larger,
-and every write that carries an older one is refused.
+A lease is a host and a token. When a worker dies its lease runs out; the next token is larger, and every write with an
+older one is refused.
 
-The two levels lie in different slots. Feeds are written before their host; where that is taken, a mark is left beside
-its lease, and the holder that gives it back looks once more afterwards. So whatever happens in between, a feed
-that is due has its host due as well.
+The two levels are in different slots. Feeds are written before their host. If the host is taken, a mark is left next to
+its lease, and the holder looks for feeds once more after giving it back. So whatever happens in between, the host of a
+due feed is due as well.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from microsub.redis.scripts import batches, load
 log = LibraryLogger(__name__)
 
 HOST_RECORD = 48 * 3600
-"""Seconds that a host's record (holds, spacing) lives."""
+"""Lifetime in seconds of a host's record (holds, spacing)."""
 
 LONGEST_HOLD = HOST_RECORD
 
 FARTHEST = 8 * 86400.0
-"""Seconds from now that nothing is planned beyond: a `Retry-After` holds a feed for 7 days at most. What is due later
-was planned while a clock was ahead, and is due now.
+"""Seconds from now beyond which nothing is planned: a `Retry-After` holds a feed for 7 days at most. Later times were
+planned while a clock was ahead, and are due now.
 """
 
 SET_RIGHT_SECONDS = 60.0
-"""Between two looks of one process for what a clock that was ahead has planned: some machine's may stay so."""
+"""Seconds between two checks of one process for times from a clock that was ahead: a machine's clock may stay so."""
 
 LEASE = 90.0
-"""Seconds that a worker's lease lasts, as a rule."""
+"""Default length of a worker's lease, in seconds."""
 
 _AT_ONCE = 200
 
@@ -59,7 +59,7 @@ _HOLD = load("schedule_hold")
 
 @dataclass(frozen=True, slots=True)
 class HostLease:
-    """The right to send requests to `host`, as long as `token` is its newest."""
+    """The right to send requests to `host`, while `token` is its newest."""
 
     host: str
     token: str
@@ -69,7 +69,7 @@ class HostLease:
 class DueFeeds:
     """Feeds of a host that are due, the earliest first.
 
-    `further` is when another one is, as a Unix time or None; `hold` until when the host is held, 0 for not at all.
+    `further` is when another one is due, as a Unix time or None; `hold` until when the host is held, 0 for no hold.
     """
 
     ids: tuple[str, ...] = ()
@@ -85,13 +85,13 @@ class Schedule:
         self._next_set_right = -math.inf
 
     async def add(self, feed_id: str, host: str, due: float) -> None:
-        """Have a feed polled at `due`, or earlier where it was due earlier already."""
+        """Have a feed polled at `due`, or earlier if it is already due earlier."""
         await self.bump([(feed_id, host)], due)
 
     async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
         """Make (feed, host) pairs due at that time; spacing and holds of hosts stay in force.
 
-        What has no host is never due (`feeds.internal`).
+        Feeds without a host are never due (`feeds.internal`).
         """
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for feed_id, host in feeds:
@@ -105,10 +105,10 @@ class Schedule:
         await self._hosts_due([(host, text(time)) for host, time in zip(by_host, times, strict=True)])
 
     async def set_right(self, now: float, lease: float = LEASE) -> int:
-        """Make due at once what was planned while a clock was ahead; how many feeds.
+        """Make polls due at once that were planned while a clock was ahead; the number of feeds.
 
-        These are the feeds whose last poll lies ahead. What was written of their hosts' spacing and holds counts for
-        nothing; leases of that time end in `lease` seconds, unless their holders renew them.
+        These are the feeds whose last poll is in the future. Spacing and holds of their hosts from that time are
+        ignored; leases of that time end in `lease` seconds, unless their holders renew them.
         """
         await self._redis.command("HSET", keys.hosts_leases(), "* at", int(now))
         flat = await self._redis.command("ZRANGEBYSCORE", keys.hosts_due(), _time(now), "+inf", "WITHSCORES")
@@ -130,7 +130,7 @@ class Schedule:
         return count
 
     async def holds(self, feeds: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each (feed, host) pair will have its turn: feed and host both wait for one, or it has no host."""
+        """Whether each (feed, host) pair will get its turn: feed and host are both scheduled, or it has no host."""
         commands: list[Command] = []
         for feed_id, host in feeds:
             commands += [("ZSCORE", keys.host_due(host), feed_id), ("ZSCORE", keys.hosts_due(), host)]
@@ -141,7 +141,7 @@ class Schedule:
     async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[HostLease]:
         """At most `count` hosts that are due, the longest waiting first, each leased for `lease` s.
 
-        `among` asks for these hosts alone, in their order; those that aren't due or belong to a worker stay out.
+        `among` limits it to these hosts, in their order, without those that aren't due or belong to a worker.
         """
         if among is not None and not (among := list(among)):
             return []
@@ -166,7 +166,7 @@ class Schedule:
         return reply
 
     async def due_feeds(self, lease: HostLease, now: float, count: int) -> DueFeeds:
-        """At most `count` feeds of the host that are due. None as well where the lease was lost."""
+        """At most `count` due feeds of the host; none if the lease was lost."""
         reply = await self._host(lease, "due", _time(now), count, _time(now + FARTHEST))
         if reply is None:
             return DueFeeds()
@@ -174,11 +174,11 @@ class Schedule:
         return DueFeeds(tuple(ids), float(further) if further else None, float(hold or 0))
 
     async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
-        """Keep the host for `lease_seconds` from now. False where the lease was lost."""
+        """Keep the host for `lease_seconds` from now. False if the lease was lost."""
         return await self._lease(lease, "renew", _time(now + lease_seconds)) > 0
 
     async def finish(self, lease: HostLease, feed_id: str, next_due: float | None) -> bool:
-        """Plan a polled feed for `next_due`, or never (None). False where the lease was lost."""
+        """Plan a polled feed for `next_due`, or never (None). False if the lease was lost."""
         if not await self._holds(lease):
             return False
         return bool(await self._host(lease, "finish", feed_id, _time_or_never(next_due)))
@@ -186,10 +186,10 @@ class Schedule:
     async def release(
         self, lease: HostLease, now: float, interval: float, finished: tuple[str, float | None] | None = None
     ) -> bool:
-        """Give the host back, for `interval` seconds at least. False where the lease was lost.
+        """Give the host back, for `interval` seconds at least. False if the lease was lost.
 
-        `finished`, a feed and when it is due again, spares a `finish` before. Where the lease has run out, and nobody
-        who took it since has looked at the host yet, that counts: the feed was polled.
+        `finished`, a feed and when it is due again, saves a `finish` before. It counts even if the lease has run out,
+        unless the next holder has looked at the host already: the feed was polled.
         """
         args = () if finished is None else (finished[0], _time_or_never(finished[1]))
         next_request = await self._host(lease, "next", _time(now + interval), _time(now + FARTHEST), *args)
@@ -200,10 +200,10 @@ class Schedule:
     def ending(
         self, lease: HostLease, now: float, interval: float, finished: tuple[str, float], due: DueFeeds
     ) -> list[ScriptCall]:
-        """`release` as calls without a reply in between, to be sent with others; `ended` reads them.
+        """`release` as calls without a reply in between, to be sent with others; `ended` reads their replies.
 
-        `due` is what `due_feeds` said, whose only feed is finished, and no hold has come since. Feeds that were added
-        meanwhile are looked for at the end, as `release` does.
+        `due` is the result of `due_feeds`; its only feed is finished, and no hold was added since. Feeds added
+        meanwhile are looked for at the end, as in `release`.
         """
         feed_id, next_due = finished
         first = next_due if due.further is None else min(next_due, due.further)
@@ -216,29 +216,29 @@ class Schedule:
         ]
 
     async def ended(self, lease: HostLease, replies: Sequence[Any]) -> bool:
-        """What the calls of `ending` came to, as `release` returns it."""
+        """The result of the calls of `ending`, as `release` returns it."""
         next_request, released = replies
         return await self._released(lease, next_request, int(released))
 
     async def _released(self, lease: HostLease, next_request: bytes | None, released: int) -> bool:
         if released > 1:
-            # Feeds were added while the host was taken, and our look above may have missed them.
+            # Feeds were added while the host was taken, and our earlier look may have missed them.
             again = await self._redis.script(_HOST, _host_keys(lease.host), ["", HOST_RECORD, "add"])
             if again and again != next_request:
                 await self._hosts_due([(lease.host, text(again))])
         return released > 0
 
     async def hold(self, host: str, feed_id: str, until: float, now: float) -> int:
-        """The publisher wants this feed not to be requested before `until` (at most 48 h from now).
+        """Note that the publisher wants no requests for this feed before `until` (at most 48 h from now).
 
-        Returns how many feeds of the host wait so; as long as there are three, the whole host is held.
+        Returns the number of held feeds of the host; with three or more, the whole host is held.
         """
         until = min(until, now + LONGEST_HOLD)
         args: list[Arg] = [feed_id, _time(until), _time(now), FEEDS_FOR_A_HOLD, HOST_RECORD]
         return int(await self._redis.script(_HOLD, [keys.host(host)], args))
 
     async def held_until(self, host: str) -> float | None:
-        """The end of the host's newest hold, which may be over; None where there was none lately."""
+        """The end of the host's newest hold, possibly past; None if there was none recently."""
         reply = await self._redis.command("HGET", keys.host(host), "hold")
         return float(reply) if reply is not None else None
 

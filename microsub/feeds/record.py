@@ -1,14 +1,14 @@
-"""Feed records, one per distinct feed URL, and who follows them.
+"""Feed records, one per distinct feed URL, and their followers.
 
-A feed that nobody follows keeps a time to live of 30 days, which the first follower takes away and the last one gives
-back, for everything under the feed's slot at once.
+A feed without followers has a time to live of 30 days, for all keys in the feed's slot at once. The first follower
+removes it and the last one sets it again.
 
-The lists of subscribers that delivery needs for every new post are remembered. A list is good for as long as its
-edition, which a change of the set replaces in the same step (lua/feed_followers.lua), is the one that it was read with.
-So a change counts from the next question on, in every process.
+The lists of followers that delivery needs for every new post are cached. A list is valid while its edition is the
+current one; a change of the set replaces the edition in the same step (lua/feed_followers.lua). So a change takes
+effect at the next look-up, in every process.
 
-A change of title, picture and so on, and its note, are written in one step. Who has announced it takes the note away;
-until then anybody may announce it: the next poll, the next program that describes the feed, or a round of upkeep.
+A change of title, picture and so on, and its note, are written in one step. Announcing the change deletes the note;
+until then anything may announce it: the next poll, the next program that describes the feed, or a round of upkeep.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ KEEP_UNFOLLOWED = 30 * 86400
 """Seconds that a feed and its guid map outlive the last follower."""
 
 _TRIES = 10
-"""Batches of ids that `page` looks at."""
+"""Batches of ids that `page` examines."""
 
 _LAST_LEFT = 2
-"""What the script replies when a feed with a WebSub subscription has lost its last follower."""
+"""The script's reply when a feed with a WebSub subscription has lost its last follower."""
 
 KEEP_FINGERPRINTS = 86400
-"""Seconds after which everything that a feed lists is read once more, whatever is remembered of it."""
+"""Seconds after which all entries of a feed are read once more, whatever is remembered of them."""
 
 _CREATE = load("feed_create")
 _READ = load("feed_read")
@@ -48,31 +48,31 @@ _FOLLOWERS = load("feed_followers")
 _DESCRIBE, _ANNOUNCED = load("feed_describe"), load("compare_and_set")
 
 MERGED = "merged"
-"""The record's field that names the feeds which gave it their followers, the latest last; and the feed itself where an
-import knows posts of it that have left timelines (`keys.feed_departed`).
+"""The record's field with the feeds that merged into it, the latest last; and the feed itself if an import knows posts
+of it that have left timelines (`keys.feed_departed`).
 """
 
 MOVED_FROM = "moved_from"
-"""The record's field with the address of its own, where a redirect, or a page, led to one that no feed had."""
+"""The record's field with its original address, after a redirect, or a page, led to one that no feed had."""
 
 OTHERS = "others"
-"""The record's field with the feeds that a page named behind this one, best first."""
+"""The record's field with the other feeds that a page named, best first."""
 
 PAGES = "pages"
 """The record's field with the addresses through which it was found."""
 
 UNANNOUNCED = "untold"
-"""The record's field with a note of changes that were not announced yet: a nonce, then the names of what changed."""
+"""The record's field with a note of unannounced changes: a nonce, then the names of what changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedRecord:
-    """What is known of a feed: Unix times, `interval` in seconds, validators as received.
+    """A feed's record: Unix times, `interval` in seconds, validators as received.
 
-    `gone` says that the publisher answered 410; `moved_to` is a permanent redirect under observation, seen
-    `moved_seen` times since `moved_since`. `reading` is the number of the last reading that has begun: about its time,
-    and larger than that of any before. `kept` says that the feed stays without followers, because programs save
-    posts into it. `extra` holds every other field that was saved.
+    `gone`: the publisher answered 410; `moved_to` is a permanent redirect under observation, seen `moved_seen` times
+    since `moved_since`. `reading` is the number of the last reading that has begun: about its time, and larger than
+    that of any before. `kept`: the feed stays without followers, because programs save posts into it. `extra` has
+    every other saved field.
     """
 
     id: str
@@ -110,15 +110,15 @@ class FeedRecord:
 
 
 FEW_FINGERPRINTS = 64 * 1024
-"""Bytes of fingerprints that are read with the record: some 2,500 entries."""
+"""Bytes of fingerprints that are read with the record: about 2,500 entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedToRead:
-    """A feed at the beginning of a reading, whose number `feed` has where it is one of `begin_reading`.
+    """A feed at the beginning of a reading; `feed` has the reading's number if `begin_reading` made it.
 
-    `users` follow it; `fingerprints` are those of its last document, None where there are none or too many to be read
-    by the way (`Feeds.fingerprints`).
+    `users` follow it; `fingerprints` are those of its last document, None if there are none or too many to be read
+    along with the record (`Feeds.fingerprints`).
     """
 
     feed: FeedRecord
@@ -137,21 +137,21 @@ _NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a description has changed, and the note of all that is to be announced, or ''."""
+    """The changes by a description, and the note of all that must be announced, or ''."""
 
     changed: tuple[str, ...] = ()
     note: str = ""
 
 
 class Feeds:
-    """The feed records and who follows them."""
+    """The feed records and their followers."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self.audience = Audience(redis)
 
     async def ensure(self, url: str, now: float) -> FeedRecord:
-        """The feed of that URL in canonical form, created where there is none. Safe to run twice."""
+        """The feed of that URL in canonical form, created if there is none. Idempotent."""
         canonical = canonical_feed_url(url)
         address = await url_index.find(self._redis, canonical)
         if address is not None:
@@ -163,11 +163,11 @@ class Feeds:
                 return await self._apart(record, address, now)
             if record is not None:
                 return record
-            # The record has expired, its URL hasn't: it comes back under the id that the URL stands for.
+            # The record has expired, its URL hasn't: the feed is created again under the URL's id.
             await self._create(known, canonical, now)
             return await self.get(known) or FeedRecord(known, canonical)
         feed_id = str(await self._redis.command("INCRBY", keys.feed_ids(), 1))
-        # First the record, then the claim: a crash in between leaves a record that expires, never a URL without one.
+        # The record before the claim: a crash in between leaves a record that expires, never a URL without a record.
         await self._create(feed_id, canonical, now)
         if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
             await self._redis.command("DEL", keys.feed(feed_id))
@@ -175,7 +175,7 @@ class Feeds:
         return await self.get(feed_id) or FeedRecord(feed_id, canonical)
 
     async def find(self, url: str) -> str | None:
-        """The id of the feed of that URL, if there is one."""
+        """The id of the feed of that URL, or None."""
         found = await url_index.find(self._redis, canonical_feed_url(url))
         return found.feed if found is not None else None
 
@@ -188,7 +188,7 @@ class Feeds:
         return known
 
     async def get(self, feed_id: str) -> FeedRecord | None:
-        """The record of that id, if there is one."""
+        """The record of that id, or None."""
         return (await self.get_many([feed_id])).get(feed_id)
 
     async def get_many(self, feed_ids: Iterable[str]) -> dict[str, FeedRecord]:
@@ -200,9 +200,9 @@ class Feeds:
         return found
 
     async def begin_reading(self, feed_id: str) -> FeedToRead | None:
-        """What a reading that begins now has to know; None where there is no such feed.
+        """Begin a reading: the feed's state; None if there is no such feed.
 
-        From now on whatever earlier readings write is refused. One round trip, another one for a list that changed.
+        From now on writes of earlier readings are refused. One round trip, and another for a changed list of followers.
         """
         slot = [keys.feed(feed_id), keys.feed_edition(feed_id), keys.feed_fingerprints(feed_id)]
         reply = await self._redis.script(_READ, slot, [FEW_FINGERPRINTS])
@@ -211,7 +211,7 @@ class Feeds:
         return await self._to_read(feed_id, *reply[1:])
 
     async def to_read(self, feed_id: str) -> FeedToRead | None:
-        """The same for a document that is at hand already, which begins no reading."""
+        """The same for a document that was fetched already, without beginning a reading."""
         slot = ("HGETALL", keys.feed(feed_id)), ("GET", keys.feed_edition(feed_id)), _asking_fingerprints(feed_id)
         fields, edition, fingerprints = await self._redis.pipeline(slot)
         return await self._to_read(feed_id, fields, edition, fingerprints) if fields else None
@@ -226,7 +226,7 @@ class Feeds:
     async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
         """Set fields, or delete those whose value is None.
 
-        False, and nothing is written, where the feed doesn't exist (any more), or a later reading than `reading` has
+        False, and nothing is written, if the feed doesn't exist (any more), or a later reading than `reading` has
         begun.
         """
         written, _ = await self.settle(feed_id, fields, None, reading)
@@ -239,10 +239,10 @@ class Feeds:
         if_changed: Mapping[str, str | None] | None = None,
         reading: float | None = None,
     ) -> Described:
-        """Set what is said of a feed, or delete what is None, and note what is to be announced (`announced`).
+        """Set fields of a feed's description, delete those that are None, and note what to announce (`announced`).
 
-        `if_changed` is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any
-        more), or a later reading than `reading` has begun.
+        `if_changed` is written too if anything changed. Nothing happens if the feed doesn't exist (any more), or a
+        later reading than `reading` has begun.
         """
         fields = [*set_or_deleted(said), *set_or_deleted(if_changed or {})]
         args: list[Arg] = [reading_text(reading), secrets.token_hex(8), len(said), *fields]
@@ -254,8 +254,9 @@ class Feeds:
         await self._redis.script(_ANNOUNCED, [keys.feed(feed_id)], [UNANNOUNCED, note, ""])
 
     async def unannounced(self, feed_ids: Sequence[str]) -> dict[str, str]:
-        """The notes of these feeds, by feed; those without changes, or whose creation was never
-        announced, are left out. One round trip.
+        """The notes of these feeds, by feed, except those without changes, or whose creation was never announced.
+
+        One round trip.
         """
         names = (UNANNOUNCED, "last_success", "kept")
         rows = await self._redis.pipeline([("HMGET", keys.feed(feed_id), *names) for feed_id in feed_ids])
@@ -270,10 +271,10 @@ class Feeds:
         reading: float | None = None,
         then: Sequence[ScriptCall] = (),
     ) -> tuple[bool, list[Any]]:
-        """Update fields at the end of a reading; `fingerprints` are of the document whose hash they hold.
+        """Update fields at the end of a reading; `fingerprints` are of the document whose hash they contain.
 
-        False as in `update`. The calls of `then` follow in the same round trip, whatever becomes of the update (on a
-        cluster, at the same time); their replies.
+        False as in `update`. The calls of `then` follow in the same round trip, whatever the update's result (on a
+        cluster, at the same time); their replies are returned.
         """
         digest = fields.get("body_hash")
         remembered = b"" if fingerprints is None or digest is None else bytes.fromhex(digest) + fingerprints
@@ -283,7 +284,7 @@ class Feeds:
         return bool(written), replies
 
     async def fingerprints(self, feed: FeedRecord) -> bytes | None:
-        """The fingerprints of the document that `feed` names as its last one; None where there are none."""
+        """The fingerprints of the feed's last document; None if there are none."""
         return (
             None
             if feed.body_hash is None
@@ -291,9 +292,9 @@ class Feeds:
         )
 
     async def rename(self, feed_id: str, url: str) -> str | None:
-        """Let the feed live at `url` from now on; its former URLs lead to it as before.
+        """Change the feed's address to `url`; its former URLs still lead to it.
 
-        Where `url` is another feed's already, nothing changes and that feed's id is returned.
+        If `url` is another feed's already, nothing changes and that feed's id is returned.
         """
         canonical = canonical_feed_url(url)
         if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
@@ -304,17 +305,17 @@ class Feeds:
         return None
 
     async def lead(self, url: str, feed_id: str, to: str) -> None:
-        """Let `url` lead to another feed, or with '' to none, as long as it leads to that one."""
+        """Point `url` to another feed, or with '' to none, if it points to `feed_id`."""
         address = await url_index.find(self._redis, canonical_feed_url(url))
         if address is not None and address.feed == feed_id:
             await url_index.lead(self._redis, address, to)
 
     async def subscribe(self, feed_id: str, user: str, uid: str) -> None:
-        """Note that this channel follows the feed. Running it twice changes nothing."""
+        """Note that this channel follows the feed. Idempotent."""
         await self._follower(feed_id, user, uid, "follow")
 
     async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None:
-        """Remove a follower; a feed without followers gets a time to live, and its hub is told soon."""
+        """Remove a follower; a feed without followers gets a time to live, and its hub is notified soon."""
         await self._follower(feed_id, user, uid, "unfollow")
 
     async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
@@ -323,7 +324,7 @@ class Feeds:
             await DueTimes(self._redis, "websub").note({feed_id: 0.0})
 
     async def keep(self, feed_id: str) -> bool:
-        """Let the feed stay though nobody follows it; whether that is new."""
+        """Keep the feed even without followers; whether that is new."""
         return bool(await self._redis.script(_FOLLOWERS, _slot(feed_id), ["keep", KEEP_UNFOLLOWED]))
 
     async def release(self, feed_id: str) -> bool:
@@ -331,10 +332,10 @@ class Feeds:
         return bool(await self._redis.script(_FOLLOWERS, _slot(feed_id), ["release", KEEP_UNFOLLOWED]))
 
     async def page(self, limit: int, after: int = 0) -> tuple[list[FeedRecord], int | None]:
-        """Up to `limit` feeds with ids above `after`, and the id to go on from; None at the end.
+        """Up to `limit` feeds with ids above `after`, and the id to continue from; None at the end.
 
-        A page may be short though more follow. Records that their own URL doesn't lead to are left out: they gave their
-        followers to another feed.
+        A page may be short though more follow. Records that their own URL doesn't lead to are left out: they have
+        merged into another feed.
         """
         last = int(await self._redis.command("GET", keys.feed_ids()) or 0)
         found: list[FeedRecord] = []
@@ -353,15 +354,15 @@ class Feeds:
         return found, after
 
     async def subscribers(self, feed_id: str) -> list[tuple[str, str]]:
-        """User and channel uid of everyone who follows the feed, in a fixed order."""
+        """User and channel uid of all followers of the feed, in a fixed order."""
         return list(as_places(await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))))
 
     async def subscriber_count(self, feed_id: str) -> int:
-        """How many distinct users follow the feed."""
+        """The number of distinct users who follow the feed."""
         return len({user for user, _ in await self.subscribers(feed_id)})
 
     async def item_ids(self, feed_id: str, beyond: int = 0) -> list[str]:
-        """Ids of the feed's posts but for the `beyond` newest, the latest first."""
+        """Ids of the feed's posts except the `beyond` newest, the latest first."""
         return texts(await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV"))
 
     async def all_ids(self) -> list[str]:
@@ -370,11 +371,10 @@ class Feeds:
         return sorted(found, key=int)
 
     async def _apart(self, moved: FeedRecord, address: url_index.Address, now: float) -> FeedRecord:
-        """The feed of an address to which `moved` has come, for whom follows that address itself.
+        """A separate feed for an address to which `moved` has come, for users who follow that address itself.
 
-        What another publisher has said before its redirect is no post of this one, and what else a page has named is
-        nothing to go over to. `Mover` brings the followers of `moved` here; the posts that they had are known by
-        `MERGED`.
+        Posts of another publisher before its redirect aren't posts of this feed, and other feeds of a page are no
+        replacement for it. `Mover` brings the followers of `moved` here; `MERGED` identifies the posts that they had.
         """
         if MOVED_FROM not in moved.extra:
             await self.update(moved.id, {MOVED_FROM: pages_of(moved)[0]})
@@ -391,7 +391,7 @@ class Feeds:
 
 
 def is_settled(feed: FeedRecord) -> bool:
-    """It has worked once, or programs save posts into it."""
+    """Whether it has worked once, or programs save posts into it."""
     return feed.last_success is not None or feed.kept
 
 
@@ -401,9 +401,9 @@ def pages_of(feed: FeedRecord) -> list[str]:
 
 
 def _is_of_others(feed: FeedRecord, url: str) -> bool:
-    """Whether `url` has come to lead to `feed` by what others say, who don't speak for it."""
+    """Whether `url` leads to `feed` only because others claimed it."""
     if MOVED_FROM in feed.extra:
-        own = (feed.extra[MOVED_FROM], *pages_of(feed)[:1])  # further ones may have been passed on the way
+        own = (feed.extra[MOVED_FROM], *pages_of(feed)[:1])  # later ones may have been passed on the way
         return normalise_profile(url) not in map(normalise_profile, own)
     return feed.url == url and OTHERS in feed.extra and PAGES in feed.extra and not is_settled(feed)
 
@@ -420,7 +420,7 @@ def _fingerprints_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
 
 
 def _slot(feed_id: str) -> list[str]:
-    """All keys of a feed, as lua/feed_followers.lua has them."""
+    """All keys of a feed, in the order of lua/feed_followers.lua."""
     key_functions = (
         keys.feed_subscribers,
         keys.feed_edition,
@@ -435,17 +435,17 @@ def _slot(feed_id: str) -> list[str]:
 
 
 def set_or_deleted(fields: Mapping[str, str | None]) -> list[str]:
-    """Fields as scripts take them: name, '1' to set or '' to delete, value."""
+    """Fields as scripts expect them: name, '1' to set or '' to delete, value."""
     return [part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")]
 
 
 def reading_text(reading: float | None) -> str:
-    """The number of a reading as scripts take it; '' for what is written by nobody who reads."""
+    """The number of a reading as scripts expect it; '' for writes outside a reading."""
     return "" if reading is None else f"{reading:.3f}"
 
 
 def record_of(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
-    """The record that HGETALL replies."""
+    """The record from a reply to HGETALL."""
     values: dict[str, Any] = {}
     extra: dict[str, str] = {}
     for name, value in read_fields(reply).items():
@@ -462,10 +462,10 @@ def record_of(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
 
 
 MOST = 200_000
-"""Subscribers in all the lists that a process remembers, about 200 bytes each."""
+"""Followers in all lists that a process remembers, about 200 bytes each."""
 
 Places = tuple[tuple[str, str], ...]
-"""User and channel uid of everyone who follows a feed, in a fixed order."""
+"""User and channel uid of all followers of a feed, in a fixed order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +475,7 @@ class _Known:
 
 
 class Audience:
-    """The subscribers of feeds."""
+    """The cached lists of followers of feeds."""
 
     def __init__(self, redis: Redis, *, most: int = MOST) -> None:
         self._redis = redis
@@ -484,15 +484,15 @@ class Audience:
         self._held = 0
 
     async def at(self, feed_id: str, edition: bytes | None) -> Places:
-        """The feed's subscribers, for a caller that has just read their edition.
+        """The feed's followers, for a caller that has just read their edition.
 
-        They come from memory, or for a list that changed by one round trip.
+        From memory, or for a changed list with one round trip.
         """
         known = self._known.get(feed_id)
         if known is not None and known.edition == edition:
             self._known.move_to_end(feed_id)
             return known.places
-        # The edition first: a change between the two makes the list count as old next time, never as new.
+        # The edition first: after a change between the two, the list counts as old next time, never as new.
         edition, members = await self._redis.pipeline(
             [("GET", keys.feed_edition(feed_id)), ("SMEMBERS", keys.feed_subscribers(feed_id))]
         )
@@ -501,7 +501,7 @@ class Audience:
         return places
 
     def asking(self, feed_id: str) -> Command:
-        """The command whose reply `at` takes, to be sent with others."""
+        """The command whose reply `at` expects, to be sent with others."""
         return "GET", keys.feed_edition(feed_id)
 
     def _keep(self, feed_id: str, known: _Known) -> None:

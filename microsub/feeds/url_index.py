@@ -1,9 +1,9 @@
-"""Where URLs lead: entries of `feeds:by-url`, and deletion of those whose feed is gone.
+"""The index of URLs: entries of `feeds:by-url`, and deletion of those whose feed is gone.
 
-An entry is the feed's id, or `<id> <Unix time>` for one that is condemned: its feed had no record at that time. Who
-wants to use such a feed takes the mark away before anything else, and the sweep forgets only what carries the mark it
-has seen, an hour after. The feed lies in another slot, so no step could ask for both. What isn't marked yet, somebody
-may just have read: that is what the hour is for.
+An entry is the feed's id, or `<id> <Unix time>` if it is condemned: its feed had no record at that time. A process that
+wants to use such a feed removes the mark first, and the sweep deletes only entries with the mark that it has seen, an
+hour later. The feed is in another slot, so no step can check both. The hour is for processes that have just read an
+unmarked entry.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An entry: where `url` leads, with the text that says so."""
+    """An entry: the feed that `url` leads to, and the entry's text."""
 
     url: str
     text: str
@@ -35,7 +35,7 @@ class Address:
 
     @property
     def condemned(self) -> float | None:
-        """Since when it is marked."""
+        """The Unix time when it was marked, or None."""
         at = self.text.partition(" ")[2]
         return float(at) if at else None
 
@@ -53,7 +53,7 @@ async def find_many(redis: Redis, urls: Sequence[str]) -> list[Address | None]:
 
 
 async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
-    """All entries in batches; one may come repeatedly."""
+    """All entries in batches, possibly with repetitions."""
     cursor: Any = "0"
     while True:
         cursor, pairs = await redis.command("HSCAN", keys.feeds_by_url(), cursor, "COUNT", _BATCH)
@@ -63,24 +63,24 @@ async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
 
 
 async def spare(redis: Redis, address: Address) -> bool:
-    """Take the mark away; False where the entry isn't as it was read, and must be read again."""
+    """Remove the mark; False if the entry has changed, and must be read again."""
     if address.condemned is None:
         return True
     return await lead(redis, address, address.feed)
 
 
 async def lead(redis: Redis, address: Address, feed_id: str) -> bool:
-    """Let an address lead to another feed, or with '' to none; False where the entry isn't as it was read."""
+    """Point an address to another feed, or with '' to none; False if the entry has changed."""
     return bool(await redis.script(_CHANGE, [keys.feeds_by_url()], [address.url, address.text, feed_id]))
 
 
 async def forget_gone(
     redis: Redis, batch: Sequence[Address], followed: Collection[str], now: float, grace: float
 ) -> int:
-    """Condemn entries of feeds that are gone, forget those condemned `grace` s ago; how many.
+    """Condemn entries of feeds that are gone, and delete those condemned `grace` s ago; the number deleted.
 
-    Gone is a feed without record, guids and followers; `followed` are those that any subscription names, also of who
-    may come back.
+    A feed is gone if it has no record, guids or followers; `followed` are the feeds of all subscriptions, including
+    those of users who may come back.
     """
     parts = (keys.feed, keys.feed_guids, keys.feed_subscribers)
     left = await redis.pipeline([("EXISTS", *(key(one.feed) for key in parts)) for one in batch])

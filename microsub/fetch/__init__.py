@@ -1,4 +1,4 @@
-"""The only door out, guarded and limited: what lies behind it is chosen by others."""
+"""Outgoing HTTP, guarded and limited, because other people choose the addresses."""
 
 from microsub.fetch.body import holding_for
 from microsub.fetch.fetcher import Fetcher

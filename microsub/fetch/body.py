@@ -1,4 +1,4 @@
-"""A body, bounded: decompressed piece by piece, so that no bomb is expanded."""
+"""Reads a body within limits; it is decompressed in small pieces, so decompression bombs do no harm."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from microsub.fetch.values import HopError
 _PIECE = 64 * 1024
 
 _COMPRESSED = 256
-"""Bytes that are decompressed at a time, to a quarter of a megabyte at most."""
+"""Bytes that are decompressed at a time, into a quarter of a megabyte at most."""
 
-# Every chunk of a chunked body costs ten microseconds. A few bytes each would cost half a minute.
+# Every chunk of a chunked body costs ten microseconds: many tiny chunks would add up to half a minute.
 _MANY_CRUMBS = 20_000
 _CRUMB = 64
 
-# Servers that flush while they compress send several streams, one behind the other; never this many.
+# Servers that flush while they compress send several streams in a row, but never this many.
 _MOST_MEMBERS = 1000
 
 
 class _Inflate:
-    """gzip or deflate. Each call to zlib may produce `_PIECE` bytes at most.
+    """gzip or deflate. Each call to zlib produces at most `_PIECE` bytes.
 
-    Servers send three things under the name `deflate`: zlib's format, the bare one, and gzip; under `gzip` they
-    sometimes send plain text. The first bytes tell.
+    Servers send three formats under the name `deflate`: zlib, raw deflate and gzip; under `gzip` they sometimes send
+    plain text. The first bytes show which it is.
     """
 
     def __init__(self, coding: str) -> None:
@@ -80,7 +80,7 @@ class _Inflate:
                     self._start = data
                     break
                 if data[:2] != b"\x1f\x8b":
-                    break  # padding behind the last member
+                    break  # padding after the last member
                 self._members += 1
                 if self._members > _MOST_MEMBERS:
                     raise HopError("encoding", f"the {self._coding} body has more than {_MOST_MEMBERS} parts")
@@ -94,7 +94,7 @@ class _Inflate:
             room -= len(piece)
             data = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
             if not data and len(piece) < want:
-                break  # a full piece may have more behind it without any input left
+                break  # after a full piece, more output may follow without any input left
 
 
 class Body:
@@ -104,7 +104,7 @@ class Body:
         self._limit = limit
         self._received = 0
         self._parts = 0
-        self._whole = io.BytesIO()  # grows in place, and gives its bytes away without a copy
+        self._whole = io.BytesIO()  # grows in place, and returns its bytes without a copy
         self._decoder = _decoder(content_encoding)
 
     @property
@@ -114,20 +114,20 @@ class Body:
 
     @property
     def parts(self) -> int:
-        """How many pieces have arrived."""
+        """Number of pieces so far."""
         return self._parts
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What arrived, in pieces to be fed one by one: each of them, decompressed, is small beside a body."""
+        """The received data in pieces for `feed`: each of them, decompressed, is small compared to a body."""
         size = len(data) if self._decoder is None else _COMPRESSED
         return (data[start : start + size] for start in range(0, len(data), size or 1))
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived. Raises HopError (`too_large`, `encoding`, `protocol`)."""
+        """Add received data. Raises HopError (`too_large`, `encoding`, `protocol`)."""
         self._received += len(data)
         self._parts += 1
         if self._parts > _MANY_CRUMBS and self._received < _CRUMB * self._parts:
-            raise HopError("protocol", f"the body comes in crumbs: {self._received} bytes in {self._parts} chunks")
+            raise HopError("protocol", f"the body has tiny chunks: {self._received} bytes in {self._parts} chunks")
         room = self._limit + 1 - self.length
         if self._decoder is None:
             self._whole.write(data[:room])
@@ -137,13 +137,13 @@ class Body:
             raise HopError("too_large", f"the document is larger than {self._limit} bytes")
 
     def finish(self) -> bytes:
-        """The whole body. Raises HopError when the compressed stream isn't complete."""
+        """The whole body. Raises HopError if the compressed stream is incomplete."""
         if self._received and self._decoder is not None:
             self._decoder.finish()
         return self._whole.getvalue()
 
     def drop(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._whole.close()
 
 
@@ -154,28 +154,28 @@ def _decoder(content_encoding: str | None) -> _Inflate | None:
         return None
     coding = codings[0].removeprefix("x-")
     if len(codings) > 1 or coding not in {"gzip", "deflate"}:
-        raise HopError("encoding", "the server sent a Content-Encoding that we didn't ask for")
+        raise HopError("encoding", "the server sent a Content-Encoding that wasn't requested")
     return _Inflate(coding)
 
 
 # --- room ---------------------------------------------------------------------------------------------------------
 #
-# How many bytes of bodies one process may hold at a time, so that two hundred large answers don't fill its memory.
+# Limits the bytes of bodies that one process has in memory, so that two hundred large replies don't fill it.
 #
-# Small bodies are free. A body that grows beyond that takes room for every further piece and gives all of it back when
-# the document is dropped, parsed and stored or not. Where there is no room, reading stops: the publisher's TCP window
-# fills, and nothing is lost.
+# Small bodies are free. A larger one takes room for every further piece, and returns all of it when the document is
+# dropped, whether it was stored or not. If there is no room, reading stops: the publisher's TCP window fills, and
+# nothing is lost.
 #
-# Who asks has half of the room at most: documents that take long to parse would keep it from everybody else.
+# One requester gets at most half of the room: its slow documents could otherwise block everybody else.
 #
-# Bodies that wait for each other could wait for ever. So the oldest one that is still arriving may go beyond the bounds
-# when nothing else will give room back; and beyond `total` when others don't soon, within the half of who asks. The
-# bound is `total` plus one body, now and then more.
+# Bodies that wait for each other could wait forever. So the oldest one that is still arriving may exceed the limits if
+# no other will return room; and it may exceed `total`, within its requester's half, if others don't return room soon.
+# The real limit is `total` plus one body, occasionally more.
 
 FREE = 64 * 1024
 TOTAL = 16 * 1024 * 1024
 PATIENCE = 5.0
-"""Seconds that the oldest body waits for documents that others hold for long."""
+"""Seconds that the oldest body waits for other documents that are kept for long."""
 
 
 _HOLDERS: ContextVar[Sequence[str]] = ContextVar("holders", default=())
@@ -183,7 +183,7 @@ _HOLDERS: ContextVar[Sequence[str]] = ContextVar("holders", default=())
 
 @contextmanager
 def holding_for(users: Sequence[str]) -> Iterator[None]:
-    """Count the bodies that arrive in the block for one of these users; without such a block, for who asks."""
+    """Count bodies that arrive in the block for one of these users instead of for the requester."""
     token = _HOLDERS.set(users)
     try:
         yield
@@ -192,7 +192,7 @@ def holding_for(users: Sequence[str]) -> Iterator[None]:
 
 
 class Room:
-    """The room of a process, for any number of event loops. Shares may be dropped in any thread."""
+    """A process's room for bodies, for any number of event loops. Shares may be dropped in any thread."""
 
     def __init__(self, total: int = TOTAL, free: int = FREE) -> None:
         self._total = total
@@ -200,16 +200,16 @@ class Room:
         self._used: Counter[str] = Counter()
         self._arriving: dict[int, str] = {}
         self._arrived: Counter[str] = Counter()
-        self._lock = threading.RLock()  # a share may be dropped while another is being served
+        self._lock = threading.RLock()  # a share may be dropped during another one's turn
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @property
     def used(self) -> int:
-        """Bytes that are taken at present."""
+        """Bytes in use."""
         return self._used.total()
 
     def share(self, keys: Sequence[str] = ("",)) -> Share:
-        """What one body takes, for that one of `keys` which has least; given back when its last reference goes."""
+        """The room of one body, counted for the least used of `keys`; freed with its last reference."""
         return Share(self, min(keys, key=self._used.__getitem__))
 
     def _may(self, share: Share, size: int) -> bool:
@@ -228,7 +228,7 @@ class Room:
         return next((one for one, key in self._arriving.items() if key == share.key), None) == id(share)
 
     def _is_next(self, share: Share, size: int) -> bool:
-        """Whether no body waits for longer, but those of users who have their half."""
+        """Whether no other body has waited longer, except those of users who use their half."""
         waiting = (one for one, key in self._arriving.items() if self._is_within_half(key))
         return self._is_within_half(share.key, size) and next(waiting, None) == id(share)
 
@@ -281,7 +281,7 @@ class Room:
         with self._lock:
             waiting = list(self._waiting.items())
         for turn, loop in waiting:
-            with suppress(RuntimeError):  # a loop that has ended waits for nothing
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(turn.set)
 
 
@@ -296,7 +296,7 @@ class Share:
         self.settled = False
 
     async def grow(self, size: int) -> None:
-        """Take room for `size` bytes more; waits until there is some."""
+        """Take room for `size` more bytes; waits until it is available."""
         self._size += size
         over = self._size - self._room._free - self.held
         if over > 0:
@@ -308,22 +308,22 @@ class Share:
         return over <= 0 or self._room._may(self, over)
 
     def settle(self) -> None:
-        """The body is complete: it grows no more and will be dropped, whatever the others do."""
+        """Mark the body as complete: it won't grow, and will be dropped independently of others."""
         self._room._settle(self)
 
     def close(self) -> None:
-        """Give the room back now."""
+        """Free the room now."""
         self._room._give_back(self)
 
     def __del__(self) -> None:
-        # Nobody who takes a document out of the fetcher can forget to give its room back.
+        # A caller can't forget to free a document's room.
         self._room._give_back(self)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
 
 _YIELD_EVERY = 64
-"""Pieces of a body between two looks at what else there is to do: many may lie ready in one read from the network."""
+"""Pieces of a body between two yields to the event loop: one read from the network may contain many."""
 
 _LONGEST_WAIT_FOR_ROOM = 60.0
 
@@ -331,9 +331,9 @@ _LONGEST_WAIT_FOR_ROOM = 60.0
 async def read_body(
     reply: Reply, fields: Mapping[str, str], limit: int, room: Room, clock: asyncio.Timeout
 ) -> tuple[bytes, Share]:
-    """The whole body, `limit` bytes after decompression at most, and the room that it takes.
+    """The whole body, at most `limit` bytes after decompression, and its room.
 
-    Raises HopError. While there is no room, `clock` stands still.
+    Raises HopError. While it waits for room, `clock` is paused.
     """
     body = Body(fields.get("content-encoding"), limit)
     share = room.share(_HOLDERS.get() or (who_asks(),))
@@ -348,13 +348,13 @@ async def read_body(
         share.settle()
         return body.finish(), share
     except BaseException:
-        body.drop()  # the error's traceback keeps the rest of what is here for a while
+        body.drop()  # the error's traceback would keep it in memory for a while
         share.close()
         raise
 
 
 async def _wait_for_room(share: Share, size: int, clock: asyncio.Timeout) -> None:
-    """Take room for what has arrived; waiting doesn't count against the publisher's time."""
+    """Take room for received data; waiting doesn't count against the publisher's time."""
     if share.fits(size):
         await share.grow(size)
         return
@@ -364,6 +364,6 @@ async def _wait_for_room(share: Share, size: int, clock: asyncio.Timeout) -> Non
         async with asyncio.timeout(_LONGEST_WAIT_FOR_ROOM):
             await share.grow(size)
     except TimeoutError:
-        raise HopError("timeout", "there was no memory free for this document; it will be tried again") from None
+        raise HopError("timeout", "there was no memory free for this document; it will be fetched again") from None
     finally:
         clock.reschedule(None if end is None else end + time.monotonic() - start)

@@ -1,6 +1,6 @@
-"""The one door out to the web: limits, validators, and every hop checked.
+"""Fetches documents and sends requests: limits, validators, and a check of every hop.
 
-The feed cache (`microsub.cache`: time to live, one request for many askers) stands in front of `Fetcher.fetch`.
+The feed cache (`microsub.cache`: time to live, one request for many callers) uses `Fetcher.fetch`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Fetcher:
         pace: HostPace | None = None,
         is_ours: IsOurs = nobodys,
     ) -> None:
-        """`pace` is for documents (`fetch`): each hop of a redirect counts for its own host; `is_ours`: see `Guard`."""
+        """`pace` is for documents (`fetch`): each redirect counts for its own host; `is_ours`: see `Guard`."""
         self._settings = settings
         self._pace = pace
         self._room = room if room is not None else Room()
@@ -71,7 +71,7 @@ class Fetcher:
         self._carrier = Carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
-        """GET a document, following redirects. What others do wrong is a value, never raised."""
+        """GET a document, following redirects. Failures are returned, never raised."""
         limits = self._settings.limits
         statuses: list[int] = []
         try:
@@ -92,7 +92,7 @@ class Fetcher:
         return _failed(request.url, failure, statuses[-1] if statuses else None)
 
     async def send(self, sending: Sending) -> Answered | FetchFailed:
-        """Send one request of any kind; the reply whatever its status. Never raises, as `fetch`."""
+        """Send one request of any kind; returns the reply whatever its status. Never raises, like `fetch`."""
         try:
             async with asyncio.timeout(sending.limits.total) as clock:
                 first = _target(sending)
@@ -103,7 +103,7 @@ class Fetcher:
                     -1 if sending.method == "POST" else sending.limits.redirects,
                 )
         except TimeoutError:
-            failure = HopError("timeout", f"no complete answer after {sending.limits.total:g} s")
+            failure = HopError("timeout", f"no complete reply after {sending.limits.total:g} s")
         except HopError as error:
             failure = error
         return _failed(sending.url, failure)
@@ -121,9 +121,9 @@ class Fetcher:
         statuses: list[int] | None = None,
         pace: HostPace | None = None,
     ) -> T:
-        """What `conclude` makes of the last reply, behind at most so many `redirects`.
+        """Return what `conclude` makes of the last reply, after at most `redirects` redirects.
 
-        With -1 the first reply is the last. All `statuses` are noted.
+        With -1 the first reply is the last. All statuses are added to `statuses`.
         """
         hops: list[Hop] = []
         while True:
@@ -205,8 +205,10 @@ class Fetcher:
             fields.append((b"Content-Length", str(len(body)).encode("ascii")))
         if sending.bearer is not None:
             if target.origin != first.origin:
-                # Without the token the answer would be about something else.
-                raise HopError("redirects", f"a token isn't sent along to {target.scheme}://{target.authority}")
+                # Without the token, the reply would mean something else.
+                raise HopError(
+                    "redirects", f"a token isn't sent to another origin: {target.scheme}://{target.authority}"
+                )
             fields.append((b"Authorization", b"Bearer " + sending.bearer.encode("ascii")))
         elif (authorization := target.authorization()) is not None:
             fields.append((b"Authorization", authorization))
@@ -225,11 +227,11 @@ class Fetcher:
 
 def _target(sending: Sending) -> HopTarget:
     if _CONTROL.search(sending.url):
-        raise HopError("bad_url", "the URL has a control character in it")
+        raise HopError("bad_url", "the URL contains a control character")
     if sending.bearer is not None and not _TOKEN.fullmatch(sending.bearer):
-        raise HopError("protocol", "invalid token, expected characters that a header may hold")
+        raise HopError("protocol", "invalid token: expected only characters that a header can contain")
     if (sending.form is not None or sending.document is not None) and sending.method != "POST":
-        raise ValueError("a form or a document goes with a POST")
+        raise ValueError("a form or a document needs a POST")
     return target_of(sending.url)
 
 
@@ -239,7 +241,7 @@ def _as_document(sending: Sending) -> SentDocument:
 
 
 def _validator(raw: headers.RawHeaders, name: bytes) -> str | None:
-    """A validator worth keeping and sending back; what is longer than any real one is none."""
+    """A validator that is worth storing; overlong ones are ignored."""
     value = headers.first(raw, name)
     return value if value is not None and len(value) <= _MAX_VALIDATOR else None
 
@@ -247,7 +249,7 @@ def _validator(raw: headers.RawHeaders, name: bytes) -> str | None:
 def _refused(request: FetchRequest, status: int, wait: float | None, permanent: bool) -> FetchFailed:
     reason: Reason = "http"
     if status == 410 and permanent:
-        # Behind a temporary redirect it is the other address that has gone.
+        # After a temporary redirect, only the other address is gone.
         reason = "gone"
     elif status == 429 or (status == 503 and wait is not None):
         reason = "throttled"

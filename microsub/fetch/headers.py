@@ -1,4 +1,4 @@
-"""Reading and writing the headers of a polite client (RFC 9110, RFC 9111). Pure."""
+"""Reads and writes headers (RFC 9110, RFC 9111). Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def first(raw: RawHeaders, name: bytes) -> str | None:
 
 
 def user_agent(software: str, about: str, subscribers: int) -> str:
-    """Who asks, where to read about it (may be empty), and for how many people."""
+    """The User-Agent: the software, a URL with details (may be empty), and the number of subscribers."""
     told = [f"+{about}"] if about else []
     if subscribers:
         told.append(f"{subscribers} subscriber{'' if subscribers == 1 else 's'}")
@@ -37,7 +37,7 @@ def user_agent(software: str, about: str, subscribers: int) -> str:
 
 
 def of_request(authority: str, agent: str, accept: str) -> list[tuple[bytes, bytes]]:
-    """What every request begins with: no cookies, no referrer, one request a connection."""
+    """The headers of every request: no cookies, no referrer, one request per connection."""
     return [
         (b"Host", authority.encode("ascii")),
         (b"User-Agent", agent.encode("ascii", "ignore")),
@@ -48,7 +48,7 @@ def of_request(authority: str, agent: str, accept: str) -> list[tuple[bytes, byt
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Seconds from `now` until another request is welcome (RFC 9110, 10.2.3)."""
+    """Seconds from `now` until the server accepts another request (RFC 9110, 10.2.3)."""
     if value is None:
         return None
     text = value.strip()
@@ -59,7 +59,7 @@ def retry_after(value: str | None, now: float) -> float | None:
 
 
 def http_date(value: str | None) -> float | None:
-    """A date of any HTTP form as Unix seconds; None when it is none."""
+    """A date in any HTTP format as Unix seconds; None if it is invalid."""
     if not value:
         return None
     try:
@@ -74,8 +74,8 @@ def http_date(value: str | None) -> float | None:
 def max_age(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds for which the publisher calls the reply fresh (RFC 9111, 4.2), or None.
 
-    `no-cache` and `no-store` make it 0; `max-age` counts before `Expires`; the time that the reply has already spent
-    in a shared cache (`Age`) is over.
+    `no-cache` and `no-store` make it 0; `max-age` wins over `Expires`; the time that the reply has spent in a shared
+    cache (`Age`) is subtracted.
     """
     control = headers.get("cache-control", "").lower()
     if re.search(r"\b(no-cache|no-store)\b", control):
@@ -94,7 +94,7 @@ def max_age(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def encodable(value: str | None) -> bytes | None:
-    """A stored validator as the bytes that came; None where no header can hold it."""
+    """A stored validator as the original bytes; None if it can't be sent in a header."""
     if not value:
         return None
     try:

@@ -1,9 +1,9 @@
-"""Addresses and ports that may be connected to: public ones, and what the admin lists.
+"""Addresses and ports that connections are allowed to: public ones, and those the admin lists.
 
-A name is resolved once per connection, here, and the socket is opened to the resulting number (`fetch.transport`).
-Nothing behind this module looks the name up again, so an answer that changes in between (DNS rebinding) changes
-nothing. The tables follow the IANA registries of special-purpose addresses (RFC 6890 and its updates); they are written
-out, because the answer must not depend on the version of Python.
+A name is resolved once per connection, here, and the socket is opened to the resulting address (`fetch.transport`).
+Nothing resolves the name again later, so an answer that changes in between (DNS rebinding) has no effect. The tables
+follow the IANA registries of special-purpose addresses (RFC 6890 and its updates); they are spelled out, because the
+result must not depend on the Python version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SPECIAL_V4 = tuple(
     )
 )
 _GLOBAL_V6 = ip_network("2000::/3")
-"""All of IPv6 that is given out to the public internet; everything else is special, NAT64 and v4-mapped included."""
+"""The part of IPv6 that is assigned to the public internet; the rest is special, including NAT64 and v4-mapped."""
 
 _SPECIAL_V6 = tuple(
     ip_network(text)
@@ -68,7 +68,7 @@ _SPECIAL_V6 = tuple(
 WEB_PORTS = frozenset({80, 443})
 
 _FIRST_FREE_PORT = 1024
-"""Below are the ports that the system gives to its own services."""
+"""Lower ports belong to the system's own services."""
 
 SERVICE_PORTS = frozenset(
     {
@@ -78,18 +78,18 @@ SERVICE_PORTS = frozenset(
         # Databases, caches and queues.
         *(1433, 1434, 1521, 2181, 3306, 4369, 5432, 5672, 5984, 6379, 6380, 6432, 7000, 7001, 7474, 7687, 8086, 8983),
         *(9042, 9092, 9160, 9200, 9300, 11211, 15672, 16379, 25672, 26257, 26379, 27017, 27018, 27019, 28015, 28017),
-        # What runs, configures and watches machines.
+        # Ports of services that run, configure or monitor machines.
         *(1080, 2375, 2376, 2377, 2379, 2380, 3128, 3260, 3389, 4646, 5601, 5900, 5901, 5985, 5986, 6443, 8200, 8300),
         *(8500, 8501, 8600, 9100, 10000, 10250, 10255, 10256),
     }
 )
-"""Ports above 1,023 at which there are services that trust all who reach them, and no websites. None above 32,767,
-which systems give to any program that asks for some port.
+"""Ports above 1,023 of services that trust everybody who reaches them, and that no website uses. None is above 32,767,
+because systems assign those to any program that asks for a port.
 """
 
 
 def parse_address(text: str) -> Address | None:
-    """`text` as an address, without a zone or brackets; None when it is a name."""
+    """Parse an address, without a zone or brackets; None if it is a name."""
     try:
         return ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
@@ -97,50 +97,50 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anyone on the internet would reach the same machine by `address`."""
+    """Whether `address` reaches the same machine from anywhere on the internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_V4)
     return address in _GLOBAL_V6 and not any(address in network for network in _SPECIAL_V6)
 
 
 def port_problem(port: int) -> str | None:
-    """Why no connection is made to `port`, whatever the address; None where it may be.
+    """Why connections to `port` are refused at any address; None if they aren't.
 
-    Web servers are at 80, 443 and above 1,023. A server that connects to any port on behalf of its users tells them
-    which are open, on machines that nobody but it may reach.
+    Web servers use 80, 443 and ports above 1,023. A server that connects to any port on behalf of its users would show
+    them which ports are open, on machines that only it can reach.
     """
     if port in WEB_PORTS:
         return None
     if port < _FIRST_FREE_PORT:
-        return f"port {port} can't be used: expected 80, 443 or one above {_FIRST_FREE_PORT - 1}"
+        return f"port {port} can't be used: expected 80, 443 or a port above {_FIRST_FREE_PORT - 1}"
     if port in SERVICE_PORTS:
         return f"port {port} can't be used: it belongs to a database or another service, not to a web server"
     return None
 
 
 def is_own(address: Address) -> bool:
-    """Whether `address` is an interface's: it would be reached from itself.
+    """Whether `address` belongs to an interface of this machine.
 
-    Sends nothing. A public address that a router or a container's host translates isn't known here.
+    Sends nothing. A public address that a router or a container's host translates isn't recognised.
     """
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as asking:
             asking.connect((str(address), 9))
             return parse_address(asking.getsockname()[0]) == address
-    except OSError:  # no way leads there
+    except OSError:  # no route to it
         return False
 
 
 def may_connect(address: Address, allowed: Iterable[Network]) -> bool:
-    """Whether `address` is public or stands in one of the `allowed` networks (see `is_listed`)."""
+    """Whether `address` is public or in one of the `allowed` networks (see `is_listed`)."""
     return is_public(address) or is_listed(address, allowed)
 
 
 def is_listed(address: Address, allowed: Iterable[Network]) -> bool:
-    """Whether `address` stands in one of the `allowed` networks.
+    """Whether `address` is in one of the `allowed` networks.
 
-    A v4-mapped address counts as listed when the IPv4 address inside it is: the connection would end there.
+    A v4-mapped address is listed if the IPv4 address in it is: the connection would go there.
     """
     forms: list[Address] = [address]
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
@@ -151,7 +151,7 @@ def is_listed(address: Address, allowed: Iterable[Network]) -> bool:
 # --- names --------------------------------------------------------------------------------------------------------
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Name and port to addresses as text, best first. Raises OSError when there are none. The seam for tests."""
+"""Resolves a name and port to addresses as text, best first. Raises OSError if there are none. Tests replace it."""
 
 _MOST_ATTEMPTS = 4
 _WAIT_FOR_NAMES = 10.0
@@ -159,9 +159,9 @@ _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def out_of_descriptors(error: OSError) -> bool:
-    """Whether an error comes from a lack of file descriptors, here or on the machine.
+    """Whether an error is caused by a lack of file descriptors, in this process or on the machine.
 
-    A look-up of a name may end in any other error for that, so then it is tried.
+    A name look-up may fail with any other error in that case, so it is tested by opening a socket.
     """
     if not isinstance(error, socket.gaierror):
         return error.errno in _NOTHING_LEFT
@@ -173,15 +173,15 @@ def out_of_descriptors(error: OSError) -> bool:
 
 
 def nothing_left() -> HopError:
-    """The failure of a request for which there was no file descriptor."""
-    return HopError("local", "this server has no file descriptor left to ask anybody: try again in some seconds")
+    """The failure of a request without a free file descriptor."""
+    return HopError("local", "this server has no file descriptor left for the request: try again in a few seconds")
 
 
 class ThreadedResolver:
-    """The system's own look-up, in daemon threads of its own.
+    """The system's resolver, in daemon threads of its own.
 
-    A name server that doesn't answer holds a thread for many seconds. These threads are none of the shared pool's, at
-    most `width` at a time for each event loop, and they don't hold up the end of the process.
+    A name server that doesn't answer blocks a thread for many seconds. So these threads aren't in the shared pool; each
+    event loop uses at most `width` of them, and they don't delay the end of the process.
     """
 
     def __init__(self, width: int = 256) -> None:
@@ -190,7 +190,7 @@ class ThreadedResolver:
         self._lock = threading.Lock()
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """Addresses of `host`, in the system's order of preference."""
+        """The addresses of `host`, in the system's order of preference."""
         loop = asyncio.get_running_loop()
         free = self._turns(loop)
         await free.acquire()
@@ -213,18 +213,18 @@ class ThreadedResolver:
                 addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
             except (OSError, UnicodeError) as problem:
                 error = problem
-            with suppress(RuntimeError):  # the loop has ended meanwhile
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(finish, addresses, error)
 
         try:
             threading.Thread(target=look_up, name=f"resolve {host}"[:60], daemon=True).start()
         except RuntimeError as error:
             free.release()
-            raise OSError(str(error)) from None  # the machine has no thread left for it
+            raise OSError(str(error)) from None  # the machine can't start another thread
         return await answer
 
     def _turns(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
-        """Those of one event loop: a semaphore can't be shared among several."""
+        """The semaphore of an event loop: several loops can't share one."""
         with self._lock:
             if (found := self._free.get(loop)) is None:
                 found = self._free[loop] = asyncio.Semaphore(self._width)
@@ -236,10 +236,10 @@ _ASKER: ContextVar[str] = ContextVar("asker", default="")
 
 @contextmanager
 def asking_for(asker: str) -> Iterator[None]:
-    """Count what is asked in the block for `asker`: `user <name>` or `network <address>`.
+    """Count the block's requests for `asker`: `user <name>` or `network <address>`.
 
-    Empty, as without such a block, is the server's own doing, as polls are. A context variable, because whole layers
-    lie between where a request comes in and where names are looked up, and none of them decides anything by it.
+    Empty, as without such a block, means the server itself, for example polls. It is a context variable, because none
+    of the layers between the incoming request and the name look-up needs to know it.
     """
     token = _ASKER.set(asker)
     try:
@@ -249,34 +249,34 @@ def asking_for(asker: str) -> Iterator[None]:
 
 
 def who_asks() -> str:
-    """For whom work is done here: see `asking_for`."""
+    """The requester that work is done for: see `asking_for`."""
     return _ASKER.get()
 
 
 MOST_LOOK_UPS = 16
-"""Names that are looked up at the same time for one asker. A name server that doesn't answer holds a thread for 20
-seconds and more, whatever is done about it, and there are 256.
+"""Names that are looked up at the same time for one requester. A name server that doesn't answer blocks one of the 256
+threads for 20 seconds and more, and nothing can shorten that.
 """
 
 LOOK_UP_SECONDS = 10.0
-"""For the look-up of one name."""
+"""Time limit of one name look-up."""
 
 
 IsOurs = Callable[[str], Awaitable[bool]]
-"""Whether a host, in comparison form, belongs to this server's people: it is read though it is on this machine."""
+"""Whether a host, in comparison form, belongs to a user of this server: it is read although it is on this machine."""
 
 
 async def nobodys(_host: str) -> bool:
-    """Of no host is anything known."""
+    """No host belongs to a user."""
     return False
 
 
 class Guard:
-    """Turns host names into addresses that may be connected to.
+    """Resolves host names to addresses that connections are allowed to.
 
-    The ports of services are refused everywhere (`port_problem`). What holds for public addresses beside that, doesn't
-    hold in the networks that the admin lists: this machine's own ones are asked for the hosts that `is_ours` alone, at
-    80 and 443, since what else listens there may be meant for the machine.
+    Service ports are refused everywhere (`port_problem`). The other rules for public addresses don't apply in networks
+    that the admin lists. This machine's own addresses are used only for hosts that `is_ours` accepts, at 80 and 443,
+    because its other services may be meant for the machine alone.
     """
 
     def __init__(self, resolver: Resolver, allowed: tuple[Network, ...], is_ours: IsOurs = nobodys) -> None:
@@ -290,9 +290,9 @@ class Guard:
     ) -> list[Address]:
         """The permitted addresses of `host`, a few at most. Raises HopError (`dns`, `private`, `blocked`).
 
-        `all_must_pass` refuses a name as soon as one of its addresses is forbidden: for a proxy, which will choose
-        among them itself. `inside` permits only what the admin lists and isn't public, for what nobody else on the way
-        may read. `web_ports` permits 80 and 443 alone, but for networks that the admin lists.
+        `all_must_pass` refuses a name if any of its addresses is forbidden: for a proxy, which chooses among them
+        itself. `inside` permits only non-public addresses that the admin lists, for data that must not be readable in
+        transit. `web_ports` permits only 80 and 443, except in networks that the admin lists.
         """
         if (problem := port_problem(port)) is not None:
             raise HopError("blocked", f"{host}: {problem}")
@@ -300,32 +300,34 @@ class Guard:
         found = [literal] if literal is not None else await self._look_up(host, port)
         good = [address for address in found if may_connect(address, self._allowed)]
         if inside and any(map(is_public, good)):
-            raise HopError("blocked", f"this isn't sent to {host} in the clear: https is needed")
+            raise HopError("blocked", f"secrets aren't sent to {host} over http: expected https")
         if not good or (all_must_pass and len(good) < len(found)):
             bad = next(address for address in found if address not in good)
-            log.info("a forbidden address was not connected to", host=host, address=str(bad))
+            log.info("a connection to a forbidden address was refused", host=host, address=str(bad))
             raise _no_address("private" if literal is None else "blocked", host)
         strict = [address for address in good[:_MOST_ATTEMPTS] if not is_listed(address, self._allowed)]
         if strict and web_ports and port not in WEB_PORTS:
             raise HopError("blocked", f"{host}: port {port} can't be used by strangers: expected 80 or 443")
         if any(map(is_own, strict)) and not (port in WEB_PORTS and await self._is_ours(asked_host(host))):
-            log.info("this machine's own address was not connected to", host=host, port=port)
+            log.info("a connection to this machine's own address was refused", host=host, port=port)
             raise HopError(
                 "blocked",
-                f"{host} is on this server's own machine, where pages of its users alone are read; any other page "
+                f"{host} is on this server's own machine, where only its users' pages are read; any other page "
                 "or port needs its address in MICROSUB_ALLOW_PRIVATE_NETWORKS",
             )
         return good[:_MOST_ATTEMPTS]
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
-        """The addresses of a name, within the share of who asks. Raises HopError (`dns`, `busy`).
+        """The addresses of a name, within the requester's share. Raises HopError (`dns`, `busy`).
 
-        A look-up that is given up goes on in its thread, so it counts for its asker until that ends.
+        An abandoned look-up continues in its thread, so it counts for its requester until it ends.
         """
         asker = who_asks()
         if asker and self._looked_up[asker] >= MOST_LOOK_UPS:
             raise HopError(
-                "busy", f"{MOST_LOOK_UPS} names are being looked up for you: try again in some seconds", _WAIT_FOR_NAMES
+                "busy",
+                f"{MOST_LOOK_UPS} names are being looked up for you: try again in a few seconds",
+                _WAIT_FOR_NAMES,
             )
         looking = asyncio.ensure_future(self._resolver(host, port))
         if asker:
@@ -356,16 +358,16 @@ class Guard:
 
 
 def _no_address(reason: Reason, host: str) -> HopError:
-    """The same words for a name that nobody knows and one that leads inside.
+    """The same error for an unknown name and for a name with a private address.
 
-    They are shown to the user who gave the URL, who must not learn which names there are.
+    It is shown to the user who gave the URL, who must not learn which internal names exist.
     """
-    found = "is no public address" if parse_address(host) is not None else "isn't known, or has no public address"
+    found = "isn't a public address" if parse_address(host) is not None else "isn't known, or has no public address"
     listed = "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks)"
     return HopError(reason, f"{host} {found}; {listed} can allow a private one")
 
 
 def _seen(looking: asyncio.Future[Sequence[str]]) -> None:
-    """Take note of how a look-up ended that nobody waits for any more."""
+    """Retrieve the error of an abandoned look-up, so that asyncio doesn't log it."""
     if not looking.cancelled():
         looking.exception()

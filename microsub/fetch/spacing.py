@@ -1,4 +1,4 @@
-"""Few requests at a time per host, with pauses, where no schedule spaces them."""
+"""Limits and spaces requests per host, for requests without a schedule."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from microsub.kit.urls import host_of, web_parts
 
 _MANY_HOSTS = 1000
 REST = 60.0
-"""Seconds for which a server is left alone that could not be reached, or took too long."""
+"""Seconds without requests to a server that couldn't be reached or took too long."""
 
 
 @dataclass(slots=True)
 class _Host:
-    """A host: requests up to `spent` have passed, and it rests until `free_at` (clock times)."""
+    """A host: its allowance is used up to `spent`, and it gets no request until `free_at` (clock times)."""
 
     places: asyncio.Semaphore
     free_at: float
@@ -30,10 +30,10 @@ class _Host:
 class HostPace:
     """Rate and concurrency limit per host, over all users of this process.
 
-    `burst` requests go at once, further ones each `interval` seconds, and `at_once` at the same time. A host rests for
-    `pause` seconds after each reply, and before the first request: others may have asked it a moment ago. Who would
-    have to wait for more than `patience` seconds, unless it is None, is refused instead. `sleep` takes seconds, `clock`
-    gives some. Belongs to one event loop.
+    `burst` requests may be sent at once, then one every `interval` seconds, and `at_once` at the same time. Each host
+    gets a `pause` in seconds after each reply, and before the first request, because another process may have sent one
+    a moment ago. A request that would wait for more than `patience` seconds (None: any time) is refused instead.
+    `sleep` takes seconds, `clock` returns them. Belongs to one event loop.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class HostPace:
 
     @asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
-        """The host's turn, for one request. Raises HopError (`busy`), with the seconds to wait."""
+        """Wait for the host's turn, for one request. Raises HopError (`busy`), with the seconds to wait."""
         host, now = self._host(name), self._clock()
         wait = max(0.0, host.spent - self._ahead - now)
         if self._patience is not None and wait > self._patience:
@@ -93,13 +93,13 @@ class HostPace:
 
 def _busy(host: str, wait: float) -> HopError:
     seconds = math.ceil(wait)
-    return HopError("busy", f"{host} is asked a lot just now: try again in {seconds} s", seconds)
+    return HopError("busy", f"{host} is getting many requests: try again in {seconds} s", seconds)
 
 
 class RestingServers:
-    """Servers that could not be reached a moment ago: those that hang would take all places.
+    """Servers that couldn't be reached a moment ago: slow ones would use up all slots.
 
-    Known by scheme, host and port: who names another port of a host, where nothing listens, stops nobody who is there.
+    Identified by scheme, host and port: a request to a closed port of a host doesn't block its other ports.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -107,14 +107,14 @@ class RestingServers:
         self._until: dict[_Origin, float] = {}
 
     def rest(self, url: str) -> None:
-        """Leave the server of this address alone for a while."""
+        """Send no requests to this address's server for a while."""
         now = self._clock()
         if len(self._until) >= _MANY_HOSTS:
             self._until = {origin: until for origin, until in self._until.items() if until > now}
         self._until[_origin(url)] = now + REST
 
     def left(self, url: str) -> float:
-        """Seconds for which the server of this address still rests; 0 where it may be asked."""
+        """Seconds that this address's server still gets no requests; 0 if it may get one."""
         return max(0.0, self._until.get(_origin(url), 0.0) - self._clock())
 
 
@@ -130,10 +130,10 @@ def _origin(url: str) -> _Origin:
 
 
 class SpacedFetcher:
-    """The fetcher behind it with one request of a host at a time, a second's pause between two.
+    """Wraps a fetcher: one request per host at a time, with a second's pause in between.
 
-    Put it behind a cache: a copy waits for nothing. Hosts are those of the request, not of redirects, and no time that
-    a request waits for its turn is taken from its limits.
+    Put it behind a cache: copies then wait for nothing. Hosts are those of the request, not of redirects. The time that
+    a request waits for its turn doesn't count against its limits.
     """
 
     def __init__(self, fetcher: Fetching, pace: HostPace | None = None) -> None:

@@ -1,4 +1,4 @@
-"""URLs as they are requested: IDN hosts, unicode paths, credentials taken out. Pure."""
+"""URLs as they are requested: IDN hosts, escaped paths, credentials separated. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class HopTarget:
     """One hop. `url` has an ASCII host, an escaped path, no fragment and no credentials.
 
-    `userinfo` is what stood before the `@`, as written, or empty; `host` is lower case and without brackets.
+    `userinfo` is the part before the `@`, as written, or empty; `host` is lower case and without brackets.
     """
 
     url: str
@@ -44,7 +44,7 @@ class HopTarget:
         return "/" + self.url.split("/", 3)[3]
 
     def with_credentials(self) -> str:
-        """The whole address, for the next request; never to be shown."""
+        """The whole address, for the next request; must never be shown."""
         if not self.userinfo:
             return self.url
         parts = parts_of(self.url)
@@ -59,7 +59,7 @@ class HopTarget:
 
 
 def target_of(url: str) -> HopTarget:
-    """Take an absolute http or https URL apart. Raises HopError (`bad_url`)."""
+    """Parse an absolute http or https URL. Raises HopError (`bad_url`)."""
     text = trimmed(url)
     if len(text) > LONGEST_URL:
         raise HopError("bad_url", f"the URL is longer than {LONGEST_URL} characters")
@@ -71,7 +71,7 @@ def target_of(url: str) -> HopTarget:
         raise HopError("bad_url", "the URL can't be read: its host or port is malformed") from None
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
-        raise HopError("bad_url", f"only http and https can be fetched, found '{scheme[:20]}'")
+        raise HopError("bad_url", f"only http and https can be fetched: found '{scheme[:20]}'")
     if not parts.hostname:
         raise HopError("bad_url", "the URL names no host")
     host = ascii_host(parts.hostname)
@@ -91,11 +91,11 @@ def target_of(url: str) -> HopTarget:
 
 
 def follow(current: HopTarget, location: str) -> HopTarget:
-    """Where a redirect leads. Raises HopError (`bad_url`).
+    """The target of a redirect. Raises HopError (`bad_url`).
 
     Credentials stay on their host, and never go from https to http.
     """
-    # Many servers send unescaped UTF-8, which arrived as latin-1.
+    # Many servers send unescaped UTF-8, which was decoded as latin-1.
     with suppress(UnicodeError):
         location = location.encode("latin-1").decode("utf-8")
     if len(location) > LONGEST_URL:
@@ -103,7 +103,7 @@ def follow(current: HopTarget, location: str) -> HopTarget:
     try:
         target = target_of(urljoin(current.url, location))
     except ValueError:
-        raise HopError("bad_url", "the redirect leads nowhere: its URL is malformed") from None
+        raise HopError("bad_url", "the redirect leads to an invalid URL") from None
     keeps = target.host == current.host and not (current.scheme == "https" and target.scheme == "http")
     if current.userinfo and keeps and not target.userinfo and _same_service(current, target):
         return HopTarget(target.url, target.scheme, target.host, target.port, current.userinfo)

@@ -1,8 +1,8 @@
 """One request and its reply, TLS verified, over a guarded connection or through a proxy.
 
-HTTP/1.1 is RFC 9112; h11 reads it, which takes nothing that isn't. Every wait has an end, and network errors become
-`HopError`. No connection is kept for a second request: a host is asked at most once a second, most of them once an
-hour, and a fresh connection means a fresh check of the address.
+h11 reads HTTP/1.1 (RFC 9112), and accepts nothing else. Every wait is limited, and network errors become `HopError`.
+Connections aren't reused: a host gets at most one request a second, most get one an hour, and a fresh connection means
+a fresh check of the address.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from microsub.fetch.targets import HopTarget
 from microsub.fetch.values import FetchLimits, HopError
 
 _AHEAD = 128 * 1024
-"""Bytes that may lie here unread; beyond them the publisher has to wait."""
+"""Unread bytes in memory; beyond them, the publisher has to wait."""
 
 _EARLY_ATTEMPT_SECONDS = 3.0
 _LEAST_SECONDS = 0.1
@@ -33,7 +33,7 @@ _QUOTED = re.compile(r":? (?:bytearray\(|b['\"])")
 
 
 class Wire(asyncio.Protocol):
-    """One connection. `seconds` is how long each wait may last."""
+    """One connection. `seconds` limits each wait."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -46,12 +46,12 @@ class Wire(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
 
     def write(self, data: bytes) -> None:
-        """Send bytes; those of one request are few enough to be buffered."""
+        """Send bytes; one request's bytes are few enough to be buffered."""
         assert self._transport is not None
         self._transport.write(data)
 
     async def read(self, most: int) -> bytes:
-        """At most `most` bytes; none when the server has ended the connection. Raises HopError."""
+        """Read at most `most` bytes; none after the server has closed the connection. Raises HopError."""
         if not self._received and not self._ended:
             await self._more()
         if self._received:
@@ -62,13 +62,13 @@ class Wire(asyncio.Protocol):
                 self._transport.resume_reading()
             return data
         if self._error is not None:
-            raise HopError("protocol", f"the reply broke off or is no HTTP: {reason_of(self._error)}")
+            raise HopError("protocol", f"the reply was cut off or isn't valid HTTP: {reason_of(self._error)}")
         return b""
 
     async def secure(self, context: ssl.SSLContext, host: str) -> None:
-        """Go on with TLS, the certificate verified for `host`. Raises HopError."""
+        """Switch to TLS, the certificate verified for `host`. Raises HopError."""
         assert self._transport is not None
-        host = host.removesuffix(".")  # the root's dot stands in no certificate (RFC 6066, 3)
+        host = host.removesuffix(".")  # certificates don't contain the root's dot (RFC 6066, 3)
         try:
             async with asyncio.timeout(self._seconds):
                 secure = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
@@ -79,15 +79,15 @@ class Wire(asyncio.Protocol):
         except ssl.SSLError as error:
             raise HopError("tls", f"TLS failed: {error.reason or error}") from None
         except OSError as error:
-            # asyncio's own errors of this kind have no number and say nothing.
-            what = "it ended the connection" if error.errno is None else reason_of(error)
+            # asyncio's own errors of this kind have no number and no message.
+            what = "it closed the connection" if error.errno is None else reason_of(error)
             raise HopError("connect", f"the server can't be reached: {what}") from None
         if secure is None:
-            raise HopError("connect", "the server can't be reached: it ended the connection")
+            raise HopError("connect", "the server can't be reached: it closed the connection")
         self._transport = secure
 
     def close(self) -> None:
-        """End the connection, whatever is still under way."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.close()
             self._transport.abort()
@@ -121,7 +121,7 @@ class Wire(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> None:
-        """See `asyncio.Protocol`: nothing more will come, and nothing more is to be sent."""
+        """See `asyncio.Protocol`: nothing more will be received or sent."""
         self._ended = True
         self._wake()
 
@@ -135,9 +135,9 @@ class Wire(asyncio.Protocol):
 async def connect(
     guard: Guard, host: str, port: int, seconds: float, *, inside: bool = False, web_ports: bool = False
 ) -> Wire:
-    """Connect to the first permitted address of `host` that answers, within `seconds` in all.
+    """Connect to the first permitted address of `host` that answers, within `seconds` in total.
 
-    The address that was checked is the one that is connected to; `inside` and `web_ports` are the guard's.
+    Connects to the very address that was checked; `inside` and `web_ports` are the guard's.
     Raises HopError.
     """
     deadline = time.monotonic() + seconds
@@ -164,7 +164,7 @@ async def connect(
 
 
 def reason_of(error: Exception) -> str:
-    """What the system says; asyncio's own words name the address, which isn't for everybody."""
+    """The system's error message; asyncio's own contains the address, which isn't for everybody."""
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ssl.SSLError):
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
@@ -182,7 +182,7 @@ Fields = Sequence[tuple[bytes, bytes]]
 _READ = 64 * 1024
 _LONGEST_HEADER_BLOCK = 100 * 1024
 _FRAMING = 3
-"""How many times the bytes of the largest body a reply may take on the wire: chunks may be small, and have a frame."""
+"""Maximum bytes of a reply on the wire, as a multiple of the largest body: small chunks have a frame each."""
 
 _SERVER_SPOKE_OF_UPGRADE = 101
 
@@ -191,8 +191,8 @@ _SERVER_SPOKE_OF_UPGRADE = 101
 class Outgoing:
     """One request of one hop.
 
-    `inside`: it may go to networks that the admin lists, and not to public ones. `web_ports`: it goes to ports 80 and
-    443 alone, but in those networks.
+    `inside`: it may only go to non-public networks that the admin lists. `web_ports`: only ports 80 and 443 are
+    allowed, except in those networks.
     """
 
     target: HopTarget
@@ -207,7 +207,7 @@ class Outgoing:
 class Reply:
     """A reply whose body hasn't been read yet.
 
-    `parts` are its bytes as they come, and raise HopError; `aclose` ends the connection.
+    `parts` yields its bytes as they arrive, and raises HopError; `aclose` closes the connection.
     """
 
     status: int
@@ -217,7 +217,7 @@ class Reply:
 
 
 class Carrier:
-    """Brings requests to publishers, over a connection for each, or by an outgoing proxy.
+    """Sends requests to publishers, over one connection each, or through an outgoing proxy.
 
     The guard checks all targets. Raises ValueError for a proxy whose URL is neither http nor https.
     """
@@ -247,23 +247,23 @@ class Carrier:
             raise
 
     async def aclose(self) -> None:
-        """Close what the proxy's pool holds; other replies end their own connections."""
+        """Close the proxy's pool; other replies close their own connections."""
         if self._proxy is not None:
             await self._proxy.aclose()
 
     async def _reply(self, wire: Wire, request: Outgoing) -> Reply:
-        """The reply's head, which must be complete within the limit, whatever goes before it."""
-        incoming = _Incoming(wire, self._limits.head, "the headers don't end")
+        """Read the head of the reply; it must be complete within the limit, 1xx replies included."""
+        incoming = _Incoming(wire, self._limits.head, "the headers are too long")
         with _as_hop_failure():
             wire.write(_written(incoming.http, request))
         while isinstance(event := await incoming.event(), h11.InformationalResponse):
             if event.status_code == _SERVER_SPOKE_OF_UPGRADE:
                 break
         if not isinstance(event, h11.Response):
-            raise HopError("protocol", "the reply is none to such a request")
-        # Extensions of chunks and trailers are no body.
+            raise HopError("protocol", "the server replied to another kind of request")
+        # Chunk extensions and trailers aren't part of the body.
         incoming.left = _FRAMING * self._limits.body + self._limits.head
-        incoming.too_much = "there is more around the body than may be in it"
+        incoming.too_much = "the chunk extensions or trailers of the body are too long"
 
         async def parts() -> AsyncIterator[bytes]:
             while isinstance(event := await incoming.event(), h11.Data):
@@ -276,7 +276,7 @@ class Carrier:
 
 
 class _Incoming:
-    """What a publisher sends, as events of h11: `left` bytes, else the failure `too_much`."""
+    """A publisher's reply as h11 events: at most `left` bytes, else the failure `too_much`."""
 
     def __init__(self, wire: Wire, left: int, too_much: str) -> None:
         self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEADER_BLOCK)
@@ -295,7 +295,8 @@ class _Incoming:
             data = await self._wire.read(min(_READ, self.left))
             if not data and self.http.their_state is h11.SEND_RESPONSE:
                 raise HopError(
-                    "protocol", "the reply broke off or is no HTTP: Server disconnected without sending a response."
+                    "protocol",
+                    "the reply was cut off or isn't valid HTTP: Server disconnected without sending a response.",
                 )
             self.left -= len(data)
             with _as_hop_failure():
@@ -324,7 +325,7 @@ async def _proxied(pool: httpcore.AsyncHTTPProxy, request: Outgoing, idle: float
 
 
 def _written(http: h11.Connection, request: Outgoing) -> bytes:
-    """The bytes of a request; h11 refuses what would be a second header or request."""
+    """The bytes of a request; h11 refuses smuggled headers and requests."""
     method, path = request.method.encode("ascii"), request.target.path.encode("ascii")
     events: list[h11.Event] = [h11.Request(method=method, target=path, headers=list(request.fields))]
     if request.body:
@@ -335,7 +336,7 @@ def _written(http: h11.Connection, request: Outgoing) -> bytes:
 def _proxy_pool(proxy: str, ssl_context: ssl.SSLContext) -> httpcore.AsyncHTTPProxy:
     url = httpx.URL(proxy)
     if url.scheme not in {"http", "https"}:
-        raise ValueError(f"an outgoing proxy is http or https, found '{url.scheme}'")
+        raise ValueError(f"an outgoing proxy must be http or https: found '{url.scheme}'")
     auth = (url.username.encode(), url.password.encode()) if url.username or url.password else None
     return httpcore.AsyncHTTPProxy(
         httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/"),
@@ -359,11 +360,11 @@ def _as_hop_failure() -> Iterator[None]:
             raise HopError("tls", f"TLS failed: {problem}") from None
         raise HopError("connect", f"the outgoing proxy can't be reached: {_root(error)}") from None
     except httpcore.ProxyError as error:
-        raise HopError("connect", f"the outgoing proxy refused: {error}") from None
+        raise HopError("connect", f"the outgoing proxy refused the request: {error}") from None
     except (h11.ProtocolError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
-        # h11 quotes what it can't read, which may hold a secret.
+        # h11 quotes the invalid input, which may contain a secret.
         problem = _QUOTED.split(str(error))[0] or type(error).__name__
-        raise HopError("protocol", f"the reply broke off or is no HTTP: {problem}") from None
+        raise HopError("protocol", f"the reply was cut off or isn't valid HTTP: {problem}") from None
 
 
 def _tls_problem(error: BaseException) -> str | None:

@@ -1,6 +1,6 @@
-"""Requests, results and settings of the one door out, as frozen values.
+"""Requests, results and settings of outgoing HTTP, as frozen values.
 
-What publishers and networks do wrong is a `FetchFailed`, never an exception.
+Mistakes of publishers and networks are returned as `FetchFailed`, never raised.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from microsub import __version__
 
 Network = IPv4Network | IPv6Network
 
-# Feeds first, then pages, which may hold or name one; plain JSON last: where a page has such a form, it is for
-# programs.
+# Feeds first, then pages, which may contain or link to a feed. Plain JSON comes last: a page's JSON form is usually
+# meant for programs.
 FEED_ACCEPT = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml;q=0.9, "
     "application/xml;q=0.8, text/xml;q=0.8, text/html;q=0.6, application/xhtml+xml;q=0.6, application/json;q=0.5, "
@@ -43,9 +43,9 @@ Reason = Literal[
     "local",
     "busy",
 ]
-"""What stands between an address and its document. Two say nothing of the host, because no request was sent:
-`local`, this process has no file descriptor left; `busy`, the share of the host, or of who asks, is used up.
-`private`: a name leads to addresses that aren't asked, which people are told as `dns`.
+"""Why a document couldn't be fetched. Two reasons say nothing about the host, because no request was sent: with `local`
+this process has no file descriptor left, with `busy` the share of the host or of the requester is used up.
+`private`: a name resolves to addresses that aren't allowed; users see it as `dns`.
 """
 REASONS: frozenset[str] = frozenset(get_args(Reason))
 
@@ -54,8 +54,8 @@ REASONS: frozenset[str] = frozenset(get_args(Reason))
 class FetchLimits:
     """Bounds of one fetch, redirects included.
 
-    `total` and `idle` are in seconds, `body` in bytes after decompression. `head` bounds, in bytes, what may arrive
-    before the headers are complete, 1xx replies included.
+    `total` and `idle` are in seconds, `body` in bytes after decompression. `head` limits the bytes that arrive before
+    the headers are complete, 1xx replies included.
     """
 
     total: float = 30.0
@@ -67,11 +67,11 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How this instance goes out.
+    """How this instance sends requests.
 
-    `about` is the URL that the User-Agent names beside `user_agent`, or empty; `allow_private_networks` lists the
-    networks that may be reached though they aren't public; `proxy` is an http or https URL of an outgoing proxy,
-    itself exempt from the address check.
+    `about` is the URL that the User-Agent names next to `user_agent`, or empty. `allow_private_networks` lists networks
+    that may be reached although they aren't public. `proxy` is the http or https URL of an outgoing proxy; the proxy
+    itself is exempt from the address check.
     """
 
     user_agent: str = f"microsub-server/{__version__}"
@@ -85,9 +85,9 @@ class FetchSettings:
 class FetchRequest:
     """One GET.
 
-    Validators are latin-1 text and go back byte for byte; `subscribers` is told to the publisher. `since` is for
-    fetchers that keep copies (`cache.CachingFetcher`): who has looked at the document until that Unix time is answered
-    with a copy only if it came later, and otherwise by the publisher. None: any fresh copy will do.
+    Validators are latin-1 text and are sent back byte for byte; the publisher is told the number of `subscribers`.
+    `since` is for fetchers that keep copies (`cache.CachingFetcher`): a copy from after that Unix time is returned,
+    otherwise the publisher is asked. None: any fresh copy will do.
     """
 
     url: str
@@ -102,11 +102,11 @@ class FetchRequest:
 class Fetched:
     """A document.
 
-    `url` is the request's; `final_url` where the document was found, without credentials, the base for what it links
-    to; `headers` have lower-case names, several values joined with a comma; `max_age` is how many seconds longer the
-    publisher calls it fresh, or None; `moved_to` is the new address when every hop was a 301 or 308.
+    `url` is the request's. `final_url` is where the document was found, without credentials; it is the base of relative
+    links. `headers` have lower-case names, several values joined with a comma. `max_age` is how many more seconds the
+    publisher calls it fresh, or None. `moved_to` is the new address if every hop was a 301 or 308.
 
-    `room` is what the body takes of the process's room for bodies, given back when the document is dropped.
+    `room` is the body's share of the process's memory for bodies, returned when the document is dropped.
     """
 
     url: str
@@ -124,7 +124,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """A 304: the validators still hold; `etag` and `last_modified` are to be sent next time."""
+    """A 304: the validators are still valid; the next request sends `etag` and `last_modified`."""
 
     url: str
     etag: str | None
@@ -137,7 +137,7 @@ class NotModified:
 class FetchFailed:
     """No document. `url` and `detail` may be shown and logged: credentials are masked.
 
-    `retry_after` is in seconds from now, where the publisher named a time.
+    `retry_after` is in seconds from now, if the publisher named a time.
     """
 
     url: str
@@ -148,29 +148,29 @@ class FetchFailed:
 
     @property
     def ours(self) -> bool:
-        """Whether nobody was asked, for a reason that says nothing of the address."""
+        """Whether no request was sent, for a reason that says nothing about the address."""
         return self.reason in {"local", "busy"}
 
     @property
     def refused(self) -> bool:
-        """Whether the address has something that isn't shown to programs like this."""
+        """Whether the server refuses to show the document to programs like this one."""
         return self.status in {401, 402, 403, 406, 429, 451}
 
     @property
     def lasting(self) -> bool:
-        """Whether asking again in an hour would come to the same: it is the address, not the day."""
+        """Whether a retry in an hour would fail the same way, because the address itself is the cause."""
         if self.status is not None and self.reason in {"http", "gone"}:
             return 400 <= self.status < 500 and self.status not in {408, 425, 429}
         return self.reason in {"gone", "blocked", "private", "too_large", "redirects", "encoding", "bad_url"}
 
     @property
     def forbidden(self) -> bool:
-        """Whether the settings of this process keep it from asking; another's may not."""
+        """Whether this process's settings forbid the request; another process's may allow it."""
         return self.reason in {"blocked", "private"}
 
     @property
     def told(self) -> Reason:
-        """The reason as people may read it: they don't learn which names there are inside."""
+        """The reason for users: it doesn't reveal which internal names exist."""
         return "dns" if self.reason == "private" else self.reason
 
 
@@ -178,7 +178,7 @@ FetchResult = Fetched | NotModified | FetchFailed
 
 
 class Fetching(Protocol):
-    """What fetches documents: `Fetcher`, or anything that answers like it."""
+    """A fetcher of documents: `Fetcher`, or anything with the same interface."""
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document; failures are values."""
@@ -187,9 +187,9 @@ class Fetching(Protocol):
 
 # --- requests to endpoints ----------------------------------------------------------------------------------------
 #
-# Any method, a form, a token; the reply whatever its status (RFC 9110, RFC 6750). A token and what stands in a form are
-# secrets. They go to the one origin that they are meant for, by https, or in the clear to networks that the admin
-# lists; never along with a redirect.
+# Any method, a form, a token; the reply is returned whatever its status (RFC 9110, RFC 6750). Tokens and form values
+# are secrets. They are sent only to the one origin they are meant for, over https, or in the clear to networks that the
+# admin lists. They never follow a redirect.
 
 Method = Literal["GET", "HEAD", "POST"]
 
@@ -198,7 +198,7 @@ Method = Literal["GET", "HEAD", "POST"]
 class SendLimits:
     """Bounds of one exchange: `total` in seconds, `body` in bytes after decompression.
 
-    With 0 bytes no body is read: the status alone counts. With -1 redirects the first reply is the last.
+    With 0 bytes, no body is read and only the status counts. With -1 redirects, the first reply is returned as it is.
     """
 
     total: float = 5.0
@@ -208,7 +208,7 @@ class SendLimits:
 
 @dataclass(frozen=True, slots=True)
 class SentDocument:
-    """A body for the recipient that named the address, with its type and `headers` of its own."""
+    """A body for a recipient that chose the address, with its content type and extra `headers`."""
 
     body: bytes = field(repr=False)
     content_type: str
@@ -219,9 +219,9 @@ class SentDocument:
 class Sending:
     """One request to an endpoint.
 
-    A `form` or a `document` makes sense in a POST alone; neither it nor `bearer` is shown by `repr`. `in_clear` says
-    that nothing in the form is secret, so that it may go by http. `web_ports`: it goes to ports 80 and 443 alone, but
-    in networks that the admin lists.
+    `form` and `document` are only for POST; `repr` shows neither them nor `bearer`. `in_clear`: nothing in the form is
+    secret, so it may be sent over http. `web_ports`: only ports 80 and 443 are allowed, except in networks that the
+    admin lists.
     """
 
     url: str
@@ -236,13 +236,13 @@ class Sending:
 
     @property
     def is_secret(self) -> bool:
-        """Whether it holds what nobody on the way may read."""
+        """Whether the request contains secrets, which must not be readable in transit."""
         return self.bearer is not None or (self.form is not None and not self.in_clear)
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A redirect: where it leads, without credentials, and whether for good (301, 308)."""
+    """A redirect: its target, without credentials, and whether it is permanent (301, 308)."""
 
     url: str
     permanent: bool
@@ -252,10 +252,10 @@ class Hop:
 class Answered:
     """A reply of any status.
 
-    `headers` have lower-case names, several values joined with a comma; `final_url` is where it came from, without
-    credentials; `hops` are the redirects that led there.
+    `headers` have lower-case names, several values joined with a comma. `final_url` is the address that replied,
+    without credentials. `hops` are the redirects that led there.
 
-    A POST follows none: its 3xx is an answer like any other. `room` is what the body takes of the process's room.
+    A POST follows no redirects: a 3xx is returned like any other reply. `room` is the body's share of memory.
     """
 
     status: int
@@ -272,7 +272,7 @@ class Answered:
 
 
 class Sender(Protocol):
-    """What sends requests to endpoints: `Fetcher`, and what tests put in its place."""
+    """A sender of requests to endpoints: `Fetcher`, or a test double."""
 
     async def send(self, sending: Sending) -> Answered | FetchFailed:
         """Send a request; failures are values."""
@@ -282,7 +282,7 @@ class Sender(Protocol):
 class HopError(Exception):
     """One hop of a fetch can't be completed; the fetcher turns it into a `FetchFailed`.
 
-    `retry_after` is in seconds from now, where it is known when asking again makes sense.
+    `retry_after` is in seconds from now, if it is known when a retry makes sense.
     """
 
     def __init__(self, reason: Reason, detail: str, retry_after: float | None = None) -> None:

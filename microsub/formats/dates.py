@@ -1,8 +1,8 @@
-"""Instants as publishers write them, as aware datetimes; None for what can't be true.
+"""Parses publishers' dates to aware datetimes; None for implausible ones.
 
-RFC 3339 and RFC 822 (as RSS has it, with four digits for the year) cover nearly all of them. The rest is read by its
-parts: a time, a zone or a place whose zone it is, the name of a month in one of twenty languages, or figures whose
-order their separators tell. A time without zone is taken for UTC.
+RFC 3339 and RFC 822 (in RSS's form, with four-digit years) cover nearly all dates. Others are parsed by their parts: a
+time, a zone or a place in it, a month's name in one of twenty languages, or numbers whose separators show their order.
+A time without a zone counts as UTC.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-# Clocks that were never set write the epoch; nothing on the web is older than its first years.
+# A clock that was never set writes the epoch; nothing on the web is from that time.
 _EARLIEST = datetime(1970, 1, 3, tzinfo=UTC)
 _LATEST_YEAR = 9000
 MAX_LENGTH = 100
@@ -38,7 +38,7 @@ _TIMES = (
     r"(?i)(?<!\d)(?P<h>\d{1,2})\s?h(?:\s?(?P<m>\d\d)(?!\d)|\b)",
     rf"(?i)(?<![\d.])(?P<h>\d{{1,2}})(?:\.(?P<m>\d\d))?(?!\d){_HALF}",
 )
-"""A time of the day: with colons, signs, `14h30`, `9.55pm`."""
+"""A time of day: with colons, CJK characters, `14h30`, `9.55pm`."""
 
 _TIMES_OF_DAY = tuple(map(re.compile, _TIMES))
 _PLACE = re.compile(r"[\[(]?\b([A-Z][A-Za-z]{2,}(?:/[A-Z][A-Za-z_-]{1,30}){1,2})\b[\])]?")
@@ -47,12 +47,12 @@ _WORD = re.compile(r"[^\W\d_]{2,}|\bZ\b")
 _NUMBER = re.compile(r"\d+")
 _YEAR_FIRST = re.compile(r"(?<!\d)(\d{4})\s?[-/.년年]\s?0?(\d{1,2})\s?[-/.월月]\s?0?(\d{1,2})(?!\d)")
 _YEAR_LAST = re.compile(r"(?<!\d)(\d{1,2})([-/. ])\s?(\d{1,2})\2\s?(\d{4})(?!\d)")
-# Hyphens leave open which of the three is the year.
+# With hyphens, it is unclear which of the three is the year.
 _SHORT_YEAR_LAST = re.compile(r"(?<!\d)(\d{1,2})([/.])\s?(\d{1,2})\2\s?(\d\d)(?!\d)")
 
 
 def from_text(text: object) -> datetime | None:
-    """The instant that `text` names, in its zone; seconds since 1970 may be a number."""
+    """The instant that `text` names, in its zone; `text` may also be a number of seconds since 1970."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         text = f"{text:.0f}"
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
@@ -67,9 +67,9 @@ def from_text(text: object) -> datetime | None:
 
 
 def as_written(text: str | None) -> str | None:
-    """A date and time as every program reads it, as exact as it was: `2024-06-01T19:30+02:00`.
+    """A date and time in standard form, as precise as it was: `2024-06-01T19:30+02:00`.
 
-    The start of an event may be a day, and a time without a zone is one where the event takes place.
+    An event's start may be a day, and a time without a zone is a local time at the event's place.
     """
     match = (_ISO.match(text) or _COMPACT.match(text)) if text else None
     if not match:
@@ -86,7 +86,7 @@ def as_written(text: str | None) -> str | None:
 
 
 def plausible(moment: datetime | None) -> datetime | None:
-    """`moment`, or None where it only shows that a clock was never set."""
+    """`moment`, or None if it only shows that a clock was never set."""
     if moment is None:
         return None
     try:
@@ -108,7 +108,7 @@ def _from_parts(
 def _at(
     day: datetime, hour: str | int | None, minute: str | None, second: str | None, fraction: str | None
 ) -> datetime:
-    # Added, not set: 24:00 and leap seconds occur.
+    # Added instead of set, because 24:00 and leap seconds occur.
     day += timedelta(hours=int(hour or 0), minutes=int(minute or 0), seconds=int(second or 0))
     return day + timedelta(microseconds=int(((fraction or "") + "000000")[:6]))
 
@@ -119,7 +119,7 @@ def _zone(sign: str, hours: str, minutes: str | None) -> timezone:
 
 
 def _in_figures(text: str) -> datetime | None:
-    """The rarer forms of ISO 8601, and seconds or milliseconds since 1970."""
+    """Parse the rarer forms of ISO 8601, and seconds or milliseconds since 1970."""
     if match := _SECONDS.match(text):
         seconds = int(match[0]) / (1000 if len(match[0]) > 10 else 1)
         return datetime.fromtimestamp(seconds, UTC)
@@ -133,7 +133,7 @@ def _in_figures(text: str) -> datetime | None:
 
 
 def _in_words(text: str) -> datetime | None:
-    """Any order of day, month, year, time and zone, as long as it is clear which is which."""
+    """Parse day, month, year, time and zone in any unambiguous order."""
     place, text = _place(text)
     text = _COMMENT.sub(" ", text)
     hour, minute, second, fraction, rest, behind = 0, None, None, None, text, text
@@ -158,13 +158,13 @@ def _in_words(text: str) -> datetime | None:
 
 
 def _place(text: str) -> tuple[str | None, str]:
-    """The place whose zone `text` names (`Europe/Berlin`), and the text without."""
+    """The place whose zone `text` names (`Europe/Berlin`), and the text without it."""
     match = _PLACE.search(text)
     return (match[1], text.replace(match[0], " ", 1)) if match else (None, text)
 
 
 def _in_place(moment: datetime, place: str) -> datetime:
-    """The same time of the day in the zone of `place`; unchanged for an unknown place."""
+    """The same time of day in the zone of `place`; unchanged if the place is unknown."""
     try:
         offset = moment.replace(tzinfo=ZoneInfo(place)).utcoffset()
     except (LookupError, ValueError, OSError):
@@ -177,11 +177,11 @@ def _day(text: str, words: list[str], zone: timezone) -> datetime | None:
         return datetime(int(match[1]), int(match[2]), int(match[3]), tzinfo=zone)
     if match := _YEAR_LAST.search(text) or _SHORT_YEAR_LAST.search(text):
         first, second = int(match[1]), int(match[3])
-        # With slashes the month comes first, as in the United States, unless it can't.
+        # With slashes, the month comes first, as in the United States, if it can.
         month, day = (first, second) if match[2] == "/" and first <= 12 else (second, first)
         written = int(match[4])
         return datetime(_century(written) if len(match[4]) == 2 else written, month, day, tzinfo=zone)
-    # The last one: in Romance languages Tuesday begins like March, and comes before it.
+    # The last match: in Romance languages, Tuesday starts like March and comes before it.
     month = next((found for word in reversed(words) if (found := MONTHS.get(word[:4]) or MONTHS.get(word[:3]))), 0)
     numbers = _NUMBER.findall(text)
     year = next((number for number in numbers if len(number) == 4), None)
@@ -218,7 +218,7 @@ _NAMES = (
 )
 MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in names.split()}
 
-# Minutes east of Greenwich. Names that several countries use mean the one with the most feeds.
+# Minutes east of Greenwich. A name that several countries use means the one with the most feeds.
 _ZONES = {
     "utc ut gmt z wet": 0, "est": -300, "edt": -240, "cst": -360, "cdt": -300, "mst": -420, "mdt": -360,
     "pst": -480, "pdt": -420, "akst": -540, "akdt": -480, "hst": -600, "ast": -240, "adt": -180, "nst": -210,
@@ -227,12 +227,12 @@ _ZONES = {
 }  # fmt: skip
 ZONES = {name: minutes for names, minutes in _ZONES.items() for name in names.split()}
 
-# Between summer and winter time these differ: what is meant is the time of that place. In capitals only.
+# These differ between summer and winter: the time of that place is meant. Only in capitals.
 PLACES = {"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"}
 
 
 def plain_word(word: str) -> str:
-    """`word` in small letters without accents: `Décembre` and `decembre` are one."""
+    """`word` in lower case without accents: `Décembre` becomes `decembre`."""
     if word.isascii():
         return word.lower()
     return "".join(c for c in unicodedata.normalize("NFD", word.lower()) if not unicodedata.combining(c))

@@ -1,8 +1,8 @@
-"""The encoding that a document really has (https://encoding.spec.whatwg.org/, RFC 7303).
+"""Detects the real encoding of a document (https://encoding.spec.whatwg.org/, RFC 7303).
 
-Order: byte order mark, valid UTF-8, what HTTP and the document declare, for other scripts than Latin what a detector
-recognises in their first words, windows-1252. Text that is valid UTF-8 and not plain ASCII is practically never
-anything else, while wrong declarations are common.
+Order: byte order mark, valid UTF-8, the encodings that HTTP and the document declare, a detector's result for the first
+words in non-Latin scripts, windows-1252. Text that is valid UTF-8 and not plain ASCII is practically never anything
+else, while wrong declarations are common.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNMARKED = (
     (b"\0<", "utf-16-be"),
     (b"\x4c\x6f\xa7\x94", "cp037"),
 )
-# Possessive: a header may be 100 KiB of blanks, and the cache reads it in the process that serves.
+# Possessive quantifiers: a header may be 100 KiB of blanks, and the cache reads it in the serving process.
 _CHARSET = re.compile(r"(?i)charset\s*+=\s*+[\"']?\s*+([\w.:-]+)")
 _XML = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']\s*([\w.:-]+)")
 _META = re.compile(rb"(?i)<meta\b[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)")
@@ -41,7 +41,7 @@ _ALIASES = {
     "tis-620": "cp874", "iso-8859-11": "cp874", "x-cp1251": "cp1251", "cp-1251": "cp1251", "utf8": "utf-8",
     "unicode": "utf-16-le", "utf-16": "utf-16-le", "utf-32": "utf-32-le", "big5": "big5hkscs",
 }  # fmt: skip
-# What the detector may answer, and the codec that reads what publishers mean by it.
+# The detector's results, and the codecs for what publishers mean by them.
 _SCRIPTS = {
     "gb18030": "gb18030", "big5": "big5hkscs", "cp932": "cp932", "euc_jp": "euc_jp", "cp949": "cp949", "cp874": "cp874",
     "cp1251": "cp1251", "koi8_r": "koi8-r", "cp1253": "cp1253", "cp1255": "cp1255", "cp1256": "cp1256",
@@ -49,16 +49,16 @@ _SCRIPTS = {
 _TAGS = re.compile(rb"<[^<>]*>")
 _SEARCHED = 200_000
 _SAMPLE = 16_384
-"""Bytes that the detector reads; it takes a tenth of a second for them."""
+"""Bytes that the detector reads, which takes it a tenth of a second."""
 
 _FEW = 16
-"""Bytes beyond ASCII, of which nobody can tell the script."""
+"""Non-ASCII bytes that are too few to detect a script."""
 
 
 class DocumentText:
-    """A body, and the encoding that it really has; its text comes whole or in pieces.
+    """A body with its real encoding, decoded as a whole or in pieces.
 
-    Large documents come in pieces, so that they are in memory once. `take` lets the bytes go.
+    Large documents are decoded in pieces, so that only one copy is in memory. `take` frees the bytes.
     """
 
     def __init__(self, body: bytes, content_type: str | None) -> None:
@@ -66,7 +66,7 @@ class DocumentText:
         self._codec, self._errors, self._start = _encoding(body, content_type)
 
     def take(self) -> str:
-        """The whole text. After that there is no other."""
+        """The whole text. It can be taken only once."""
         body, self._body = self._body, b""
         return (body[self._start :] if self._start else body).decode(self._codec, self._errors)
 
@@ -82,12 +82,12 @@ class DocumentText:
 
 
 def decode(body: bytes, content_type: str | None) -> str:
-    """`body` as text; never fails. U+FFFD stands for bytes that nothing better fits."""
+    """Decode `body`; never fails. U+FFFD replaces bytes that can't be decoded."""
     return DocumentText(body, content_type).take()
 
 
 def _encoding(body: bytes, content_type: str | None) -> tuple[str, str, int]:
-    """The codec, what it does about broken bytes, and where the text begins."""
+    """The codec, its error handling, and the start of the text."""
     for mark, encoding in _MARKS:
         if body.startswith(mark):
             return encoding, "replace", len(mark)
@@ -96,7 +96,7 @@ def _encoding(body: bytes, content_type: str | None) -> tuple[str, str, int]:
             return encoding, "replace", 0
     if not _fits(body, "utf-8"):
         return *_other_encoding(body, content_type), 0
-    # ISO-2022-JP and friends are pure ASCII bytes.
+    # ISO-2022-JP and similar encodings consist of ASCII bytes only.
     if b"\x1b" in body and (declared := _declared(body, content_type)) and (codec := _fitting(body, declared[0])):
         return codec, "strict", 0
     return "utf-8", "strict", 0
@@ -105,7 +105,7 @@ def _encoding(body: bytes, content_type: str | None) -> tuple[str, str, int]:
 def _other_encoding(body: bytes, content_type: str | None) -> tuple[str, str]:
     declared = _declared(body, content_type)
     said_utf8 = any(_codec(name) == "utf-8" for name in declared)
-    # A document that says UTF-8, cut off or with a stray byte: keep it, lose the byte.
+    # A document that declares UTF-8 but is cut off or has a stray byte is still UTF-8, without that byte.
     if said_utf8 and _mostly_utf8(body, tolerance=1):
         return "utf-8", "replace"
     for name in declared:
@@ -118,7 +118,7 @@ def _other_encoding(body: bytes, content_type: str | None) -> tuple[str, str]:
 
 
 def _declared(body: bytes, content_type: str | None) -> list[str]:
-    """What HTTP, the XML declaration and the HTML head say, HTTP first."""
+    """The encodings declared by HTTP, the XML declaration and the HTML head, HTTP first."""
     found = []
     if content_type and (match := _CHARSET.search(content_type)):
         found.append(match[1])
@@ -130,16 +130,16 @@ def _declared(body: bytes, content_type: str | None) -> list[str]:
 
 
 def _mostly_utf8(body: bytes, tolerance: float) -> bool:
-    """Whether there are at most `tolerance` broken bytes for each valid sequence beyond ASCII."""
+    """Whether at most `tolerance` bytes are broken for each valid non-ASCII sequence."""
     text = body[:200_000].decode("utf-8", "replace")
     broken = text.count("\ufffd")
     return broken <= tolerance * (sum(char > "\x7f" for char in text) - broken)
 
 
 def _detected(body: bytes) -> str | None:
-    """What a detector says of the first words outside of tags, unless these are mostly ASCII.
+    """The detector's result for the first words outside of tags, unless these are mostly ASCII.
 
-    Many encodings read the same bytes: it chooses by how often letters and signs occur in languages.
+    Many encodings can decode the same bytes; it chooses by the frequency of letters and signs in languages.
     """
     words = _TAGS.sub(b" ", body[:_SEARCHED])
     sample = words[:_SAMPLE].rpartition(b" ")[0] or words[:_SAMPLE]
@@ -147,16 +147,16 @@ def _detected(body: bytes) -> str | None:
     letters = sum(byte > 0x7F or 0x41 <= byte & 0xDF <= 0x5A for byte in sample)
     if high < _FEW or high < 0.2 * letters:
         return None
-    import charset_normalizer  # takes time to import, and few processes ever meet such a document
+    import charset_normalizer  # slow to import, and few processes ever need it
 
     best = charset_normalizer.from_bytes(sample, cp_isolation=list(_SCRIPTS)).best()
     return _SCRIPTS.get(best.encoding) if best is not None else None
 
 
 def _cyrillic(body: bytes) -> str | None:
-    """The Cyrillic encoding, where words consist of letters that Latin scripts use singly.
+    """The Cyrillic encoding, if words consist of letters that Latin scripts use only singly.
 
-    Lower-case letters, by far the most frequent ones, lie in the upper half of windows-1251 and the lower of KOI8-R.
+    Lower-case letters, by far the most frequent, are in the upper half of windows-1251 and in the lower of KOI8-R.
     """
     letters = re.sub(rb"<[^<>]*>|[^A-Za-z\x80-\xff]", b" ", body[:200_000])
     words = b"".join(re.findall(rb"[\xc0-\xff]{3,}", letters))
@@ -167,20 +167,20 @@ def _cyrillic(body: bytes) -> str | None:
 
 
 def _fitting(body: bytes, name: str) -> str | None:
-    """The codec of that name if it reads `body`."""
+    """The codec of that name if it can decode `body`."""
     codec = _codec(name)
     if _fits(body, codec):
         return codec
-    # The bytes that windows-1252 leaves undefined are controls in ISO-8859-1.
+    # Bytes that windows-1252 leaves undefined are control characters in ISO-8859-1.
     return "latin-1" if codec == "cp1252" else None
 
 
 def _fits(body: bytes, codec: str) -> bool:
-    """Whether `codec` is there, is for text, and reads all of `body`."""
+    """Whether `codec` exists, is for text, and decodes all of `body`."""
     if codec == "utf-8" and body.isascii():
         return True
     try:
-        b"text".decode(codec, "replace")  # what is no codec for text says so here
+        b"text".decode(codec, "replace")  # raises for codecs that aren't for text
         decoder = codecs.getincrementaldecoder(codec)("strict")
         for start in range(0, len(body), PIECE):
             decoder.decode(body[start : start + PIECE], start + PIECE >= len(body))
@@ -195,7 +195,7 @@ def _codec(name: str) -> str:
 
 
 def after_prologue(text: str) -> int:
-    """Where the root element begins: behind declarations, comments and the document type."""
+    """The start of the root element, after declarations, comments and the document type."""
     position = 0
     while match := _PROLOGUE.match(text, position):
         position = match.end()

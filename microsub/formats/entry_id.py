@@ -1,6 +1,6 @@
-"""Which post is which across polls, edits and two feeds of a site; and of which kind it is.
+"""Identifies posts across polls, edits and several feeds of a site, and determines their type.
 
-An identity is a string that stays the same as long as the post does. It is a key, never shown.
+An identity is a string that never changes during a post's life. It is a key, and is never shown.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ MAX_IDENTITY = 512
 
 
 def identity(entry: Entry) -> str:
-    """What `entry` is known by: its guid, else its link, else a hash of title and content.
+    """The identity of `entry`: its guid, else its link, else a hash of title and content.
 
-    Guids and links are compared in normal form, so that a move to https or a new campaign parameter is no new post.
+    Guids and links are normalised, so that a move to https or a new campaign parameter doesn't make a new post.
     """
     return bounded(normalise_url(entry.guid or "") or normalise_url(entry.url or "") or _hash_of_text(entry))
 
 
 def identities(entries: Sequence[Entry]) -> list[str]:
-    """The identities of a whole document, in its order.
+    """The identities of a whole document's entries, in order.
 
-    Some publishers give several posts one guid (the site's address, say). Those are told apart by their links, or by
-    their text where links are missing too; what agrees in both is one post that is listed twice.
+    Some publishers give several posts the same guid (the site's address, for example). These are distinguished by their
+    links, or by their text if links are missing too; if both are equal, it is one post that is listed twice.
     """
     found = [identity(entry) for entry in entries]
     repeated = {guid for guid, count in Counter(found).items() if count > 1}
@@ -45,17 +45,17 @@ def identities(entries: Sequence[Entry]) -> list[str]:
 
 
 def told_apart(guid: str, link: str, written: str) -> str:
-    """What a post that is known by `guid` would be known by beside others of the same guid.
+    """The identity that a post with `guid` would have among others with the same guid.
 
-    '' where its link says nothing that its guid (`written` as the feed has it) doesn't say.
+    '' if its link says nothing more than its guid (`written` as in the feed).
     """
     return bounded(f"{guid} {normalise_url(link)}") if link and link != written else ""
 
 
 def common_identity(entry: Entry) -> str | None:
-    """What copies of one post in two feeds have in common.
+    """The common identity of copies of one post in two feeds.
 
-    Guid and link together, as a hex digest. None where one of them is missing: a link alone proves too little.
+    Guid and link together, as a hex digest. None if one of them is missing: a link alone proves too little.
     """
     if not entry.guid or not entry.url:
         return None
@@ -70,33 +70,33 @@ def _hash_of_text(entry: Entry) -> str:
     content = entry.content
     body = (content.text or content.html or "") if content else ""
     body = body or entry.summary or ""
-    # A title that is there twice, or was left out because it was, makes no other post.
+    # A title that repeats the text, or was left out for that reason, doesn't change the identity.
     name = "" if is_beginning(entry.name, body) else entry.name or ""
     text = "\0".join((name, body, *entry.photo, *entry.audio, *entry.video))
     return "text:" + sha256_hex(text)
 
 
 def bounded(text: str, most: int = MAX_IDENTITY) -> str:
-    """`text`, or a digest of one that is longer than `most`: guids become hash fields in Redis."""
+    """`text`, or a digest if it is longer than `most`: guids become hash fields in Redis."""
     if len(text) <= most:
         return text
     return text[:64] + "#" + sha256_hex(text)
 
 
-# --- its kind ------------------------------------------------------------------------------------------------------
+# --- post types ----------------------------------------------------------------------------------------------------
 #
-# Post Type Discovery (https://www.w3.org/TR/post-type-discovery/), in its order. Kinds that it doesn't name
-# and readers know (bookmark, follow, checkin, audio) stand where they can't shadow one that it names: bookmarks and
-# checkins usually carry photos, audio is what is left.
+# Post Type Discovery (https://www.w3.org/TR/post-type-discovery/), in its order. Types that it doesn't name but readers
+# know (bookmark, follow, checkin, audio) come where they can't override one that it names: bookmarks and checkins
+# usually have photos, audio comes last.
 
 _ANSWERS = frozenset({"yes", "no", "maybe", "interested"})
 _ADDRESSES = re.compile(r"https?://\S+")
 _LITTLE = 10
-"""Characters that a body may have more than a name without saying more; a fifth of the name's length is fine, too."""
+"""Characters by which a body may exceed a name without saying more; a fifth of the name's length is allowed too."""
 
 
 def post_type(entry: Entry) -> str:
-    """The post type of `entry`, from its properties alone."""
+    """The post type of `entry`, derived only from its properties."""
     if entry.type == "event":
         return "event"
     if entry.rsvp and entry.rsvp.strip().lower() in _ANSWERS:
@@ -119,9 +119,9 @@ def post_type(entry: Entry) -> str:
 
 
 def _is_illustrated_article(entry: Entry) -> bool:
-    """Whether the pictures are files enclosed with a text that has a title, as in news.
+    """Whether the pictures are enclosures of a text with a title, as in news.
 
-    The specification knows no enclosures; a picture that is marked up as the photo of a post makes it a photo.
+    The specification doesn't cover enclosures; a picture that is marked up as a post's photo makes it a photo post.
     """
     body = body_text(entry)
     if not body or says_no_more(entry.name, body):
@@ -131,15 +131,15 @@ def _is_illustrated_article(entry: Entry) -> bool:
 
 
 def body_text(entry: Entry) -> str:
-    """What the name is compared with: content, else summary, else nothing."""
+    """The text that the name is compared with: content, else summary, else nothing."""
     text = entry.content.text if entry.content else None
     return text or entry.summary or ""
 
 
 def says_no_more(name: str | None, body: str) -> bool:
-    """Whether `name` is no title of `body` but nearly all of it, or its cut-off beginning.
+    """Whether `name` isn't a title of `body`, but nearly all of it or its truncated beginning.
 
-    An engine cuts with an ellipsis, or inside a word; a headline that a longer text begins with is a title. True for
+    Engines truncate with an ellipsis or inside a word; a headline that a longer text starts with is a title. True for
     an empty name.
     """
     folded, body = fold(name or ""), fold(body)
@@ -149,23 +149,23 @@ def says_no_more(name: str | None, body: str) -> bool:
     if not folded or rest[:1].isalnum():
         return True
     room = max(_LITTLE, len(folded) // 5)
-    # Programs that post elsewhere add the address of the post.
+    # Cross-posting programs add the post's address.
     return len(rest) <= 1000 and len(_ADDRESSES.sub("", rest).strip()) <= room
 
 
 def is_beginning(text: str | None, body: str) -> bool:
-    """Whether `body` begins with `text`, maybe cut off with an ellipsis; True for an empty one."""
+    """Whether `body` starts with `text`, possibly truncated with an ellipsis; True for an empty one."""
     return _begins(fold(text or ""), fold(body))
 
 
 def _begins(folded: str, body: str) -> bool:
     if body.startswith(folded):
-        # Engines cut long texts anywhere; a short title isn't the beginning of a longer word: "Go" and "Gophers".
+        # Engines truncate long texts anywhere; a short title must end at a word boundary: "Go" doesn't match "Gophers".
         return len(folded) > 20 or not folded or not body[len(folded) : len(folded) + 1].isalnum()
     cut = folded.removesuffix("...").removesuffix("…").removesuffix("[…]").rstrip()
     return len(cut) > 10 and cut != folded and body.startswith(cut)
 
 
 def fold(text: str) -> str:
-    """White space trimmed and collapsed, and no control characters."""
+    """Trim and collapse white space, and remove control characters."""
     return " ".join(without_controls(text).split())

@@ -1,4 +1,4 @@
-"""Web pages to jf2: h-feed, h-entry, classic forms (https://microformats.org/wiki/h-feed)."""
+"""Parses web pages to jf2: h-feed, h-entry, classic forms (https://microformats.org/wiki/h-feed)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from microsub.model.jf2 import Card, Entry, Feed
 if TYPE_CHECKING:
     import bs4
 
-# html5lib takes a second per megabyte: a page without any of these words isn't parsed at all.
+# html5lib takes a second per megabyte, so a page without any of these words isn't parsed.
 _PROMISE = re.compile(
     r"(?i)\bh-(?:feed|entry|event|cite|review|recipe|listing)\b|\bh(?:atom|feed|entry|review)\b|\bvevent\b"
 )
-# XML's declaration and stylesheets: comments to an HTML parser, which end at the first `>`.
+# XML declarations and stylesheets: to an HTML parser they are comments that end at the first `>`.
 _XML = re.compile(r"\A(?:\s*<\?xml[^>]*(?:>|\Z))+")
 _MOST_LINKS = 20
 
 
 def to_jf2(text: str, url: str) -> RawFeed:
-    """Read a page's posts: those of its first h-feed, else those that stand on it by themselves.
+    """Read a page's posts: those of its first h-feed, else its top-level posts.
 
-    A page that is about one post (its permalink, or a fragment that names one) has that post alone. Raises ParseError
-    when there is none.
+    A page about one post (its permalink, or a fragment that names one) has only that post. Raises ParseError if there
+    is none.
     """
     if not _PROMISE.search(text):
         raise ParseError(url, "this page has no h-feed and no h-entry")
@@ -47,7 +47,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
 
 
 def read_page(text: str, url: str) -> Page:
-    """What a page says in microformats. Raises ParseError for one that can't be read."""
+    """Read a page's microformats. Raises ParseError if it can't be parsed."""
     return _page(_soup(text, url), url)[0]
 
 
@@ -56,9 +56,9 @@ def _soup(text: str, url: str) -> bs4.BeautifulSoup:
         raise ParseError(url, f"this page has more than {MOST_TAGS} tags")
     if too_deep(text):
         raise ParseError(url, "this page nests its elements too deeply to be read")
-    import bs4  # with mf2py a fifth of a process's start, and most processes read no page
+    import bs4  # with mf2py, it takes a fifth of a process's start, and most processes parse no page
 
-    # XHTML is HTML here; its declarations only make Beautiful Soup warn that it might not be.
+    # XHTML is parsed as HTML; its declarations would only cause warnings of Beautiful Soup.
     return bs4.BeautifulSoup(_XML.sub("", text[:MAX_PAGE], count=1), "html5lib")
 
 
@@ -66,17 +66,17 @@ def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
     import mf2py
 
     for element in soup.select(".value-title[title]"):
-        # The value class pattern, which the parser knows in part: as an element whose value it reads.
+        # The value class pattern, which the parser supports only in part: convert it to an element with a value.
         element.name, element["value"], element["class"] = "data", element["title"], "value"
     tags = soup.find_all("base")
     tag = next((tag for tag in tags if tag.get("href") is not None), None)
     for other in tags:
         if other is not tag:
-            other.decompose()  # the parser would take the first one, with an address or without
+            other.decompose()  # the parser would use the first one, even without an address
     base = safe_url(str(tag["href"]), url) if tag is not None else None
     if tag is not None and base is None:
-        tag.decompose()  # as browsers ignore it; the parser would stop at an address that can't be read
-    # Without its fragment: an empty `href` means the page itself (RFC 3986, 5.2.2).
+        tag.decompose()  # browsers ignore it; the parser would fail on its invalid address
+    # Without the fragment, because an empty `href` means the page itself (RFC 3986, 5.2.2).
     parsed = mf2py.parse(doc=soup, url=url.partition("#")[0], filter_roots=True)
     rels: dict[str, Any] = parsed.get("rels", {})
     items = parsed.get("items", [])
@@ -92,7 +92,7 @@ def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
 
 
 def find_posts(page: Page) -> tuple[mf2.Node | None, list[mf2.Node]]:
-    """The h-feed that the page is, if any, and its posts."""
+    """The page's h-feed, if it has one, and its posts."""
     fragment = page.url.partition("#")[2]
     if fragment:
         named = next((i for i in mf2.walk(page.items) if i.get("id") == fragment and mf2.has_type(i, *TYPES)), None)
@@ -110,13 +110,13 @@ def find_posts(page: Page) -> tuple[mf2.Node | None, list[mf2.Node]]:
     if feeds and not top:
         return feeds[0], []
     if not top:
-        # Posts inside a person's card, or inside any other item that isn't a post.
+        # Posts inside a person's card, or any other item that isn't a post.
         top = [child for item in page.items for child in posts_of(item)]
     return None, top
 
 
 def posts_of(holder: mf2.Node) -> list[mf2.Node]:
-    """The posts directly inside an item, as children or as its `entry` property."""
+    """The posts directly inside an item, as children or in its `entry` property."""
     members = [*mf2.values(holder, "entry"), *holder.get("children", [])]
     return [item for item in members if mf2.is_item(item) and mf2.has_type(item, *TYPES)]
 
@@ -142,19 +142,19 @@ def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict
 
 
 def _head_link(soup: bs4.BeautifulSoup, rel: str, base: str) -> str | None:
-    """The first `<link>` of that relation in the head: in the body others may write (WebSub, 4)."""
+    """The first `<link>` with that relation in the head, because others may write into the body (WebSub, 4)."""
     links = soup.head.find_all("link", rel=rel, limit=_MOST_LINKS) if soup.head is not None else ()
     return next((u for link in links if (u := safe_url(str(link.get("href") or ""), base))), None)
 
 
 def _only_card(feed: mf2.Node | None, page: Page) -> Card | None:
-    """The only person in a feed beside its posts: the author of a classic `hfeed`."""
+    """The only person in a feed besides its posts: the author of a classic `hfeed`."""
     cards = [item for item in (feed or {}).get("children", []) if mf2.is_item(item) and mf2.has_type(item, "h-card")]
     return mf2.card(cards[0], page.base) if len(cards) == 1 else None
 
 
 def _name(feed: mf2.Node | None) -> str | None:
-    """The feed's own name; one that mf2 implied from the whole text of the feed is none."""
+    """The feed's own name; one that mf2 implied from the feed's whole text doesn't count."""
     name = mf2.text(feed, "name") if feed is not None else None
     return name if name and len(name) <= 200 and "\n" not in name else None
 
@@ -162,18 +162,18 @@ def _name(feed: mf2.Node | None) -> str | None:
 TYPES = ("h-entry", "h-event", "h-cite", "h-review", "h-recipe", "h-listing")
 _TARGETS = ("in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-of", "quotation-of")
 MAX_CONTEXTS = 3
-"""Posts inside each other that go to `refs`: an answer, what it answers, and what that one quotes."""
+"""Nested posts that go to `refs`: a reply, its target, and what that one quotes."""
 
 MAX_QUOTED = 20_000
-"""Characters of the body of a post that another one quotes or answers."""
+"""Characters of the body of a quoted or replied-to post."""
 
 _BODIES = ("content", "description", "instructions")
 
 
 def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) -> RawEntry:
-    """`item` as it stands in `feed` (None: on the page itself).
+    """Convert `item`, which is in `feed` (None: on the page itself).
 
-    `refs` are finished, the body isn't cleaned yet. `depth` counts the posts around it that quote it or answer it.
+    `refs` are finished, the body isn't cleaned yet. `depth` counts the enclosing posts that quote it or reply to it.
     """
     base = page.base
     url = permalink(item, page)
@@ -196,7 +196,7 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) 
         audio=tuple(mf2.files(item, "audio", base)),
         syndication=tuple(mf2.urls(item, "syndication", base)),
         in_reply_to=tuple(mf2.urls(item, "in-reply-to", base)),
-        # Without `-of` these are what others did to this post.
+        # Without `-of`, these properties are what others did to this post.
         like_of=tuple(mf2.urls(item, "like-of", base)),
         repost_of=tuple(mf2.urls(item, "repost-of", base)),
         bookmark_of=tuple(mf2.urls(item, "bookmark-of", base)),
@@ -216,18 +216,18 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) 
 
 
 def posted_entry(body: bytes, url: str) -> Entry:
-    """A post that was sent here, `{"type": […], "properties": {…}}`, cleaned; `url` is the address of its own page."""
+    """A post of a source, `{"type": […], "properties": {…}}`, cleaned; `url` is the address of its page."""
     raw = to_entry(orjson.loads(body), None, Page(url, url, [], {}))
     shorten(raw)
     return finish(raw)
 
 
 def permalink(item: mf2.Node, page: Page) -> str | None:
-    """The page of a post: the address asked for, else one on its host; else its `id` here."""
+    """The address of a post: the requested one, else one on its host, else its `id` on this page."""
     found = mf2.urls(item, "url", page.base)
     here = normalise_url(page.url)
     if found:
-        # False sorts before True: the address asked for, then one of this site, then the first.
+        # False sorts before True: the requested address, then one of this site, then the first.
         return min(found, key=lambda url: (normalise_url(url) != here, host_of(url) != host_of(page.url)))
     if uid := mf2.url(
         {"properties": {"uid": [u for u in mf2.values(item, "uid") if "://" in mf2.plain(u)]}}, "uid", ""
@@ -238,8 +238,8 @@ def permalink(item: mf2.Node, page: Page) -> str | None:
 
 
 def _entry_name(item: mf2.Node) -> str | None:
-    """The name, unless it repeats the content, both read with the `alt` of pictures."""
-    # Of a classic review, what it is about and who wrote it may be among the names, before the review's own.
+    """The name, unless it repeats the content, both with the `alt` of pictures."""
+    # In a classic review, the reviewed item and the author may be among the names, before the review's own.
     names = sorted(mf2.values(item, "name"), key=mf2.is_item)
     name = mf2.text({"properties": {"name": names}}, "name")
     return None if any(says_no_more(name, mf2.plain(value)) for value in mf2.values(item, "content")) else name
@@ -258,7 +258,7 @@ def _body(item: mf2.Node) -> tuple[str | None, str | None]:
 
 
 def _categories(item: mf2.Node, base: str) -> tuple[tuple[str, ...], dict[str, Entry | Card]]:
-    """Tags; a tagged person stands by address, with the card in `refs`."""
+    """The tags; a tagged person is listed by address, with the card in `refs`."""
     tags: list[str] = []
     refs: dict[str, Entry | Card] = {}
     for value in mf2.values(item, "category"):
@@ -278,7 +278,7 @@ def _categories(item: mf2.Node, base: str) -> tuple[tuple[str, ...], dict[str, E
 
 
 def _contexts(item: mf2.Node, page: Page, depth: int) -> dict[str, Entry | Card]:
-    """Posts that are quoted, liked or replied to and stand in the page themselves."""
+    """Quoted, liked and replied-to posts that are in the page itself."""
     found: dict[str, Entry | Card] = {}
     for name in _TARGETS:
         for value in mf2.values(item, name):

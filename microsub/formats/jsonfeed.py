@@ -1,4 +1,4 @@
-"""JSON Feed 1.0 and 1.1 to jf2 (https://www.jsonfeed.org/version/1.1/)."""
+"""Parses JSON Feed 1.0 and 1.1 to jf2 (https://www.jsonfeed.org/version/1.1/)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from microsub.model.jf2 import Card, Enclosure, Entry, Feed
 Node = dict[str, Any]
 
 MAX_ITEMS = 20_000
-"""The first ones count: JSON feeds begin with the newest."""
+"""The first items count, because JSON feeds start with the newest."""
 
 MAX_OBJECTS = 100_000
-"""Objects and lists in one document, braces in its texts counted along. Each takes two hundred bytes."""
+"""Objects and lists in one document, including braces in its texts. Each takes two hundred bytes."""
 
 
 def to_jf2(text: str, url: str) -> RawFeed:
-    """Read a JSON Feed. Raises ParseError when it is other JSON, or none."""
+    """Read a JSON Feed. Raises ParseError for other JSON and for invalid JSON."""
     document = _load(text, url)
     items = document.get("items")
     if "jsonfeed.org" not in str(document.get("version") or "") and not isinstance(items, list):
         raise ParseError(url, "this is JSON, but no JSON Feed")
     home = safe_url(_string(document, "home_page_url"), url)
-    base = home or url  # addresses should be absolute; where they aren't, they mean the site
+    base = home or url  # addresses should be absolute; relative ones refer to the site
     feed = Feed(
         url=url,
         format="jsonfeed",
@@ -54,7 +54,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
 
 
 def _is_websub(hub: Node) -> bool:
-    """Whether a hub is of that type; rssCloud and others speak otherwise."""
+    """Whether a hub is a WebSub hub; rssCloud and others use other protocols."""
     return (_string(hub, "type") or "").strip().lower() == "websub"
 
 
@@ -63,19 +63,19 @@ def _load(text: str, url: str) -> Node:
     if len(text) > MAX_OBJECTS and text.count("{") + text.count("[") > MAX_OBJECTS:
         raise ParseError(url, f"the document has more than {MAX_OBJECTS} objects")
     try:
-        # It begins with a brace, or nobody would have taken it for JSON.
+        # It starts with a brace; `sniff` has checked that.
         document: Node = orjson.loads(text)
     except ValueError:
         try:
-            # Raw line breaks and tabs inside strings occur; they are meant as they stand.
+            # Raw line breaks and tabs in strings occur; they are meant literally.
             document = _whole(json.loads(text, strict=False))
         except (ValueError, RecursionError) as error:
-            raise ParseError(url, f"this begins like JSON, but isn't: {error}") from error
+            raise ParseError(url, f"this starts like JSON, but isn't valid: {error}") from error
     return document
 
 
 def _whole(document: Node) -> Node:
-    """`document` without halves of surrogate pairs, which escapes can hold and no store can."""
+    """Remove lone surrogates, which escapes can contain but no store can."""
     text = json.dumps(document, ensure_ascii=False)
     if text.isascii():
         return document
@@ -92,7 +92,7 @@ def _entry(item: Node, base: str) -> RawEntry:
     guid = str(number_or_text).strip() if known else ""
     external = safe_url(_string(item, "external_url"), base)
     name = _string(item, "title")
-    # The main image is what a post without a title shows, and stands for an article.
+    # The main image belongs to a post without a title; in an article, it is the illustration.
     images = [safe_url(_string(item, field), base) for field in ("image", "banner_image")]
     main = images[0] if not name else None
     entry = Entry(
@@ -123,9 +123,9 @@ def _attachment(node: Node, base: str) -> Enclosure | None:
 
 
 def _author(node: Node, base: str) -> Card | None:
-    """1.1 has a list, 1.0 one object, which counts where there is no list.
+    """The author: 1.1 has a list, 1.0 one object, which counts if there is no list.
 
-    Several are one line of names, with the address and picture of the first.
+    Several authors become one line of names, with the address and picture of the first.
     """
     several = node.get("authors")
     found = [several] if isinstance(several, dict) else _nodes(node, "authors")

@@ -1,10 +1,8 @@
-"""What an entry still lacks, and the entry with what was found.
+"""Decides which look-ups an entry needs, and completes it with the results.
 
-The decisions around look-ups, without the look-ups.
-
-Step 7 of the authorship algorithm (https://indieweb.org/authorship-spec) asks for the author's page; and a reply, like,
-repost or bookmark is read together with what it is about (https://indieweb.org/reply-context). `references` reads the
-pages that are looked up.
+Step 7 of the authorship algorithm (https://indieweb.org/authorship-spec) fetches the author's page. Targets of replies,
+likes, reposts and bookmarks are fetched as their context (https://indieweb.org/reply-context). `references` reads the
+fetched pages.
 """
 
 from __future__ import annotations
@@ -19,28 +17,28 @@ from microsub.kit.urls import has_credentials, host_of, normalise_url
 from microsub.model.jf2 import Card, Entry
 
 MAX_TARGETS = 4
-"""Targets that are looked up for one entry; who replies to more than that is a bridge that lists copies."""
+"""Targets that are looked up for one entry; an entry with more is from a bridge that lists copies."""
 
-# Documents that hold no card and no post, and may be large.
+# Documents without cards and posts, which may be large.
 _NO_PAGE = re.compile(
     r"(?i)\.(?:jpe?g|png|gif|webp|avif|svg|ico|mp[34]|m4[av]|og[gv]|opus|flac|wav|webm|mov|mkv|zip|t?gz|bz2|xz|7z|rar|exe|dmg"
     r"|iso|apk|deb|rpm|jar|pdf|epub|mobi|docx?|xlsx?|pptx?|css|js|wasm|torrent)\Z"
 )
-# They show their pages to people who have signed in, or to browsers only. A busy feed of theirs has an author per post.
+# Sites that show pages only to signed-in users, or to browsers. A busy feed of theirs has an author per post.
 _WALLED = re.compile(r"(?:.*\.)?(?:x|twitter|facebook|instagram|threads|linkedin|reddit|tiktok)\.(?:com|net)")
 _SAYS_SOMETHING = ("name", "summary", "content", "photo", "video", "audio")
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorPage:
-    """The page of an entry's author, for the name and photo that the entry doesn't give."""
+    """The page of an entry's author, for a missing name and photo."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class LookUpTarget:
-    """What an entry replies to, likes, reposts, bookmarks, follows or quotes, for its `refs`."""
+    """The target of a reply, like, repost, bookmark, follow or quotation, for the entry's `refs`."""
 
     url: str
 
@@ -51,10 +49,10 @@ LookUp = AuthorPage | LookUpTarget
 def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
     """The look-ups that would complete `entry`: its author, then at most `MAX_TARGETS` targets.
 
-    None for what is on the entry's own page or in the document that it comes from (`source`, an address), for addresses
-    with secrets, for those of files that aren't pages, and on sites that show servers nothing.
+    Not for data on the entry's own page or in the document that it comes from (`source`, an address), for addresses
+    with secrets, for files that aren't pages, or on sites that show servers nothing.
     """
-    # A home page is no post's own: it is where posts without an address lead, and where their author may be.
+    # A home page isn't a post's own page: posts without an address link to it, and their author may be there.
     own = entry.url if entry.url and not _is_home(entry.url) else None
     known = {_page(url) for url in (own, source) if url}
     found: list[LookUp] = []
@@ -73,16 +71,16 @@ def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
 
 
 def targets(entry: Entry) -> tuple[str, ...]:
-    """The addresses that `entry` is about, what decides its post type first; each once."""
+    """The addresses that `entry` is about, without duplicates, starting with those that determine its post type."""
     quoted = (entry.quotation_of,) if entry.quotation_of else ()
     about = (entry.in_reply_to, entry.repost_of, entry.like_of, entry.bookmark_of, entry.follow_of, quoted)
     return tuple(dict.fromkeys(chain(*about)))
 
 
 def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:
-    """`entry` with what was found, in its gaps only: what the publisher says stands.
+    """Complete `entry` with the results; what the publisher wrote isn't changed.
 
-    Answers to what the entry doesn't lack (any more) are left out, so this may be done again, with any answers.
+    Results that the entry doesn't need (any more) are ignored, so this may be repeated with any results.
     """
     author, refs = entry.author, dict(entry.refs)
     for look_up in lacking(entry):
@@ -92,7 +90,7 @@ def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:
                 author = replace(author, name=author.name or answer.name, photo=author.photo or answer.photo)
             case LookUpTarget(url), Card() | Entry():
                 refs[url] = _filled(refs.get(url), answer)
-    # The same object where nothing was found: who compares by identity needn't write it again.
+    # The same object if nothing was found, so that callers that compare by identity needn't write it again.
     return entry if author == entry.author and refs == entry.refs else replace(entry, author=author, refs=refs)
 
 
@@ -113,14 +111,14 @@ def _page(url: str) -> str:
 
 
 def _says_something(ref: Entry | Card | None) -> bool:
-    """Whether a reader would know more from `ref` than where it is."""
+    """Whether `ref` tells a reader more than its address."""
     if isinstance(ref, Card):
         return ref.name is not None
     return ref is not None and any(getattr(ref, name) for name in _SAYS_SOMETHING)
 
 
 def _filled(own: Entry | Card | None, answer: Card | Entry) -> Card | Entry:
-    """What the entry's page says, its gaps filled by the target; of two kinds the target's."""
+    """The data on the entry's page, with gaps filled from the target; if the types differ, the target's."""
     if type(own) is not type(answer):
         return answer
     assert own is not None

@@ -1,11 +1,11 @@
-"""Values of parsed microformats (https://microformats.org/wiki/microformats2-parsing).
+"""Reads values of parsed microformats (https://microformats.org/wiki/microformats2-parsing).
 
 A property is a list whose members are strings, `{value, alt}` for images, `{html, value}` for `e-*`, or whole nested
-items. These helpers answer with what is there and with nothing where it isn't.
+items. These helpers return what is there, and nothing if it is missing.
 
-Who wrote a post is found by the authorship algorithm (https://indieweb.org/authorship-spec), as far as one page answers
-it. Where the algorithm would fetch the author's page, the card keeps the address alone: `lookups` says that it is
-wanted, and `references` reads it, with `representative`.
+The author of a post is found by the authorship algorithm (https://indieweb.org/authorship-spec), as far as one page is
+enough. If the algorithm would fetch the author's page, the card has only the address: `lookups` then requests the page,
+and `references` reads it, with `representative`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_ANGLE = 32
 
 
 def values(item: Node, name: str) -> list[Any]:
-    """All members of property `name`."""
+    """All members of the property `name`."""
     found = item.get("properties", {}).get(name, [])
     return found if isinstance(found, list) else []
 
@@ -40,28 +40,28 @@ def plain(value: Any) -> str:
 
 
 def text(item: Node, name: str) -> str | None:
-    """The first non-empty member of property `name` as text."""
+    """The first non-empty member of the property `name` as text."""
     return next((found for value in values(item, name) if (found := plain(value))), None)
 
 
 def urls(item: Node, name: str, base: str) -> list[str]:
-    """The web addresses in property `name`, absolute; nested items by their `url`."""
+    """The web addresses in the property `name`, absolute; of nested items their `url`."""
     found = (safe_url(_address(value, base), base) for value in values(item, name))
     return list(dict.fromkeys(url for url in found if url))
 
 
 def files(item: Node, name: str, base: str) -> list[str]:
-    """The members of property `name` that lead to files.
+    """The members of the property `name` that are addresses of files.
 
-    As `urls`, without texts, such as the caption of a `p-photo`. The parser makes absolute what is marked up as an
-    address (`u-*`), and nothing else.
+    Like `urls`, but without texts, such as the caption of a `p-photo`. The parser makes only values absolute that are
+    marked up as addresses (`u-*`).
     """
     members = [v for v in values(item, name) if is_item(v) or "://" in plain(v) or plain(v).startswith("/")]
     return urls({"properties": {name: members}}, name, base)
 
 
 def url(item: Node, name: str, base: str) -> str | None:
-    """The first web address in property `name`."""
+    """The first web address in the property `name`."""
     return next(iter(urls(item, name, base)), None)
 
 
@@ -69,12 +69,12 @@ def _address(value: Any, base: str) -> str:
     if not is_item(value):
         return plain(value)
     own = next((plain(v) for v in values(value, "url") if plain(v)), "")
-    # The parser makes the page's own address of an item without any.
+    # For an item without an address, the parser supplies the page's own.
     return own or (plain(value) if plain(value) != base.partition("#")[0] else "")
 
 
 def is_item(value: Any) -> bool:
-    """Whether a member is a nested item, not a plain value."""
+    """Whether a member is a nested item instead of a plain value."""
     return isinstance(value, dict) and isinstance(value.get("type"), list) and "properties" in value
 
 
@@ -84,7 +84,7 @@ def has_type(item: Node, *names: str) -> bool:
 
 
 def walk(items: list[Any], depth: int = 0) -> Iterator[Node]:
-    """All items with what is nested in their children and properties, in document order."""
+    """All items, including those nested in children and properties, in document order."""
     if depth > MAX_DEPTH:
         return
     for item in items:
@@ -98,7 +98,7 @@ def walk(items: list[Any], depth: int = 0) -> Iterator[Node]:
 
 
 def card(value: Any, base: str) -> Card | None:
-    """A person or place from a nested item, a URL, or a name; None when it says nothing."""
+    """A person or place from a nested item, a URL, or a name; None if it is empty."""
     if not is_item(value):
         word = plain(value)
         if not word:
@@ -128,7 +128,7 @@ def card_url(item: Node, base: str) -> str | None:
     """The profile among an h-card's addresses: its `uid`, one on the page's host, or the first."""
     found = urls(item, "url", base)
     if not found and (address := safe_url(item.get("value") if isinstance(item.get("value"), str) else None, base)):
-        # `u-author h-card` on a link: mf2 implies no url beside a `u-photo`, but the property's value is one.
+        # `u-author h-card` on a link: mf2 implies no url next to a `u-photo`, but the property's value is one.
         found = [address] if "://" in str(item["value"]) else []
     uid = url(item, "uid", base)
     if uid and (uid in found or not found):
@@ -137,7 +137,7 @@ def card_url(item: Node, base: str) -> str | None:
 
 
 def point(item: Node) -> Card | None:
-    """Where `item` is, by its coordinates or its `geo`: an item, a `geo:` URI, or two numbers."""
+    """The location of `item`, from its coordinates or its `geo`: an item, a `geo:` URI, or two numbers."""
     latitude, longitude = _coordinate(item, "latitude", 90), _coordinate(item, "longitude", 180)
     if latitude and longitude:
         return Card(type="geo", latitude=latitude, longitude=longitude)
@@ -146,7 +146,7 @@ def point(item: Node) -> Card | None:
 
 
 def _point(text: str) -> Card | None:
-    """A place from a `geo:` URI (RFC 5870), or the two numbers of a classic `geo`."""
+    """A place from a `geo:` URI (RFC 5870), or from the two numbers of a classic `geo`."""
     numbers = text[4:].partition(";")[0].split(",") if text.startswith("geo:") else re.split(r"[;,]", text)
     if len(numbers) < 2:
         return None
@@ -181,10 +181,10 @@ def _address_part(item: Node, name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says about people.
+    """A page's data about people.
 
-    The base of its links, its top-level items, and its `rel` links. `people` maps each profile, in comparison form, to
-    what the page's h-cards say about it.
+    `base` is the base of its links, `items` are its top-level items, `rel_*` its `rel` links. `people` maps each
+    profile, in comparison form, to the data in the page's h-cards.
     """
 
     url: str
@@ -196,7 +196,7 @@ class Page:
 
 
 def people_on(items: list[Node], base: str) -> dict[str, Card]:
-    """Everybody with a profile among `items`; h-cards that stand alone, the completest, first."""
+    """All people with a profile among `items`; top-level h-cards, which are the most complete, take precedence."""
     found: dict[str, Card] = {}
     for holder in ([item for item in items if has_type(item, "h-card")], walk(items)):
         for item in holder:
@@ -218,13 +218,13 @@ def author_of(item: Node, feed: Node | None, page: Page) -> Card | None:
                     return complete(person, page)
     if page.rel_author:
         person = complete(Card(url=page.rel_author[0]), page)
-        # An "about" page that isn't known here says less than the person whom this page is about.
+        # The card of this page's person says more than an unknown "about" page.
         return person if person.name else representative(page) or person
     return None
 
 
 def complete(card: Card, page: Page) -> Card:
-    """`card` with what another h-card of this page knows about the same profile."""
+    """Complete `card` with another h-card of this page for the same profile."""
     if card.url is None or (card.name and card.photo):
         return card
     known = page.people.get(normalise_profile(card.url), Card())

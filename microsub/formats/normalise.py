@@ -1,4 +1,4 @@
-"""The last step of all formats: cleaned bodies, safe URLs, authors, post types, limits."""
+"""The last step for all formats: sanitised bodies, safe URLs, authors, post types, limits."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from microsub.model.jf2 import Card, Content, Entry, Feed
 MAX_ENTRIES = 300
 MAX_LIST = 100
 MAX_LIST_SIZE = 50_000
-"""Characters of all addresses or tags of one list."""
+"""Maximum characters of all addresses or tags in one list."""
 
 MAX_REFS = 20
 MAX_NAME = 1000
 MAX_WORD = 100
-"""Characters of what is a word or two: a media type, an answer to an invitation, a time, a coordinate."""
+"""Characters of a value of a word or two: a media type, an answer to an invitation, a time, a coordinate."""
 
 MAX_BODY = 500_000
-"""Characters of one body, about a novel's tenth part; what is longer is cut."""
+"""Characters of one body, about a tenth of a novel; longer ones are cut."""
 
 MAX_BODIES = 3_000_000
-"""Characters of all bodies of a document; those of its last entries are cut to `SHORT_BODY` when they are used up."""
+"""Characters of all bodies of a document; when they are used up, the last bodies are cut to `SHORT_BODY`."""
 
 SHORT_BODY = 5000
 MAX_SUMMARY = 20_000
@@ -44,12 +44,12 @@ MAX_BASE = 500
 
 @dataclass(slots=True)
 class RawEntry:
-    """One entry as its format has it, before cleaning. `entry` carries everything but bodies.
+    """An entry as its format gives it, before cleaning. `entry` has everything except the bodies.
 
-    `html` or `text` is the body, `base` what its links are relative to (`xml:base` may differ from entry to entry).
-    `photos_in_body`: the pictures of the entry are those of its body, marked up there, so that a reader who shows both
-    would show them twice. `collected`: the author is the feed which a planet took the entry from, so what the planet
-    says of itself isn't true of that one.
+    `html` or `text` is the body; `base` is what its links are relative to (`xml:base` may differ between entries).
+    `photos_in_body`: the entry's photos are marked up in its body, so showing both would show them twice.
+    `collected`: the author is the feed that a planet took the entry from, so the planet's own data doesn't apply to
+    that author.
     """
 
     entry: Entry
@@ -73,10 +73,10 @@ T = TypeVar("T")
 
 
 class Newest(Generic[T]):
-    """Takes entries in document order and keeps at most `most`, in that order.
+    """Collects entries in document order and keeps at most `most`, in that order.
 
-    Where all entries have a date, the newest are kept, the earlier ones in the document where dates agree; else the
-    first ones: documents without dates are taken for newest first, as nearly all are.
+    If all entries have a date, the newest are kept, and for equal dates the earlier ones in the document. Otherwise the
+    first ones are kept, because nearly all documents without dates list the newest first.
     """
 
     def __init__(self, when: Callable[[T], datetime | None], most: int = MAX_ENTRIES) -> None:
@@ -87,7 +87,7 @@ class Newest(Generic[T]):
         self._dated: list[tuple[float, int, T]] | None = []
 
     def add(self, entry: T) -> None:
-        """The next entry of the document."""
+        """Add the next entry of the document."""
         self._count += 1
         if self._count <= self._most:
             self._first.append(entry)
@@ -98,7 +98,7 @@ class Newest(Generic[T]):
         self._rank(entry, self._count - 1)
 
     def kept(self) -> list[T]:
-        """What is left of all entries so far."""
+        """The entries that are kept so far."""
         if self._count <= self._most or self._dated is None:
             return self._first
         return [entry for _, _, entry in sorted(self._dated, key=lambda ranked: -ranked[1])]
@@ -116,7 +116,7 @@ class Newest(Generic[T]):
 
 
 def normalise(raw: RawFeed) -> Feed:
-    """The finished feed. Raises ParseError for one without entry and name: nothing to follow."""
+    """The finished feed. Raises ParseError for a feed without entries and name, which can't be followed."""
     work = Finishing(raw)
     entries = []
     for entry in work.entries:
@@ -126,21 +126,21 @@ def normalise(raw: RawFeed) -> Feed:
 
 
 class Finishing:
-    """The newest entries of a document, `entries` in its order, and what they are finished with.
+    """The newest entries of a document, in its order, and the context for finishing them.
 
-    Each is shortened, then finished, one after the other: the room for bodies is theirs together. `head` is the feed
-    without entries, `surroundings` all of it that entries become what they are by.
+    Each is shortened, then finished, one after the other, because they share the room for bodies. `head` is the feed
+    without entries, `surroundings` everything in it that affects the entries.
     """
 
     def __init__(self, raw: RawFeed) -> None:
-        """Raises ParseError where there is nothing to follow: no entry and no name."""
+        """Raises ParseError for a feed without entries and name, which can't be followed."""
         feed = raw.feed
         if not raw.entries and not feed.name and not feed.home:
             raise ParseError(feed.url, "there is no feed in this document")
         self.entries = _newest(entry for entry in raw.entries if _is_post(entry))
         names = {raw_entry.entry.author.name for raw_entry in self.entries if raw_entry.entry.author}
         self._fallback = _feed_author(feed)
-        # Where the feed says who its author is, who is named otherwise is a guest.
+        # If the feed names its author, an author with another name is a guest.
         named = feed.author and feed.author.url and feed.author.name
         self._alone = not named and len(names) <= 1
         self._writer = feed.author.name if feed.author else None
@@ -160,25 +160,25 @@ class Finishing:
         self.head = replace(self._address.left_out(head), url=feed.url, self_url=feed.self_url)
 
     def shorten(self, raw: RawEntry) -> None:
-        """Cut the texts of the next entry to the room that there is."""
+        """Cut the texts of the next entry to the remaining room."""
         shorten(raw, min(MAX_BODY, max(self._room, SHORT_BODY)))
 
     def finish(self, raw: RawEntry) -> Entry:
-        """The next entry, which was shortened, cleaned and completed."""
+        """The next entry, cleaned and completed after it was shortened."""
         entry = finish(raw, self._author(raw.entry.author, self._alone and not raw.collected), self._home)
         entry = self._address.left_out(entry)
         self.pass_over(body_size(entry))
         return entry
 
     def _author(self, author: Card | None, alone: bool) -> Card:
-        """Most entries of a document have the same author, who is completed once."""
+        """Complete an author; cached, because most entries of a document have the same one."""
         found = self._authors.get((author, alone))
         if found is None:
             found = self._authors[author, alone] = _author(author, self._fallback, alone, self._writer)
         return found
 
     def pass_over(self, size: int) -> None:
-        """The next entry needn't be finished; its cleaned body has that many characters."""
+        """Skip the next entry, which is known; its cleaned body has `size` characters."""
         self._room -= size
 
 
@@ -186,17 +186,18 @@ _ADDRESS_ENDS = r"(?=[.,;:!?)\]]*(?:[\s\"'<>#]|\Z))"
 
 
 class OwnAddress:
-    """Where a document was found, and that address without the secrets in it.
+    """The address of a document, and the same address without its secrets.
 
-    A fragment, or an empty address, on a page means the page, key included; some feeds name their address as their
-    site's. Posts are passed on, so there the address has no secrets. Other addresses with keys stay: files need them.
-    So does what looks random in the path of a page, whose fragments may be posts; of all other documents it goes.
+    On a page, a fragment or an empty address resolves to the page's address, including a key; some feeds name their own
+    address as their site's. Since posts are passed on, the address in them has no secrets. Other addresses keep their
+    keys, which files need. In a page's path, random-looking parts stay, because its fragments may be posts; in all
+    other documents they are removed.
     """
 
     def __init__(self, url: str, *, is_page: bool) -> None:
         page = url.partition("#")[0]
         if any(mark in page for mark in '"<>'):
-            # As links have it: in cleaned markup these marks are around values, and have to stay.
+            # In the form of links: in sanitised markup these characters delimit values and must stay.
             page = safe_url(page) or ""
         self._public = without_secrets(page) if is_page else without_secret_path(without_secrets(page))
         written = {page, page.replace("&", "&amp;")}
@@ -205,7 +206,7 @@ class OwnAddress:
         )
 
     def left_out(self, value: T) -> T:
-        """`value`, a value of jf2 or a part of one, with the address as others may see it."""
+        """A jf2 value, or a part of one, with the address as others may see it."""
         return value if self._secret is None else cast("T", self._without(value, self._secret))
 
     def _without(self, value: Any, secret: re.Pattern[str]) -> Any:
@@ -223,12 +224,12 @@ class OwnAddress:
 
 
 def body_size(entry: Entry) -> int:
-    """Characters of a cleaned body."""
+    """The length of a sanitised body in characters."""
     return len((entry.content and entry.content.html) or "")
 
 
 def _is_post(raw: RawEntry) -> bool:
-    """Whether there is anything to read or open; some publishers' entries have but a date."""
+    """Whether there is anything to read or open; some publishers' entries have only a date."""
     entry = raw.entry
     texts = (raw.html, raw.text, raw.summary_html, entry.name, entry.summary, entry.rsvp)
     if entry.url or any(text and not text.isspace() for text in texts):
@@ -237,7 +238,7 @@ def _is_post(raw: RawEntry) -> bool:
 
 
 def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
-    """At most `MAX_ENTRIES`, in document order."""
+    """The newest entries, at most `MAX_ENTRIES`, in document order."""
     chosen: Newest[RawEntry] = Newest(lambda raw: raw.entry.published)
     for raw in entries:
         chosen.add(raw)
@@ -245,7 +246,7 @@ def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
 
 
 def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
-    """Cut texts to `limit`, and a base that would make every link too long to its root."""
+    """Cut texts to `limit`, and an overlong base, which would make all links too long, to its root."""
     raw.html, raw.text = raw.html and raw.html[:limit], raw.text and raw.text[:limit]
     raw.summary_html = raw.summary_html and raw.summary_html[:limit]
     if len(raw.base) > MAX_BASE:
@@ -253,11 +254,11 @@ def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
 
 
 def content_of(html: str | None, text: str | None, base: str) -> Content | None:
-    """A body both ways, from whichever the publisher gave; None where nothing of it remains."""
+    """A body as HTML and text, from whichever the publisher gave; None if nothing remains of it."""
     if html:
         cleaned = without_controls(clean_html(html, base))
         if len(cleaned) > 2 * MAX_BODY:
-            # Thousands of short relative links make a small body large; its words are what is left of it.
+            # Thousands of short relative links make a small body large, so only its text is kept.
             return content_of(None, html_to_text(cleaned)[:MAX_BODY], base)
         return Content(cleaned, html_to_text(cleaned)) if cleaned else None
     if text and (text := without_controls(text).strip()):
@@ -266,9 +267,9 @@ def content_of(html: str | None, text: str | None, base: str) -> Content | None:
 
 
 def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -> Entry:
-    """One entry cleaned, with its post type; no string in it is longer than this module says.
+    """An entry, sanitised, with its post type; all strings are within this module's limits.
 
-    `author` is what the feed around it made of its author, `home` the page of that feed.
+    `author` is its author as completed from the feed, `home` the feed's page.
     """
     entry = raw.entry
     content = content_of(raw.html, raw.text, raw.base)
@@ -282,9 +283,9 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
     name = _word(entry.name, MAX_NAME) or ""
     name = "" if says_no_more(name, body or summary or "") else name
     if raw.photos_in_body and entry.photo and not name and content and content.html:
-        # In an article pictures have their place; in a note they are what `photo` shows.
+        # In an article, pictures belong in the text; in a note, `photo` shows them.
         content = replace(content, html=without_images(content.html, _safe_urls(entry.photo)))
-    # One entry made of all: that costs more than everything else here.
+    # All changes at once, because creating an entry costs more than everything else here.
     changes: dict[str, Any] = {
         "content": content,
         "summary": summary,
@@ -330,7 +331,7 @@ _URL_LISTS = (
 
 
 def _word(text: str | None, most: int = MAX_WORD) -> str | None:
-    """A short text on one line."""
+    """A short text in one line."""
     return fold((text or "")[: 4 * most])[:most] or None
 
 
@@ -340,7 +341,7 @@ def _tag(text: str) -> str:
 
 
 def _media(entry: Entry) -> dict[str, Any]:
-    """Enclosures; pictures, films and sound among them stand behind those of the format itself."""
+    """The enclosures, and the media lists with the enclosures' pictures, videos and sounds at the end."""
     if not entry.enclosure:
         return {}
     room = MAX_LIST_SIZE
@@ -360,24 +361,24 @@ def _media(entry: Entry) -> dict[str, Any]:
 
 
 def _feed_author(feed: Feed) -> Card:
-    """Who stands behind entries that don't say: the feed's author, completed by the feed itself."""
+    """The author of entries that name none: the feed's author, completed from the feed itself."""
     author = feed.author or Card()
     home, url = feed.home or None, safe_url(author.url)
-    # As in `_author`: who has an address elsewhere isn't called by the feed's title.
+    # As in `_author`: an author with another address doesn't get the feed's title as name.
     title = feed.name if url in {None, home} else None
-    # A feed that names nobody is its own author, with its own picture; the cover of a podcast is its author's, too. The
-    # pictures of a page's author are on pages (`lookups`).
+    # A feed without an author is its own author, with its own picture; a podcast's cover is its author's picture too.
+    # For the author of a page, the picture is looked up on pages (`lookups`).
     its_own = feed.author is None or (url in {None, home} and feed.format != "h-feed")
     photo = author.photo or (feed.photo if its_own else None)
     return Card(name=_word(author.name or title, MAX_NAME), url=url or home, photo=safe_url(photo))
 
 
 def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None) -> Card:
-    """The entry's author with gaps filled from the feed's.
+    """The entry's author, with gaps filled from the feed's author.
 
-    That is right for the same person, and for the only one who writes here (`alone`); but a planet's many authors must
-    not all get the planet's address, nor a guest the host's. Who has an address elsewhere isn't called by the title
-    of the page, only by the name that the feed gives its `writer`: the page at that address knows better (`lookups`).
+    Gaps are filled for the same person, and if only one person writes here (`alone`). A planet's many authors must not
+    all get the planet's address, nor a guest the host's. An author with another address doesn't get the page's title as
+    name, only the name of the feed's `writer`: the page at that address knows better (`lookups`).
     """
     if author is None or not (author.name or author.url):
         return fallback

@@ -1,12 +1,12 @@
-"""Any feed document to jf2: its format's module reads it, `normalise` cleans what came out.
+"""Parses any feed document to jf2: the module of its format reads it, `normalise` cleans the result.
 
-Nothing behind this module needs to ask which format a post came from.
+Later code needn't know which format a post came from.
 
-Where a document is read again, most of its entries are those of last time: only the others are cleaned and kept. What
-is cheap is done for the whole document: its XML is read, and of every entry a fingerprint is taken of all that the
-publisher wrote in it, of what of the feed flows into it, and of the edition of the code. An entry with a fingerprint of
-last time is what it was. It still counts where entries matter to each other: for their number, their dates and order.
-Where entries share a guid, what each of them is known by depends on the others; such documents are read as new ones.
+When a document is read again, most of its entries are unchanged: only the others are cleaned and stored. Cheap steps
+are done for the whole document: its XML is read, and each entry gets a fingerprint of everything the publisher wrote in
+it, of the feed's data that affects it, and of the edition of the code. An entry with a known fingerprint is unchanged.
+It still counts for the number, dates and order of entries. If entries share a guid, their identities depend on each
+other; such documents are read as new ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from microsub.model.jf2 import Entry, Feed
 
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
 LARGE = 1 << 20
-"""Bytes from which on the text of a feed isn't put together."""
+"""Size in bytes from which a feed's text isn't assembled in memory."""
 
 _JUNK = re.compile(
     r"(?s).{1,10000}?(?=<\?xml\s[^>]{0,200}\?>\s*(?:<!--.{0,2000}?-->\s*)?<(?:rss|feed|rdf:RDF)\b"
@@ -45,21 +45,21 @@ _SYNDICATION = frozenset({"rss", "rdf", "feed", "channel", "entry"})
 
 
 def parse(body: bytes, url: str, content_type: str | None) -> Feed:
-    """Read `body`, served from `url` as `content_type` (the whole header value, or None).
+    """Parse `body`, served from `url` as `content_type` (the whole header value, or None).
 
-    The result is sanitised, its URLs are absolute http(s) URLs, post types are set, every entry has an author card,
-    and at most the 300 newest entries are in it, in document order. Raises ParseError, and nothing else, for whatever
+    The result is sanitised: its URLs are absolute http(s) URLs, post types are set, and every entry has an author card.
+    It has at most the 300 newest entries, in document order. Raises ParseError, and nothing else, for anything that
     isn't a feed.
     """
     with as_parse_error(url):
         document = DocumentText(body, content_type)
-        del body  # where the caller doesn't keep it, it is gone with its last use
+        del body  # frees the memory after its last use, unless the caller keeps it
         return normalise(read_raw(document, url, content_type))
 
 
 @contextmanager
 def as_parse_error(url: str) -> Iterator[None]:
-    """ParseError for any error: on documents made for it, the parsers beneath raise anything."""
+    """Convert any error to ParseError: on hostile documents, the underlying parsers can raise anything."""
     try:
         yield
     except ParseError:
@@ -69,8 +69,8 @@ def as_parse_error(url: str) -> Iterator[None]:
 
 
 def read_raw(document: DocumentText, url: str, content_type: str | None) -> RawFeed:
-    """A document before any cleaning. Raises ParseError for what isn't a feed, and anything."""
-    from microsub.formats.xml import syndication  # with feedparser, which a process without documents never needs
+    """Read a document before any cleaning. Raises ParseError if it isn't a feed, and anything else."""
+    from microsub.formats.xml import syndication  # loads feedparser, which processes without documents don't need
 
     if len(document) > LARGE and sniff(next(document.pieces()), content_type) == "syndication":
         return syndication.to_jf2(document.pieces, url)
@@ -81,15 +81,17 @@ def read_raw(document: DocumentText, url: str, content_type: str | None) -> RawF
     if kind == "syndication":
         return syndication.to_jf2(lambda: (text,), url)
     if kind == "html":
-        # Warnings of PHP and the like stand before some feeds.
+        # Some feeds start with warnings of PHP and the like.
         if (junk := _JUNK.match(text)) and not _PAGE.search(junk[0]):
             return syndication.to_jf2(lambda: (text[junk.end() :],), url)
         return hfeed.to_jf2(text, url)
-    raise ParseError(url, "the document is empty" if not text.strip() else "the document is no feed and no web page")
+    raise ParseError(
+        url, "the document is empty" if not text.strip() else "the document is neither a feed nor a web page"
+    )
 
 
 def sniff(text: str, content_type: str | None) -> str | None:
-    """`json`, `syndication`, `html` or None: by what stands there, then by what HTTP says."""
+    """`json`, `syndication`, `html` or None: by the content, then by the declared type."""
     start = text.lstrip("\ufeff \t\r\n\0")
     if start[:1] == "{":
         return "json"
@@ -108,7 +110,7 @@ _ROW = struct.Struct(f">{_MARK}s{_GUID}sI")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An entry of a document; `guid` and `entry` are there where it isn't as it was last time."""
+    """An entry of a document; `guid` and `entry` are set if it has changed since last time."""
 
     published: datetime | None
     guid: str = ""
@@ -117,9 +119,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document: `feed`, what it says of itself, without entries; `listed`, all its entries.
+    """A document: `feed` is its own data without entries, `listed` all its entries.
 
-    `fingerprints` is for the next time; None where that must read everything.
+    `fingerprints` is for the next reading; None if that must read everything.
     """
 
     feed: Feed
@@ -129,16 +131,16 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An entry of last time: a digest of what it is known by, and how long its cleaned body was."""
+    """An unchanged entry: the digest of its identity, and the length of its cleaned body."""
 
     guid: bytes
     size: int
 
 
 def reread(body: bytes, url: str, content_type: str | None, source: str, fingerprints: bytes | None = None) -> Reading:
-    """Read `body` as `parse` does, but for the entries that `fingerprints`, of the last reading, has.
+    """Parse `body` as `parse` does, except for entries in `fingerprints`, from the last reading.
 
-    `source` is the address that the feed is known by. Raises ParseError.
+    `source` is the feed's canonical address. Raises ParseError.
     """
     with as_parse_error(url):
         document = DocumentText(body, content_type)
@@ -148,7 +150,7 @@ def reread(body: bytes, url: str, content_type: str | None, source: str, fingerp
 
 
 def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Reading:
-    """What is known is passed over, unless entries turn out to share what they are known by."""
+    """Read a document; known entries are skipped, unless entries turn out to share an identity."""
     rows: list[tuple[bytes, bytes, int]] = []
     listed: list[Listed] = []
     for raw in work.entries:
@@ -171,7 +173,7 @@ def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Rea
 
 
 def _context(work: Finishing, source: str) -> bytes:
-    """A digest of all that entries become what they are by, beside themselves."""
+    """A digest of everything besides an entry itself that affects the result."""
     digest = hashlib.blake2b(edition(), digest_size=32)
     digest.update(repr((source, work.surroundings)).encode("utf-8", "surrogatepass"))
     return digest.digest()
@@ -186,14 +188,14 @@ def _packed(rows: Sequence[tuple[bytes, bytes, int]]) -> bytes:
 
 
 def _unpacked(fingerprints: bytes) -> dict[bytes, _Known]:
-    """Nothing is known where the bytes are no fingerprints."""
+    """Read fingerprints; empty if the bytes are invalid."""
     if len(fingerprints) % _ROW.size:
         return {}
     return {fingerprint: _Known(guid, size) for fingerprint, guid, size in _ROW.iter_unpack(fingerprints)}
 
 
 _LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh3", "selectolax")
-"""What has a say in what an entry becomes, beside this package."""
+"""Libraries that affect the result, in addition to this package."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CODE = ("formats/**/*.py", "kit/urls.py", "model/jf2.py", "posts/entries.py")
@@ -208,7 +210,8 @@ def code_files() -> list[Path]:
 def edition() -> bytes:
     """A digest of the code that turns documents into posts, and of the libraries that it uses.
 
-    Nobody has to remember to raise a number. Where the code can't be seen, no two processes have the same edition.
+    It replaces a version number, which somebody would have to raise. If the code can't be read, each process has its
+    own edition.
     """
     digest = hashlib.blake2b(digest_size=16)
     try:

@@ -1,10 +1,9 @@
-"""Pages that were looked up for an entry.
-
-The author's card, or what there is to say of a reply's or like's target.
+"""Reads pages that were looked up for an entry: the author's card, or the target of a reply or like.
 
 Author pages are read by https://indieweb.org/authorship-spec (step 7) and
-https://microformats.org/wiki/representative-h-card-parsing; targets by their h-entry, and where there is none by Open
-Graph (https://ogp.me/) and the page's own head. Whatever comes out is bounded: each entry that refers to it has a copy.
+https://microformats.org/wiki/representative-h-card-parsing. Targets are read by their h-entry; if there is none, by
+Open Graph (https://ogp.me/) and the page's own head. The result is bounded, because each entry that refers to it has a
+copy.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from microsub.model.jf2 import Card, Content, Entry
 
 LONG_PAGE = 512 * 1024
 MOST_TAGS = 10_000
-"""Of a page with more tags or characters only the head is read: its microformats would take seconds."""
+"""Of a page with more tags or characters, only the head is read: parsing its microformats would take seconds."""
 
 MAX_NAME = 300
 MAX_SUMMARY = 500
@@ -40,11 +39,10 @@ _CARDS = re.compile(r"(?i)\b(?:h-card|vcard)\b")
 
 
 def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> Card | Entry | None:
-    """What the document found at `url` (behind redirects) says to `look_up`.
+    """The answer of the document at `url` (after redirects) to `look_up`.
 
-    None where it says nothing. Never raises. The author's card has name and photo only. A reference is an entry, or a
-    card where the target is a person's page; it is sanitised, its address is the target's, and it refers to nothing
-    else.
+    None if it has none. Never raises. The author's card has only name and photo. A reference is an entry, or a card if
+    the target is a person's page. It is sanitised, its address is the target's, and it has no references of its own.
     """
     try:
         text = decode(body[: 2 * MAX_PAGE], content_type)
@@ -54,17 +52,17 @@ def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> 
             return _author(text, look_up.url, url)
         return _reference(text, look_up.url, url)
     except Exception:
-        # The parsers beneath raise anything on pages that were made to break them; the entry does without.
+        # The underlying parsers can raise anything on hostile pages; the entry then does without.
         return None
 
 
 def author_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
-    """`answer` to the look-up of an author's page."""
+    """`answer` for an author's page."""
     return answer(AuthorPage(asked), body, url, content_type)
 
 
 def target_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
-    """`answer` to the look-up of what an entry is about."""
+    """`answer` for the target of an entry."""
     return answer(LookUpTarget(asked), body, url, content_type)
 
 
@@ -76,7 +74,7 @@ def _author(text: str, asked: str, url: str) -> Card | None:
 
 
 def _person(text: str, asked: str, url: str) -> Card | None:
-    """Whom the page is about, under the address asked for or the one where it was found."""
+    """The person the page is about, by the address asked for or the one where it was found."""
     if _is_heavy(text) or not _CARDS.search(text):
         return None
     page = hfeed.read_page(text, url)
@@ -87,7 +85,7 @@ def _person(text: str, asked: str, url: str) -> Card | None:
 
 
 def _own_card(page: Page, here: str) -> Card | None:
-    """A card with this very page as its address, inside a post or beside other cards."""
+    """A card with this page as its address, inside a post or among other cards."""
     return page.people.get(normalise_profile(here.partition("#")[0]))
 
 
@@ -103,14 +101,14 @@ def _reference(text: str, asked: str, url: str) -> Entry | Card | None:
 
 
 def head_entry(text: str, url: str) -> Entry | None:
-    """What the head of a page says of it, as an entry; None where it has no title."""
+    """The page as an entry, from its head; None if it has no title."""
     return _Head(text, url).entry()
 
 
 def post_on(text: str, asked: str, url: str) -> Entry | None:
-    """The post that the page is of; None for a page with many, none of which has its address.
+    """The page's main post; None for a page with several posts, none of which has its address.
 
-    `asked` is the address that led there, `url` where it was found.
+    `asked` is the address that was requested, `url` where the page was found.
     """
     if _is_heavy(text):
         return None
@@ -141,7 +139,7 @@ def _the_one(entries: list[RawEntry], places: set[str], url: str) -> RawEntry | 
 
 
 def bounded(entry: Entry, asked: str, url: str) -> Entry:
-    """What a reader shows of a reference, and no more."""
+    """The parts of a reference that readers show."""
     author = entry.author
     found = Entry(
         type=entry.type,
@@ -167,7 +165,7 @@ def bounded(entry: Entry, asked: str, url: str) -> Entry:
 
 
 def _body(content: Content | None) -> Content | None:
-    """A body up to `MAX_TEXT` as it is, a longer one as the beginning of its text."""
+    """A body of at most `MAX_TEXT` unchanged, or the beginning of a longer one's text."""
     if content is None or (len(content.text or "") <= MAX_TEXT and len(content.html or "") <= 4 * MAX_TEXT):
         return content
     text = _cut(content.text, MAX_TEXT)
@@ -175,7 +173,7 @@ def _body(content: Content | None) -> Content | None:
 
 
 class _Head:
-    """What the head of a page says of it, in Open Graph's words and HTML's own."""
+    """A page's description of itself in its head, by Open Graph and HTML."""
 
     def __init__(self, text: str, url: str) -> None:
         self._tree = tree_of(text)
@@ -187,24 +185,24 @@ class _Head:
                 self._said.setdefault(name.strip().lower(), value)
 
     def profile(self) -> Card | None:
-        """The person or channel, of a page that says it is a profile."""
+        """The person or channel of a page that declares itself a profile."""
         if self._said.get("og:type", "").lower() != "profile":
             return None
         return Card(name=self._first("og:title"), photo=self._picture())
 
     def author(self) -> str | None:
-        """The name of the author, else that of the site."""
+        """The author's name, or else the site's."""
         name = self._first("author", "article:author", "og:site_name")
         return self._first("og:site_name") if name and "://" in name else name
 
     def entry(self) -> Entry | None:
-        """The page as an entry; None for one without a title."""
+        """The page as an entry; None if it has no title."""
         title = self._tree.css_first("head > title")
         name = self._first("og:title", "twitter:title") or (fold(title.text()) if title is not None else None)
         if not name:
             return None
         author, picture = self.author(), self._picture()
-        # The picture is the article's illustration: by its properties alone it would be a photo post.
+        # The picture illustrates an article; by its properties alone, it would be a photo post.
         return Entry(
             post_type="article",
             name=name,
@@ -231,7 +229,7 @@ def _name(text: str | None) -> str | None:
 
 
 def _cut(text: str | None, most: int) -> str | None:
-    """At most `most` characters, with an ellipsis for the rest, between words where it can be."""
+    """Cut to at most `most` characters, with an ellipsis, between words if possible."""
     text = without_controls(text or "")
     if len(text) <= most:
         return text or None

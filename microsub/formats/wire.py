@@ -1,7 +1,7 @@
-"""jf2 values as the JSON that Microsub clients read (https://jf2.spec.indieweb.org/).
+"""Converts jf2 values to the JSON that Microsub clients read (https://jf2.spec.indieweb.org/).
 
-Several clients drop a whole page for one wrong type, so types are fixed here: lists are lists even with one value,
-coordinates are strings, and a property without a value is absent.
+Several clients drop a whole page because of one wrong type, so types are fixed here: lists are lists even with one
+value, coordinates are strings, and a property without a value is absent.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _HYPHEN = {name: name.replace("_", "-") for name in (*_STRINGS, *_LISTS, *_LATE_
 
 
 def to_wire(entry: Entry) -> dict[str, Any]:
-    """`entry` as JSON-ready values; `type` comes first, `author` is always there.
+    """`entry` as JSON-ready values; `type` comes first, `author` is always present.
 
-    In `refs` an author is there where something is known of it: apps show the box for one that they find.
+    In `refs`, an author is present only if something is known about it, because apps show a box for each author.
     """
     wire = _to_wire(entry)
     wire.setdefault("author", {"type": "card"})
@@ -75,7 +75,7 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
 
 
 def feed_to_wire(feed: Feed) -> dict[str, Any]:
-    """`feed` as a jf2 feed with its entries as `children`, for who looks at one document."""
+    """`feed` as a jf2 feed with its entries as `children`, for callers that want one document."""
     wire: dict[str, Any] = {"type": "feed", "format": feed.format}
     for name in ("url", "name", "home", "photo", "description", "ttl", "hub", "self_url"):
         if (value := getattr(feed, name)) is not None:
@@ -94,30 +94,30 @@ def card_to_wire(card: Card) -> dict[str, Any]:
 
 
 def encode(entry: Entry, *, item_id: str, source: str) -> bytes:
-    """The item as it is stored and served: compact JSON that begins with `{"type":`.
+    """The item as it is stored and served: compact JSON that starts with `{"type":`.
 
-    `_is_read` and `_channel` belong to a reader and are spliced in when a page is built.
+    `_is_read` and `_channel` depend on the user and are inserted when a page is built.
     """
     return identified(dump(to_wire(entry)), item_id, source)
 
 
 def dump(wire: Mapping[str, Any], *, sort: bool = False) -> bytes:
-    """JSON-ready values as compact JSON, with sorted names where two are to be compared."""
+    """JSON-ready values as compact JSON, with sorted names for comparisons."""
     return orjson.dumps(wire, option=orjson.OPT_SORT_KEYS if sort else None)
 
 
 def identified(data: bytes, item_id: str, source: str) -> bytes:
-    """The JSON of an entry with the id that its store gave it and the id of its feed."""
+    """The JSON of an entry with its id in the store and the id of its feed."""
     return b'%b,"_id":"%b","_source":"%b"}' % (data[:-1], item_id.encode(), source.encode())
 
 
 def redated(data: bytes, published: str) -> bytes:
-    """The JSON of an entry with another time of publishing, ISO 8601."""
+    """The JSON of an entry with another time of publication, ISO 8601."""
     return dump({**orjson.loads(data), "published": published}) if published else data
 
 
 def timestamp(instant: datetime) -> str:
-    """ISO 8601 with offset, in whole seconds; a naive time is taken for UTC."""
+    """ISO 8601 with offset, in whole seconds; a naive time counts as UTC."""
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return instant.isoformat(timespec="seconds")
@@ -140,13 +140,13 @@ def _enclosure(enclosure: Enclosure) -> dict[str, Any]:
     return {name: value for name in fields if (value := getattr(enclosure, name)) is not None}
 
 
-# --- and back ------------------------------------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------------------------
 
 
 def from_wire(wire: Mapping[str, Any]) -> Entry:
-    """The entry that `to_wire` made this of.
+    """Read an entry that `to_wire` wrote.
 
-    The guid isn't on the wire; what isn't an entry's is passed over. Raises ValueError for an invalid time.
+    The guid isn't part of it; unknown members are ignored. Raises ValueError for an invalid time.
     """
     values: dict[str, Any] = {"type": wire.get("type", "entry"), "post_type": wire.get("post-type")}
     for name in (*_STRINGS, *_LATE_STRINGS):
@@ -168,12 +168,12 @@ def from_wire(wire: Mapping[str, Any]) -> Entry:
 
 
 def card_from_wire(wire: Mapping[str, Any]) -> Card:
-    """The person or place that `card_to_wire` made this of."""
+    """Read a person or place that `card_to_wire` wrote."""
     return Card(type=wire.get("type", "card"), **{name: wire.get(_HYPHEN[name]) for name in _CARD})
 
 
 def post_title(item: Mapping[str, object]) -> str:
-    """What names a post of the wire in a list."""
+    """A name for a post in a list, from its wire form."""
     content = item.get("content")
     text = content.get("text", "") if isinstance(content, Mapping) else ""
     for found in (item.get("name"), item.get("summary"), text, item.get("url")):

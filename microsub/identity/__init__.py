@@ -1,1 +1,1 @@
-"""Who somebody is: sign-in, sessions, tokens, and the IndieAuth provider."""
+"""Identity: sign-in, sessions, tokens, and the IndieAuth provider."""

@@ -274,7 +274,7 @@ class RequestCredentials:
         return PresentedToken(token, owner, client_of(scope), credential)
 
     async def checked(self, presented: PresentedToken, now: float) -> Grant:
-        """What the token allows.
+        """The access of the token.
 
         Raises Unauthorized, Forbidden for a token of another user, TooManyRequests and ProviderUnavailable.
         """
@@ -284,7 +284,7 @@ class RequestCredentials:
             return await self.asked(presented, error, now)
 
     async def asked(self, presented: PresentedToken, error: Unauthorized, now: float) -> Grant:
-        """What a token allows that the store doesn't know, by the provider of the user concerned.
+        """The access of a token that the store doesn't know, from the user's provider.
 
         `error` is what the store said. Then the store knows it, under `Grant.user`. Raises as `checked`.
         """

@@ -69,7 +69,7 @@ class App:
 
     @property
     def host(self) -> str:
-        """Where it is at home, with a port that isn't the usual one."""
+        """Its host, with the port unless it is the default one."""
         where = identifier(self.info.id)
         return where.host if where.port is None else f"{where.host}:{where.port}"
 
@@ -93,14 +93,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who opens a page: the client's address, and who is signed in, empty for strangers."""
+    """A page's visitor: the client's address, and the signed-in user, empty for strangers."""
 
     address: str
     user: str = ""
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """What is counted for them: all addresses of one customer are one, and one person's are too.
+        """The keys to count requests by: one for all addresses of a customer, or of a user.
 
         An address that isn't of the internet may be that of a proxy that doesn't tell whom it speaks for: people who
         are signed in don't share a budget for that.
@@ -112,7 +112,7 @@ class Asker:
 
     @property
     def share(self) -> str:
-        """Whose share of look-ups of names is used.
+        """The key of the share of name look-ups that is used.
 
         The person's, a stranger's network's, or nobody's where all strangers may come by one address.
         """
@@ -131,7 +131,7 @@ class ConsentLimit:
         """Count an app that has to be asked about itself. Raises TooManyRequests."""
         wait, _ = await self._counts.take(f"apps {user}", CONSENTS.pauses(), now)
         if wait:
-            text = N_("Too many apps have sent you here in a short time. Wait {time}.")
+            text = N_("Too many apps sent you here in a short time. Wait {time}.")
             raise TooManyRequests(Sentence(text, time=duration(wait)), wait)
 
 
@@ -163,7 +163,7 @@ class ClientApps:
         return may_be_asked(client) and not self._known.has(client)
 
     async def find(self, client: str, asker: Asker) -> App:
-        """What the app of this canonical identifier says of itself.
+        """The metadata of the app with this canonical identifier.
 
         Nothing but the identifier where it can't be asked, or takes longer than `patience`. Without its logo for
         strangers. Raises TooManyRequests where it would have to be asked, and isn't because of too many others.
@@ -183,7 +183,7 @@ class ClientApps:
         return app
 
     async def _asked(self, kept: TtlCache[T], url: str, asker: Asker, find: Callable[[], Awaitable[T]]) -> T:
-        """What is known of `url`, or what `find` finds with a place within the limits."""
+        """The cached result for `url`, otherwise that of `find`, within the limits."""
         if kept.has(url) or kept.is_sought(url):
             return await kept.get(url, find)
         leave = self._enter(asker, identifier(url).host)
@@ -211,11 +211,11 @@ class ClientApps:
         places: list[Place] = [(bounds.at_once_of_asker, subject) for subject in asker.subjects]
         places += [(bounds.at_once_to_host, host), (bounds.at_once, "")]
         if not all(self._limiter.has_room(*place) for place in places):
-            raise TooManyRequests(N_("Too many apps are being asked about themselves just now. Wait a few seconds."), 5)
+            raise TooManyRequests(N_("Too many apps are being looked up right now. Wait a few seconds."), 5)
         within = all(self._limiter.count(bounds.of_asker, subject) for subject in asker.subjects)
         # What is refused for its asker doesn't count for the host, which isn't asked.
         if not within or not self._limiter.count(bounds.to_host, host):
-            raise TooManyRequests(N_("Too many apps were asked about themselves within a minute. Wait a minute."), 60)
+            raise TooManyRequests(N_("Too many apps were looked up within a minute. Wait a minute."), 60)
         return self._limiter.take(places)
 
     async def _ask(self, client: str) -> App:

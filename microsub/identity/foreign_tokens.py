@@ -51,7 +51,7 @@ from microsub.kit.urls import mask_credentials
 from microsub.model.reader import Credential, Grant, understood
 
 SECONDS = 10.0
-"""What finding a provider and asking it may take, all in all; one exchange with it may take five (`fetch.SendLimits`).
+"""The total time for finding a provider and asking it; one exchange with it may take five (`fetch.SendLimits`).
 """
 _LONGEST_WAIT = 300
 _NOBODY = "the user's page names no provider that can be asked; 'microsub doctor' or /check says what is missing"
@@ -96,7 +96,7 @@ Said = Vouched | Denied | Another | Silent
 
 
 _Places = tuple[str | None, str | None]
-"""Where to ask: introspection, else the older check."""
+"""The address to check a token at: introspection, otherwise the older check."""
 
 
 class Introspection:
@@ -113,7 +113,7 @@ class Introspection:
         self._private = private
 
     async def ask(self, who: Principal, token: str, now: float) -> Said:
-        """What `who`'s provider says of the token; failures of pages and networks raise nothing."""
+        """The verdict of `who`'s provider on the token; failing pages and networks raise nothing."""
         try:
             async with asyncio.timeout(SECONDS):
                 return await self._ask(who, token, now)
@@ -145,7 +145,7 @@ class Introspection:
         return self._about(who, newer, said, now)
 
     def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | Silent, now: float) -> Said:
-        """What the answer means for this user."""
+        """The meaning of the provider's response for this user."""
         if isinstance(said, Silent):
             return said
         if not said.active or said.me is None:
@@ -254,7 +254,7 @@ class ForeignTokenCheck:
         self._flying: dict[Credential, asyncio.Task[Grant]] = {}
 
     async def check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
-        """What `token` allows at the user that `credential` names; `address` is where it came from.
+        """The access of `token` at the user that `credential` names; `address` is the client's.
 
         After it, the token stands in the store as one that is good, so any script finds it. Raises Unauthorized for a
         token that the user's provider doesn't vouch for, Forbidden for one of somebody else, ProviderUnavailable when
@@ -324,7 +324,7 @@ class ForeignTokenCheck:
             until = min(until, said.ends)
         kept = await self.tokens.remember(principal, credential.digest, said, until=until, grace=settings.token_grace)
         if not kept:
-            raise Unauthorized("the user's profile has changed just now: sign in again")
+            raise Unauthorized("the user's profile has just changed: sign in again")
         _count("valid", credential.user, client=mask_credentials(said.client), scope=" ".join(sorted(said.scopes)))
         return Grant(credential.user, said.scopes)
 
@@ -352,13 +352,13 @@ _ENDED = "ended"
 
 
 def place_of(address: str) -> TokenOrigin:
-    """Where a token came from, by a client's address."""
+    """The origin of a token, by a client's address."""
     network = network_of(address)
     return TokenOrigin(network, wide_network_of(address) or network)
 
 
 def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError | None:
-    """What can be said of the token without asking anybody; None: the provider must be asked."""
+    """The cached verdict on the token; None: the provider must be asked."""
     if standing.principal is None or not standing.principal.me:
         return Unauthorized("the token is unknown, expired or revoked")
     if standing.vouched is not None and now < standing.until:

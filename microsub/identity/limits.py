@@ -114,7 +114,7 @@ IMAGES_IN_ALL = RateLimit("pictures of posts fetched", "all together", 32, AT_ON
 """Each may be of 8 MiB and take 15 seconds; browsers ask for six at once."""
 IMAGES_OF_HALF = RateLimit("pictures of posts fetched", "half of all together", 16, AT_ONCE)
 IMAGES_WHEN_BUSY = RateLimit("pictures of posts fetched", "user, where that half is taken", 2, AT_ONCE)
-"""So few users who read pages of slow pictures leave places to others."""
+"""Low enough that a few users with slow pictures leave places to others."""
 
 MOST_DEVICES = 10
 """Browsers of one user that hear of new posts. To each goes a message in some minutes at most."""
@@ -137,7 +137,7 @@ OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent",
 
 POSTS_OF_SOURCE = RateLimit("requests to post", "source", 120)
 POSTED_BYTES_OF_USER = RateLimit("bytes of posts", "user", 16 * 1024 * 1024, 3600)
-"""What is posted is stored, until a channel is cleaned up: every six hours at the soonest."""
+"""Posts stay stored until a channel is cleaned up: every six hours at the earliest."""
 FILES_OF_USER = RateLimit("files sent", "user", 60)
 FILES_AT_ONCE = RateLimit("requests with files", "user", 2, AT_ONCE)
 FILES_IN_ALL = RateLimit("requests with files", "all together", 8, AT_ONCE)
@@ -244,7 +244,7 @@ PROFILE_PAGE = 300
 
 HUB_REQUESTS_OF_NETWORK = RateLimit("requests to the hub", "network", 600)
 HUB_REQUESTS_TO_HOST = RateLimit("requests to the hub", "callback host", 600)
-"""What an instance of ours asks when it begins: a burst, then five a second."""
+"""Fits the requests of a starting instance: a burst, then five a second."""
 HUB_UNKNOWN_OF_NETWORK = RateLimit("requests to the hub for what is no topic", "network", 60)
 HUB_PUBLISHES_OF_TOPIC = RateLimit("notices that a topic has changed", "topic", 60)
 TOPICS_OF_NETWORK = RateLimit("documents of topics", "network", 300)

@@ -60,7 +60,7 @@ _LINK = "link"
 
 @dataclass(frozen=True, slots=True)
 class SignInOrigin:
-    """Where an attempt comes from: client's address, and the cookie of a known browser."""
+    """The origin of an attempt: the client's address, and the cookie of a known browser."""
 
     address: str
     devices: str = ""
@@ -103,11 +103,11 @@ class LocalSignIn:
         """
         user = who if self._addresses is None else await self._addresses.meant(who)
         if not await self._is_right(user, password, where, now):
-            raise NotRecognised(N_("The name or the password is not right."))
+            raise NotRecognised(N_("The name or password is incorrect."))
         return await self._recognised(user, "with a password")
 
     async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
-        """What the browser of somebody who isn't known yet is asked.
+        """The passkey options for a visitor who isn't known yet.
 
         Raises TooManyRequests, NotImplementedHere.
         """
@@ -126,7 +126,12 @@ class LocalSignIn:
         """The user for whom `make_link` made the code. Raises NotRecognised."""
         about = await self.credentials.end_ceremony(code)
         if about is None or about["what"] != _LINK:
-            raise NotRecognised(N_("This link has been used, or is older than five minutes. Start the server again."))
+            raise NotRecognised(
+                N_(
+                    "This link has already been used or is older than five minutes. "
+                    "Restart the server to get a new one."
+                )
+            )
         return await self._recognised(about["user"], "by the link of the server's start")
 
     async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
@@ -135,7 +140,7 @@ class LocalSignIn:
         Raises NotRecognised, TooManyRequests.
         """
         if not await self._is_right(user, password, where, now):
-            raise NotRecognised(N_("The password is not right."))
+            raise NotRecognised(N_("The password is incorrect."))
         await self.credentials.confirm(user, session, CONFIRMATION)
 
     async def confirm_by_passkey(
@@ -199,7 +204,7 @@ class LocalSignIn:
 
         async def has_session() -> None:
             if but and all(session.id != but for session in await self._sessions.all(user)):
-                raise Unauthorized(N_("You are not signed in any more."))
+                raise Unauthorized(N_("You are no longer signed in."))
 
         await self._attempts.hashed(user, now)
         await self._passwords.set(user, password, now, invitation=invitation, allowed=has_session)
@@ -355,12 +360,12 @@ class LoginAttempts:
 
 
 def _of_network(what: str, address: str, narrow: GrowingPauses, wide: GrowingPauses) -> list[tuple[str, GrowingPauses]]:
-    """What is counted for an address: its network, and in IPv6 the /48 as well."""
+    """The keys to count an address by: its network, and for IPv6 also the /48."""
     around = wide_network_of(address)
     return [(f"{what} {network_of(address)}", narrow), *([(f"{what} {around}", wide)] if around is not None else [])]
 
 
 def _too_many(wait: float) -> TooManyRequests:
     seconds = math.ceil(wait)
-    text = N_("too many attempts to sign in; the next one may be made in {time}")
+    text = N_("too many sign-in attempts; try again in {time}")
     return TooManyRequests(Sentence(text, time=duration(seconds)), seconds)

@@ -35,7 +35,7 @@ LONGEST_KEY = 4096
 LONGEST_NAME = 64
 _CEREMONY_MILLISECONDS = 300_000
 _TRANSPORTS = frozenset({"usb", "nfc", "ble", "smart-card", "hybrid", "internal"})
-_INVALID = N_("the passkey's answer doesn't hold")
+_INVALID = N_("the passkey's response is invalid")
 
 
 class PasskeyRefused(InvalidRequest):
@@ -47,14 +47,14 @@ class PasskeyRefused(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class RelyingParty:
-    """Who asks: the host of our pages, and the one origin that answers may come from."""
+    """The relying party: the host of our pages, and the only valid origin of responses."""
 
     id: str
     origin: str
 
 
 def relying_party(base_url: str | None) -> RelyingParty | None:
-    """Who asks for passkeys at that address.
+    """The relying party at that address.
 
     None where browsers have none: without https, or at an IP address. `http://localhost` counts as safe, as it does for
     browsers.
@@ -72,7 +72,7 @@ def relying_party(base_url: str | None) -> RelyingParty | None:
 def creation_options(
     party: RelyingParty, challenge: bytes, user: str, handle: str, held: Iterable[tuple[str, tuple[str, ...]]]
 ) -> dict[str, Any]:
-    """What `navigator.credentials.create` is given, as JSON.
+    """The options for `navigator.credentials.create`, as JSON.
 
     `held` are id and transports of the user's passkeys.
     """
@@ -97,7 +97,7 @@ def creation_options(
 
 
 def request_options(party: RelyingParty, challenge: bytes, held: Iterable[str] = ()) -> dict[str, Any]:
-    """What `navigator.credentials.get` is given, as JSON: for these passkeys, or for any."""
+    """The options for `navigator.credentials.get`, as JSON: for these passkeys, or for any."""
     options: dict[str, Any] = {
         "challenge": base64url(challenge),
         "timeout": _CEREMONY_MILLISECONDS,
@@ -120,7 +120,7 @@ def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], n
         data = _server(party).register_complete(_state(challenge), response)
         held = data.credential_data
         if held is None or isinstance(held.public_key, UnsupportedKey) or held.public_key[3] not in ALGORITHMS:
-            raise PasskeyRefused(N_("the passkey has a key of a kind that isn't known here"))
+            raise PasskeyRefused(N_("this kind of passkey is not supported"))
         sizes_fit = 0 < len(held.credential_id) <= LONGEST_ID and len(held) <= LONGEST_KEY
         if response.raw_id != held.credential_id or not sizes_fit:
             raise PasskeyRefused(_INVALID)
@@ -160,7 +160,7 @@ def verified_count(party: RelyingParty, challenge: bytes, key: bytes, count: int
     except _unreadable():
         raise PasskeyRefused(_INVALID) from None
     if (counter or count) and counter <= count:
-        raise PasskeyRefused(N_("the passkey's counter doesn't grow: there may be a copy of it"))
+        raise PasskeyRefused(N_("the passkey's counter didn't increase: the passkey may have been copied"))
     return counter
 
 
@@ -177,7 +177,7 @@ def _server(party: RelyingParty) -> Fido2Server:
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
-    """What the library raises for invalid answers: it reads what strangers made."""
+    """The errors that the library raises for invalid responses, which are foreign input."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     return (
@@ -270,7 +270,7 @@ class Passkeys:
         party, name = _party(base), passkey_name(name)
         asked_of, challenge = await self._asked("make", answered.secret)
         if asked_of != user:
-            raise PasskeyRefused(N_("the passkey's answer came too late, or twice"))
+            raise PasskeyRefused(N_("the passkey's response came too late or twice"))
         passkey = attested(party, challenge, answered.answer, name, now)
         await self._store.add_passkey(user, passkey, invitation=invitation)
         return passkey
@@ -293,10 +293,10 @@ class Passkeys:
         user = await self._store.user_of(handle) if handle else asked_of
         passkey = await self._store.passkey(user, id_) if user and asked_of in ("", user) else None
         if not user or passkey is None:
-            raise PasskeyRefused(N_("this passkey isn't known here"))
+            raise PasskeyRefused(N_("unknown passkey"))
         count = verified_count(party, challenge, passkey.key, passkey.count, answered.answer)
         if not await self._store.change_passkey(user, passkey, replace(passkey, count=count, used=now)):
-            raise PasskeyRefused(N_("this passkey was used or removed at the same moment"))
+            raise PasskeyRefused(N_("this passkey was used or removed at the same time"))
         return user
 
     async def rename(self, user: str, credential_id: str, name: str) -> bool:
@@ -316,7 +316,7 @@ class Passkeys:
         """
         about = await self._store.end_ceremony(secret)
         if about is None or about["what"] != what:
-            raise PasskeyRefused(N_("the passkey's answer came too late, or twice"))
+            raise PasskeyRefused(N_("the passkey's response came too late or twice"))
         return about["user"], _decode(about["challenge"])
 
 
@@ -324,7 +324,7 @@ def _party(base: str) -> RelyingParty:
     party = relying_party(base)
     if party is None:
         raise NotImplementedHere(
-            N_("there are no passkeys at this address: the server needs a name and https (MICROSUB_BASE_URL)")
+            N_("passkeys don't work at this address: the server needs a host name and https (MICROSUB_BASE_URL)")
         )
     return party
 
@@ -333,5 +333,5 @@ def passkey_name(name: str) -> str:
     """A passkey's name as it is kept. Raises InvalidRequest."""
     text = " ".join(name.split())
     if not text or len(text) > LONGEST_NAME or not text.isprintable():
-        raise InvalidRequest(Sentence("the name of a passkey has 1 to {most} characters", most=LONGEST_NAME))
+        raise InvalidRequest(Sentence("the name of a passkey must have 1 to {most} characters", most=LONGEST_NAME))
     return text

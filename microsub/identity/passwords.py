@@ -32,7 +32,7 @@ _QueuePlace = tuple[int, int, "asyncio.Future[None]"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a hash costs: passes over so many KiB of memory, in one thread."""
+    """The cost of a hash: passes over this many KiB of memory, in one thread."""
 
     passes: int = 2
     memory_kib: int = 19 * 1024
@@ -134,7 +134,7 @@ class Hasher:
 
 
 def _busy() -> TooManyRequests:
-    return TooManyRequests(N_("many passwords are being checked just now; try again in a moment"), BUSY_SECONDS)
+    return TooManyRequests(N_("too many passwords are being checked right now; try again in a moment"), BUSY_SECONDS)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
@@ -186,19 +186,19 @@ def chosen_password(password: str, user: str) -> str:
     if len(password) > LONGEST_PASSWORD:
         raise InvalidRequest(Sentence("the password has more than {most} characters", most=LONGEST_PASSWORD))
     if text is None or len(text) < SHORTEST_PASSWORD:
-        few = N_("the password has fewer than {least} characters; a few words will do")
+        few = N_("the password has fewer than {least} characters; try a few words")
         raise InvalidRequest(Sentence(few, least=SHORTEST_PASSWORD))
     if any(unicodedata.category(letter) == "Cc" for letter in text):
-        raise InvalidRequest(N_("the password holds a line break, a tab or another control character"))
+        raise InvalidRequest(N_("the password contains a line break, a tab or another control character"))
     plain = text.casefold()
     if len(set(plain)) < _FEWEST_DIFFERENT:
         raise InvalidRequest(N_("the password has too few different characters"))
     if len(plain.replace(user.casefold(), "")) < _OWN_PART:
-        raise InvalidRequest(N_("the password is little more than the name of the user"))
+        raise InvalidRequest(N_("the password is too similar to the user name"))
     if _is_common(plain):
-        raise InvalidRequest(N_("the password is a run of keys or a word that everybody tries first"))
+        raise InvalidRequest(N_("the password is a keyboard pattern or a very common word"))
     if _is_known(plain):
-        raise InvalidRequest(N_("the password is a well-known phrase or example, which is tried first"))
+        raise InvalidRequest(N_("the password is a well-known phrase or example, which is easy to guess"))
     return text
 
 
@@ -218,7 +218,7 @@ def _is_known(plain: str) -> bool:
 
 
 def _without_runs(text: str) -> int:
-    """How many characters neither repeat nor follow the one before them, up or down."""
+    """The number of characters that neither repeat nor follow the previous one, up or down."""
     steps = [abs(ord(after) - ord(before)) for before, after in pairwise(text)]
     return (1 if text else 0) + sum(step > 1 for step in steps)
 
@@ -275,5 +275,5 @@ class Passwords:
 def repeated_password(password: str, again: str) -> str:
     """The password that was typed twice. Raises InvalidRequest where it differs."""
     if not is_same(password, again):
-        raise InvalidRequest(N_("the two passwords differ"))
+        raise InvalidRequest(N_("the passwords don't match"))
     return password

@@ -43,7 +43,7 @@ _NO_SERVER = (
 
 @dataclass(frozen=True, slots=True)
 class RedirectTrail:
-    """What redirects say of who somebody is. `me` is the last of the `names`.
+    """The identity according to redirects. `me` is the last of the `names`.
 
     `moved_to` is where permanent redirects lead on another host, which is a hint and no identity; `names` are all
     canonical.
@@ -56,7 +56,7 @@ class RedirectTrail:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a page says of its owner's addresses: by redirects, and by `rel=me`."""
+    """The addresses of a page's owner, from redirects and from `rel=me`."""
 
     trail: RedirectTrail
     me_links: tuple[str, ...]
@@ -69,7 +69,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of a person by their page. `page` is where it was found.
+    """The facts about a person from their page. `page` is its address.
 
     `me`, `names` and `moved_to` are as in `RedirectTrail`. `me_links` are the profiles that the page calls the same
     person's (`rel=me`). `metadata` is there where the page names a server of the newer kind; the older links of such a
@@ -86,22 +86,22 @@ class Profile:
 
     @property
     def issuer(self) -> str | None:
-        """Who answers, letter for letter as in `iss` (RFC 9207); None of older servers."""
+        """The issuer, identical to `iss` (RFC 9207); None for older servers."""
         return self.metadata.issuer if self.metadata else None
 
     @property
     def authorization_endpoint(self) -> str | None:
-        """Where the person is sent to sign in."""
+        """The address at which the person signs in."""
         return self.metadata.authorization_endpoint if self.metadata else self.endpoints.authorization
 
     @property
     def token_endpoint(self) -> str | None:
-        """Where codes are redeemed for tokens; of older servers also where tokens are checked."""
+        """The address that redeems codes for tokens; on older servers it also checks tokens."""
         return self.metadata.token_endpoint if self.metadata else self.endpoints.token
 
     @property
     def introspection_endpoint(self) -> str | None:
-        """Where tokens are checked (RFC 7662)."""
+        """The address that checks tokens (RFC 7662)."""
         return self.metadata.introspection_endpoint if self.metadata else None
 
     def is_known_as(self, me: str) -> bool:
@@ -168,7 +168,7 @@ class Profiles:
         return await self._people.get(address, lambda: self._discover(address, max_age), max_age=max_age)
 
     async def claims(self, me: str) -> Claims:
-        """What the page at `me` says of its owner's addresses, asked for now.
+        """The addresses of the owner of the page at `me`, fetched now.
 
         It need not name a server. Raises InvalidRequest and ProfileError, ProfileUnreachable among them, as `discover`
         does.
@@ -177,7 +177,7 @@ class Profiles:
         return claims
 
     async def confirm(self, entered: str, returned: str, *, authorization: str, issuer: str | None = None) -> Profile:
-        """Who has signed in, when the server says `returned` of a person who entered `entered`.
+        """The person who signed in, if they entered `entered` and the server returned `returned`.
 
         `authorization` and `issuer` are those of the server that was in fact used, as they were kept when the person
         was sent there: `entered`'s page may say something else by now. That `returned`'s page names the same server is
@@ -214,7 +214,7 @@ class Profiles:
         return Profile(trail.me, trail.names, endpoints, metadata, page, trail.moved_to, claims.me_links)
 
     async def _read(self, me: str) -> tuple[Endpoints, Claims, str]:
-        """What the page at `me` names and says, and where it is. Raises ProfileError."""
+        """The links and facts of the page at `me`, and its address. Raises ProfileError."""
         self._parser.warm()
         page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=_PAGE))
         shown = mask_credentials(page.final_url)
@@ -252,7 +252,7 @@ class Profiles:
 
 
 def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> RedirectTrail:
-    """What the redirects behind `me` (canonical) say of who that is.
+    """The identity according to the redirects of `me` (canonical).
 
     Permanent ones, up to the first that isn't, give names on the same host, and a hint on others. `www.` makes no other
     host.

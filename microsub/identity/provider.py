@@ -34,7 +34,7 @@ from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 
 ACCESS = "tokens and authorized apps"
-"""What a quota limits, as pages say it."""
+"""Names of what a quota limits, as shown on pages."""
 LONGEST_NAME = 100
 """Characters of a token's name."""
 
@@ -56,7 +56,7 @@ class CodeExchange:
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """What an app got for a code or a refresh token.
+    """The tokens that an app got for a code or a refresh token.
 
     `me` is the person's profile URL; `profile` is there where the app may see it, `issued` unless it asked for no
     token.
@@ -159,14 +159,14 @@ class IndieAuthProvider:
         """
         chosen = frozenset(scopes).intersection(ALL_SCOPES)
         if not name or len(name) > LONGEST_NAME:
-            text = N_("a token needs a name of 1 to {most} characters, such as that of the app")
+            text = N_("enter a name for the token of 1 to {most} characters, such as the name of the app")
             raise InvalidRequest(Sentence(text, most=LONGEST_NAME))
         if not chosen:
-            raise InvalidRequest(N_("a token needs at least one permission"))
+            raise InvalidRequest(N_("select at least one permission for the token"))
         await self._require_room(user)
         expires = None if days is None else now + days * 86_400
         token = await self._accounts.create_token(user, chosen, name, now, expires)
-        log.info("a user made a token", user=user, client=name, scope=" ".join(sorted(chosen)))
+        log.info("a user created a token", user=user, client=name, scope=" ".join(sorted(chosen)))
         return token
 
     async def given_tokens(self, user: str) -> list[Token]:
@@ -197,7 +197,7 @@ class IndieAuthProvider:
         return replace(person, issued=issued)
 
     async def redeem_profile(self, shown: CodeExchange, now: float) -> Redeemed:
-        """Who a code stands for. Raises OAuthRefused."""
+        """The user that a code stands for. Raises OAuthRefused."""
         consent, person = await self._consent(shown.code)
         client = canonical_client_id(shown.client)
         spent = await self._codes.redeem_profile(shown.code, lambda found: _fits(found, client, shown), now)
@@ -216,10 +216,10 @@ class IndieAuthProvider:
         if grant is None:
             raise OAuthRefused("invalid_grant", invalid)
         if canonical_client_id(client) != grant.client:
-            raise OAuthRefused("invalid_grant", "the refresh token is another app's")
+            raise OAuthRefused("invalid_grant", "the refresh token belongs to another app")
         wanted = understood(read_scope(scope)) or None
         if wanted and not wanted <= grant.scopes:
-            raise OAuthRefused("invalid_scope", "'scope' asks for more than was granted")
+            raise OAuthRefused("invalid_scope", "'scope' exceeds the granted scopes")
         person = await self._person(grant.user, wanted or grant.scopes)
         renewed, issued = await self._grants.renew(refresh, wanted, now)
         self._note(renewed, "renewal", grant)
@@ -228,7 +228,7 @@ class IndieAuthProvider:
         return replace(person, issued=issued)
 
     async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
-        """What a token of ours allows; None for any other.
+        """The access of a token of ours; None for any other.
 
         Raises Unauthorized unless `bearer` is the token itself, or a service token.
         """
@@ -263,7 +263,7 @@ class IndieAuthProvider:
             log.info("an app revoked its own grant")
 
     async def userinfo(self, token: str, now: float) -> Mapping[str, str]:
-        """What the app of this token may see of its person.
+        """The profile that the app of this token is allowed to see.
 
         Raises Unauthorized, and InsufficientScope.
         """
@@ -278,7 +278,7 @@ class IndieAuthProvider:
             raise QuotaReached(ACCESS, held, most)
 
     async def _consent(self, code: str) -> tuple[Consent, Redeemed]:
-        """What the code stands for, and whom. Raises OAuthRefused."""
+        """The grant and the user of the code. Raises OAuthRefused."""
         consent = await self._codes.find(code)
         if consent is None:
             raise _bad_code(Spent.UNKNOWN)
@@ -297,7 +297,7 @@ class IndieAuthProvider:
     async def _person(self, user: str, scopes: frozenset[str]) -> Redeemed:
         me = await self._me(user)
         if me is None:
-            raise OAuthRefused("invalid_grant", "the user is not here any more")
+            raise OAuthRefused("invalid_grant", "the user no longer exists")
         return Redeemed(me, _profile(user, me) if PROFILE_SCOPE in scopes else None)
 
     def _note(self, became: Spent, what: str, of: Consent | AppGrant) -> None:

@@ -1,4 +1,4 @@
-"""How much each user may have and ask: what backend.json says."""
+"""Quotas and rate limits of each user, from backend.json."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_COUNTED = 10_000
 
 @dataclass(slots=True)
 class _Minute:
-    """What a process knows of one user and minute: `known` of all, `unreported` its own beside that."""
+    """A process's counts for one user and minute: `known` of all, `unreported` of its own."""
 
     number: int
     known: int = 0
@@ -50,7 +50,7 @@ class RequestRate:
         self._minutes: OrderedDict[str, _Minute] = OrderedDict()
 
     def counted(self, user: str, now: float) -> int:
-        """How many requests of the user are known in this minute. Counts nothing."""
+        """The number of known requests of the user in this minute. Counts nothing."""
         minute = self._minutes.get(user)
         return minute.known + minute.unreported if minute is not None and minute.number == int(now // _MINUTE) else 0
 
@@ -88,7 +88,7 @@ class RequestRate:
 
 
 def step_of(limit: int) -> int:
-    """How many requests a process lets through without a report."""
+    """The number of requests that a process admits without a report."""
     return max(1, limit // STEPS)
 
 
@@ -126,12 +126,12 @@ class UserQuotas:
         self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
 
     async def of(self, user: str) -> Quotas:
-        """What holds for the user: none is None, and 0 is without limit."""
+        """The limits that apply to the user: None for none set, 0 for no limit."""
         everywhere = await self._in_force.everything()
         return resolved(everywhere, user, registered=await self._is_registered(user))
 
     async def most(self, what: CountedQuota, user: str) -> int:
-        """How many of these the user may have; 0: any number."""
+        """The user's quota for these; 0: no limit."""
         found: int | None = getattr(await self.of(user), what)
         return found or 0
 
@@ -148,7 +148,7 @@ class UserQuotas:
             raise too_many_requests(limit, now)
 
     async def _requests(self, user: str) -> int:
-        """How many requests the user may make in a minute; 0: any number.
+        """The user's limit of requests per minute; 0: no limit.
 
         Asked for every request, so it is remembered while the same settings are in force, which are read again
         every second.

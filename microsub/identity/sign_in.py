@@ -111,7 +111,7 @@ class SignInClient:
     async def finish_posting(
         self, answer: Iterable[tuple[str, str]], *, user: str, browser: str, now: float, address: str
     ) -> PostingAccess:
-        """What `user`, who has come back from their provider, lets this server post with. Raises SignInFailed."""
+        """The permission to post that `user` has brought from their provider. Raises SignInFailed."""
         asked, code, verifier = await self._returned(answer, browser, CALLBACK_OF_POSTING)
         if asked.user != user:
             raise failed("another-user")
@@ -124,7 +124,7 @@ class SignInClient:
             raise failed("of-somebody-else", who=who, me=found.me, known=asked.me)
         if found.access_token is None or (found.scopes and found.scopes.isdisjoint(_POSTING)):
             raise failed("may-not-post", who=who)
-        log.info("a user lets this server post on their site", user=user, provider=who)
+        log.info("a user allowed this server to post on their site", user=user, provider=who)
         return PostingAccess(asked.micropub, found.access_token, found.expires, asked.revocation_endpoint, asked.next)
 
     async def _sent(self, sign_in: SignInUnderWay, browser: str) -> str:
@@ -137,7 +137,7 @@ class SignInClient:
     async def finish(
         self, answer: Iterable[tuple[str, str]], *, browser: str, now: float, address: str = ""
     ) -> SignedInPerson:
-        """Who has come back from their provider.
+        """The person who has come back from their provider.
 
         `answer` is the query of the address that the provider sent the browser to, `address` the client's. Raises
         SignInFailed. Whatever the outcome, the same answer is good for nothing afterwards.
@@ -161,14 +161,14 @@ class SignInClient:
             profile = await self._confirmed(sign_in, found.me, who)
             verdict = await self.admission.admit(proven(sign_in.me, found.me, profile))
         if isinstance(verdict, Refusal):
-            log.info("a sign-in by somebody who is not a user", provider=who, me=found.me)
+            log.info("a sign-in by a person without an account", provider=who, me=found.me)
             raise verdict
         return SignedInPerson(verdict.user, verdict.me, f"with {who}", sign_in.next, verdict.new)
 
     async def _returned(
         self, answer: Iterable[tuple[str, str]], browser: str, callback: str
     ) -> tuple[SignInUnderWay, str, str]:
-        """What the person has come back from to that path, the code, and its verifier."""
+        """The sign-in that led back to that path, its code, and its verifier."""
         said = answer_parameters(answer)
         state = said.get("state", "")
         sign_in = await self._taken(state, browser)
@@ -201,7 +201,7 @@ class SignInClient:
         return found
 
     def _micropub_of(self, profile: Profile, base: str) -> str:
-        """Where the person's page says that they post, and which isn't here."""
+        """The Micropub endpoint that the person's page names, on another server."""
         found = profile.endpoints.micropub
         if found is None or is_own(found, base) or profile.token_endpoint is None:
             raise failed("no-micropub", page=profile.page)
@@ -222,7 +222,7 @@ class SignInClient:
         return sign_in
 
     async def _redeem(self, sign_in: SignInUnderWay, code: str, verifier: str, now: float) -> CodeAnswer:
-        """What the provider says of who has signed in: a claim, until their page confirms it."""
+        """The identity that the provider returns: a claim, until the person's page confirms it."""
         form = _redemption(sign_in, code, verifier)
         who = provider_name(sign_in.authorization_endpoint)
         answer = await self._ask(sign_in.authorization_endpoint, form, who)
@@ -239,7 +239,7 @@ class SignInClient:
         return found
 
     def _understood(self, answer: Answered, who: str, now: float) -> CodeAnswer:
-        """What came for a code."""
+        """The provider's reply to a code."""
         if answer.status != 200:
             raise _refused_code(answer, who)
         try:
@@ -292,7 +292,7 @@ def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
         raise failed(
             "another-provider",
             who=who,
-            what=Sentence("does not say whose it is") if iss is None else Sentence("is from {iss}", iss=shown(iss)),
+            what=Sentence("does not name its sender") if iss is None else Sentence("is from {iss}", iss=shown(iss)),
         )
 
 
@@ -326,12 +326,12 @@ def _refused_code(answer: Answered, who: str) -> SignInFailed:
 
 
 def provider_name(url: str) -> str:
-    """How a provider is called in messages: by its host and port."""
+    """A provider's name in messages: its host and port."""
     return parts_of(url).netloc.rpartition("@")[2]
 
 
 def client_document(base: str, name: str, logo: str) -> dict[str, object]:
-    """What we say of ourselves as a client; `logo` is a path.
+    """This server's metadata as a client; `logo` is a path.
 
     https://indieauth.spec.indieweb.org/#client-metadata
     """
@@ -349,7 +349,7 @@ def client_document(base: str, name: str, logo: str) -> dict[str, object]:
 
 
 def _under_way(me: str, profile: Profile, authorization: str, base: str, browser: str, next_: str) -> SignInUnderWay:
-    """What is asked at the provider that the page names."""
+    """The authorization request for the provider that the page names."""
     metadata = profile.metadata
     return SignInUnderWay(
         me=me,
@@ -452,7 +452,7 @@ class SignInLimits:
 
 
 def _of_network(address: str, narrow: RateLimit, wide: RateLimit) -> Iterable[Place]:
-    """What is counted for a client's address: nothing where it isn't one of the internet."""
+    """The keys to count a client's address by: none unless it is public."""
     if is_public(address):
         yield narrow, network_of(address)
         if (network := wide_network_of(address)) is not None:

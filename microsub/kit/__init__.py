@@ -1,1 +1,1 @@
-"""What knows no feature: URLs, rate limits, caches with single flight, periodic jobs, HTTP."""
+"""Code that knows no feature: URLs, rate limits, caches with single flight, periodic jobs, HTTP."""

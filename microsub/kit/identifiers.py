@@ -36,7 +36,7 @@ PROFILE = (
     "an http or https URL of somebody's site, such as https://alice.example/, without user, password, fragment or dot "
     "segments"
 )
-"""What is expected of `me`."""
+"""The expected form of `me`, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def identifier(text: str) -> Identifier:
         raise ValueError("with white space, a control character or a backslash in it")
     match = _URL.fullmatch(text)
     if match is None:
-        raise ValueError("no http or https URL")
+        raise ValueError("not an http or https URL")
     if match["user"] is not None:
         raise ValueError("with a user name or password")
     if match["fragment"] is not None:

@@ -16,7 +16,7 @@ from microsub.errors import TooManyRequests
 
 MINUTE = 60.0
 AT_ONCE = 0.0
-"""As the time of a limit: what is under way at the same time is counted."""
+"""The period of a limit that counts simultaneous uses."""
 
 _NETWORK_BITS = 64
 """Bits of an IPv6 address that one customer shares."""
@@ -166,7 +166,7 @@ class RateLimiter:
 
 
 def network_of(address: str) -> str:
-    """What stands for a client's address: itself, or its /64 for IPv6. Pure."""
+    """The key for a client's address: itself, or its /64 for IPv6. Pure."""
     found = client_address(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))

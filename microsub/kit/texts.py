@@ -34,14 +34,14 @@ class Sentence(str):
 
 
 def translated(text: object, translate: Callable[[str], str]) -> str:
-    """What the catalogue of `translate` has for a text, with its values; the text itself where it has nothing."""
+    """The translation of a text by `translate`, with its values; otherwise the text itself."""
     if isinstance(text, Sentence):
         return text.translated(translate)
     return translate(text) if isinstance(text, str) and text else str(text)
 
 
 def size(count: int) -> str:
-    """So many bytes, in the largest unit of which there is one, rounded down."""
+    """A number of bytes in the largest unit that it reaches, rounded down."""
     unit = next((unit for unit in ("MiB", "KiB") if count >= _UNITS[unit]), "bytes")
     return f"{count // _UNITS[unit]} {unit}"
 
@@ -80,7 +80,7 @@ def _pattern(form: str) -> str:
 
 
 def duration(seconds: int) -> Sentence:
-    """So many seconds, or the minutes, hours or days that they nearly are."""
+    """A number of seconds, rounded to minutes, hours or days."""
     if seconds >= 2 * 86_400:
         return Sentence("{number} days", number=seconds // 86_400)
     if seconds >= 2 * 3600:

@@ -52,7 +52,7 @@ class TtlCache(Generic[T]):
         self._flying: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
 
     async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
-        """What `find` finds or found at most `max_age` seconds ago, or raised.
+        """The result of `find`, at most `max_age` seconds old, or its exception.
 
         A caller that is cancelled doesn't stop the search for the others.
         """

@@ -136,12 +136,12 @@ _RESOURCES: Mapping[tuple[str, ...], Resource] = {
 """By the parts of the path, the id among them left out."""
 
 
-_ONE_BY: Mapping[Resource, tuple[str, str]] = {_feeds: ("url", "the URL of a feed"), _posts: ("guid", "that of a post")}
+_ONE_BY: Mapping[Resource, tuple[str, str]] = {_feeds: ("url", "the URL of a feed"), _posts: ("guid", "a post's guid")}
 """The parameter that asks for one thing instead of a list, and what it is."""
 
 
 def _refuse_empty(resource: Resource, query: bytes) -> None:
-    """Who asks for one thing and doesn't know which shall not be given all."""
+    """Refuse an empty parameter: a request for one resource must not get the whole list."""
     name, what = _ONE_BY.get(resource, ("", ""))
     if name and name in empty_names(query):
         raise missing(name, f"{what}, or no '{name}' at all for a list")
@@ -171,7 +171,7 @@ def _list(items: list[dict[str, Any]], after: str | None) -> dict[str, Any]:
 
 
 def _feed_object(feed: FeedRecord) -> dict[str, Any]:
-    """What the feed is, without who follows it; secrets in its address are masked."""
+    """The feed as JSON, without its followers; secrets in its address are masked."""
     said = {
         "name": feed.title,
         "photo": feed.photo and mask_credentials(feed.photo),
@@ -206,11 +206,11 @@ def _event_object(event: Event) -> dict[str, Any]:
 
 
 def _reply(scope: Scope, body: bytes) -> HttpReply:
-    """What was found, or that the asker has it already."""
+    """The reply with the resource, or 304 if the client has it already."""
     tag = b'"%b"' % short_digest(body, 12).encode()
     known = [tag.strip() for name, value in scope["headers"] if name == b"if-none-match" for tag in value.split(b",")]
     status = 304 if b"*" in known or tag in {one.removeprefix(b"W/") for one in known} else 200
-    # The asker alone may keep it, and asks before each use.
+    # Only the client may cache it, and it revalidates before each use.
     headers: list[Header] = [
         (b"etag", tag),
         (b"cache-control", b"private, no-cache"),

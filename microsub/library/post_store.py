@@ -65,7 +65,7 @@ _FEED_FIELDS = ("title", "home", "photo", "description")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What became of a post: whether it is new, else the fields, saved or shown, that changed."""
+    """The result of saving a post: whether it is new, otherwise its changed fields, saved or shown."""
 
     post: Post
     created: bool
@@ -113,21 +113,21 @@ class PostStore(Posts):
             return await self._save(record, guid, fields)
 
     async def update_or_create(self, feed: str, guid: str, fields: Mapping[str, Any]) -> Saved:
-        """Set these fields of the post and leave all others, or save it where there is none.
+        """Set these fields of the post and leave all others, or save it if it doesn't exist.
 
         A `timestamp` is required for a new post only. Of several calls at the same time, in any processes, none is
         lost. A post that was polled keeps what its feed says in all other fields.
         """
         guid = _guid(guid)
         if as_mapping("fields", fields).get("guid", guid) != guid:
-            raise wrong("guid", fields["guid"], f"none in the fields, or the one that the post has: '{guid[:80]}'")
+            raise wrong("guid", fields["guid"], f"no guid, or the guid of the post: '{guid[:80]}'")
         async with self._alone(feed) as record:
             return await self._save(record, guid, fields, merge=True)
 
     async def delete(self, post_id: str) -> bool:
         """Delete a post from all timelines and the store; it never comes back under its guid.
 
-        Whether there was one. To be repeated where it broke off.
+        Returns whether there was one. Repeat the call if it broke off.
         """
         found = await garbage.candidates(self._redis, [post_id]) if is_id(text("post_id", post_id)) else []
         if not found or not found[0].feed:
@@ -202,7 +202,7 @@ class PostStore(Posts):
     @staticmethod
     def _to_store(feed: FeedRecord, guid: str, all_fields: Mapping[str, Any], now: float) -> ItemToStore:
         if all_fields.get("timestamp") is None:
-            raise InvalidRequest("'timestamp' is missing: found nothing, expected when the post was published")
+            raise InvalidRequest("'timestamp' is missing: found nothing, expected the time when the post was published")
         at = moment("timestamp", all_fields["timestamp"])
         fields = {name: value for name, value in all_fields.items() if name not in _OWN}
         saved = orjson.dumps({"guid": guid, "timestamp": at.isoformat(), "fields": orjson.Fragment(as_json(fields))})
@@ -224,7 +224,7 @@ class PostStore(Posts):
             leased_in_turn(self._redis, f"saving:{record.id}"),
         ):
             if not record.kept and record.last_success is None:
-                # Somebody may have told while we waited; and who dies here hasn't kept it, so that it is told again.
+                # Another process may have told while we waited. One that dies here hasn't kept it: it is told again.
                 latest = await self._feeds.get(record.id)
                 if latest is not None and not latest.kept:
                     await self._events.announce([Event("feed_created", record.id, self._clock())])
@@ -234,7 +234,7 @@ class PostStore(Posts):
 
 def _guid(value: object) -> str:
     if value is None:
-        raise InvalidRequest("'guid' is missing: found nothing, expected what identifies the post in its feed")
+        raise InvalidRequest("'guid' is missing: found nothing, expected a text that identifies the post in its feed")
     if not isinstance(value, str) or not normalise_url(value):
         raise wrong("guid", value, "a text that identifies the post in its feed")
     as_json({"guid": value})
@@ -242,7 +242,7 @@ def _guid(value: object) -> str:
 
 
 def _fields_before(row: Mapping[str, str]) -> dict[str, Any]:
-    """What is known of a post, as if it had been saved so."""
+    """The known fields of a post, in the form in which a program saves them."""
     if "saved" in row:
         saved = loads(row["saved"])
         return {**saved["fields"], "timestamp": saved["timestamp"]}

@@ -106,7 +106,7 @@ class Posts:
     async def newest(self, feed: str, limit: int = 20, after: Cursor | None = None) -> PostPage:
         """Up to `limit` posts of the feed behind `after`, by time of publishing or last change.
 
-        Who follows `after` meets every post that isn't changed meanwhile exactly once; changed ones move to the front.
+        Following `after` yields every post that isn't changed meanwhile exactly once; changed posts move to the front.
         """
         limit = whole("limit", limit)
         if after is not None and not _is_cursor(after):

@@ -43,14 +43,14 @@ _DEEPEST = 200
 _REPR = reprlib.Repr()
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxdict = 4, 20, 20
 _REPR.maxother = _REPR.maxlong = _REPR.maxstring = 2 * _SHOWN
-"""As much as can be shown, and no more: a list that holds another twice, and so on, is endless written out."""
+"""Limits of shown values: written out in full, a list that contains another twice, and so on, is endless."""
 
 _LONG_NUMBER = re.compile(r"\d{19}")
-"""What may be a whole number beyond 64 bits, which orjson makes inexact."""
+"""Digits that might be a whole number beyond 64 bits, which orjson makes inexact."""
 
 
 def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: str, author: Card | None) -> Entry:
-    """What readers see of these fields, sanitised.
+    """The entry that readers see of these fields, sanitised.
 
     Links are relative to the post's URL, else to `source`.
 
@@ -102,7 +102,7 @@ def dumps(value: object) -> bytes:
 
 
 def loads(text: str | bytes) -> Any:
-    """What `dumps` made, read back. Raises ValueError for what is no JSON."""
+    """Read the output of `dumps` back. Raises ValueError for invalid JSON."""
     if isinstance(text, bytes):
         text = text.decode()
     return json.loads(text) if _LONG_NUMBER.search(text) else orjson.loads(text)
@@ -121,13 +121,13 @@ def as_json(fields: Mapping[str, Any]) -> bytes:
         if not isinstance(name, str) or not name:
             raise InvalidRequest(f"a field's name can't be used: found {_shown(name)}, expected a text")
         if _is_deep(value):
-            raise wrong(name, value, f"lists and objects that are nested {_DEEPEST} deep at most")
+            raise wrong(name, value, f"lists and objects nested at most {_DEEPEST} deep")
         try:
             again = loads(dumps(value))
         except (ValueError, orjson.JSONEncodeError):
             again = math.nan
         if not _same(value, again):
-            expected = "what JSON can say: texts, numbers, true, false, None, lists, and objects with texts as names"
+            expected = "JSON values: texts, numbers, true, false, None, lists, and objects with texts as names"
             raise wrong(name, value, expected)
     data = dumps(dict(fields))
     if len(data) > MOST_BYTES:

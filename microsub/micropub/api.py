@@ -1,7 +1,7 @@
-"""`/micropub`, where sources post, `/media`, where their files go in and out, and `/posts`, the pages of posts.
+"""`/micropub` for posts of sources, `/media` for their files, `/posts` for the posts' pages.
 
-Specs: https://www.w3.org/TR/micropub/; RFC 6750 for the token, which stands in the header or in the form, never in
-both, and never in an address. Pages and files are for everybody who has their addresses, which can't be guessed.
+Specs: https://www.w3.org/TR/micropub/; RFC 6750 for the token, which is in the header or in the form, never in both and
+never in an address. Pages and files are visible to everybody who has their addresses, which can't be guessed.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ from microsub.surface import Services
 
 PATHS = (PATH, f"{PATH}/")
 MEDIA_PATHS = (MEDIA, f"{MEDIA}/", f"{MEDIA}/{{name:path}}", f"{PATH}/media", f"{PATH}/media/")
-"""The last ones are where Aperture has them."""
+"""The last two are where Aperture has them."""
 
 MOST_UPLOADED = MOST_BYTES + MAX_BODY
-"""Bytes of a request with files."""
+"""Maximum bytes of a request with files."""
 MOST_FILES = 20
 
 _JSON_TYPES = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json", re.I)
@@ -90,20 +90,20 @@ Reply = HttpReply | bytes
 
 @dataclass(frozen=True, slots=True)
 class SourceAccess:
-    """Who posts: the source, and what its token allows."""
+    """A request's source, with the scopes of its token."""
 
     source: Source
     scopes: frozenset[str]
 
     def require(self, *scopes: str) -> None:
-        """Raise PostingScopeMissing where the token has none of these."""
+        """Raise PostingScopeMissing if the token has none of these scopes."""
         if self.scopes.isdisjoint(scopes):
             raise PostingScopeMissing(scopes[0])
 
 
 @dataclass(frozen=True, slots=True)
 class MicropubServices:
-    """What the endpoints work with."""
+    """Services and rate limits shared by the endpoints."""
 
     services: Services
     limits: RateLimiter = field(default_factory=RateLimiter)
@@ -115,10 +115,10 @@ class MicropubServices:
         return self.services.public_url
 
     async def sender(self, scope: Scope, in_body: str | None = None) -> SourceAccess:
-        """Whose request it is. Raises Unauthorized, and InvalidRequest for a token in header and body at once."""
+        """The source of a request. Raises Unauthorized, InvalidRequest for two tokens."""
         token, services = bearer(scope), self.services
         if token is not None and in_body is not None:
-            raise InvalidRequest("there are two tokens: expected one, in the header 'Authorization' or in the form")
+            raise InvalidRequest("found two tokens: expected one, in the header 'Authorization' or in the form")
         token = token or in_body
         if token is None:
             raise Unauthorized(
@@ -138,32 +138,32 @@ class MicropubServices:
         return SourceAccess(source, own.scopes)
 
     async def require_active(self, user: str) -> None:
-        """Raise NotFound where the user is gone or disabled: nothing of theirs is shown."""
+        """Raise NotFound if the user is gone or disabled: nothing of such a user is shown."""
         found = await self.services.accounts.user(user)
         if found is None or found.disabled is not None:
             raise NotFound("there is nothing at this address")
 
     async def count_request(self, sender: SourceAccess) -> None:
-        """Count a request of the source, and of its user. Raises TooManyRequests."""
+        """Count a request for its source and user. Raises TooManyRequests."""
         source = sender.source
         await self.services.identity.quotas.count(source.user, self.services.clock())
         self.limits.require(POSTS_OF_SOURCE, f"{source.user}/{source.id}")
 
     def count_said(self, sender: SourceAccess, said: bytes) -> None:
-        """Count what a post or a change says, without files, for the user. Raises TooManyRequests."""
+        """Count the bytes of a post or update for the user. Raises TooManyRequests."""
         limit, user = POSTED_BYTES_OF_USER, sender.source.user
         if not self.limits.has_room(limit, user, len(said)):
             raise TooManyRequests(f"too much was posted: expected at most {limit.most} bytes an hour", 3600)
         self.limits.count(limit, user, len(said))
 
     def admit(self, user: str) -> Callable[[], None]:
-        """Take a place among the requests with files; what gives it back. Raises TooManyRequests."""
+        """Reserve a slot for a request with files; returns what frees it. Raises TooManyRequests."""
         if not (self.limits.has_room(FILES_AT_ONCE, user) and self.limits.has_room(FILES_IN_ALL)):
-            raise TooManyRequests("other files are being sent: try again in some seconds", 5)
+            raise TooManyRequests("other files are being uploaded: try again in a few seconds", 5)
         return self.limits.take([(FILES_AT_ONCE, user), (FILES_IN_ALL, "")])
 
     async def keep(self, sender: SourceAccess, data: bytes) -> str:
-        """Keep a file; its address. Raises TooManyRequests, QuotaReached, InvalidRequest for one that is too large."""
+        """Store a file; returns its address. Raises TooManyRequests, QuotaReached, InvalidRequest."""
         user, services = sender.source.user, self.services
         if not data:
             raise InvalidRequest("the file is empty")
@@ -203,13 +203,13 @@ class MicropubEndpoint(HttpEndpoint):
             give_back()
 
     async def _unchecked(self, exchange: HttpExchange) -> Reply:
-        """A request whose token stands in its form, which is small, since it is read for strangers too."""
+        """Handle a request with its token in the form; small, since strangers may send one too."""
         most = UNCHECKED_PARTS if _has_files(exchange.scope) else UNCHECKED_BODY
         body = await read_body(exchange.scope, exchange.receive, most)
         return await self._take(exchange.scope, body)
 
     async def _take(self, scope: Scope, body: RequestBody) -> Reply:
-        """What a body asks for; the token is looked at last, since a sender may take its time with the body."""
+        """Carry out a body. The token is checked last: it may expire while a slow sender sends."""
         if _JSON_TYPES.fullmatch(body.content_type.partition(";")[0].strip()):
             document = _document(body.content)
             sender = await self._micropub.sender(scope, _text(document, "access_token"))
@@ -232,7 +232,7 @@ class MicropubEndpoint(HttpEndpoint):
         item = item or PostedItem("h-entry", {})
         kept = tuple((name, data) for name, data in files if name in _FILES)
         if not item.properties and not kept:
-            raise InvalidRequest("the post is empty: found no properties, expected one at least, such as 'content'")
+            raise InvalidRequest("the post is empty: expected at least one property, such as 'content'")
         self._micropub.count_said(sender, item.encoded())
         token = await posting.token(source, item, [data for _, data in kept])
         for name, data in kept:
@@ -256,7 +256,7 @@ class MicropubEndpoint(HttpEndpoint):
             restored = await posting.undelete(source, url, base)
             return HttpReply(b"", [*CORS], 204) if restored == url else _created(restored)
         if document is None:
-            raise InvalidRequest("an update can't be a form: expected JSON")
+            raise InvalidRequest("an update must be JSON: found a form")
         self._micropub.count_said(sender, orjson.dumps(document))
         await posting.update(source, url, document, base)
         return HttpReply(b"", [*CORS], 204)
@@ -291,7 +291,7 @@ class MicropubEndpoint(HttpEndpoint):
         return {"channels": [{"uid": uid, "name": (await services.channels.get(source.user, uid)).name}]}
 
     async def _source(self, sender: SourceAccess, params: Params) -> Mapping[str, Any]:
-        """What was sent of one post, or of the latest ones."""
+        """The source properties of one post, or of the latest posts."""
         url, posting = params.text("url"), self._micropub.services.posting
         if url is None:
             limit = params.text("limit") or str(_LISTED)
@@ -318,7 +318,7 @@ def _whole(item: PostedItem) -> Mapping[str, Any]:
 
 
 def _created(address: str) -> HttpReply:
-    """That something is at an address now, which some clients read in the body."""
+    """A 201 with the new address, also in the body, where some clients read it."""
     return HttpReply(orjson.dumps({"url": address}), [*JSON, (b"location", address.encode())], 201)
 
 
@@ -326,7 +326,7 @@ def _created(address: str) -> HttpReply:
 
 
 def _nothing() -> None:
-    """Gives back what wasn't taken."""
+    """Free a slot that wasn't taken."""
 
 
 def _has_files(scope: Scope) -> bool:
@@ -346,20 +346,20 @@ def _document(raw: bytes) -> dict[str, Any]:
     try:
         found = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the body is not JSON: {error}, expected an object") from None
+        raise InvalidRequest(f"the body is not valid JSON: {error}; expected an object") from None
     if not isinstance(found, dict):
         raise InvalidRequest("the body can't be used: expected a JSON object")
     return found
 
 
 def _text(document: Mapping[str, Any], name: str) -> str | None:
-    """The one text of a member, which may stand in a list."""
+    """The one text of a member, which may be wrapped in a list."""
     found = document.get(name)
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
     if found is None or isinstance(found, str):
         return found
-    raise InvalidRequest(f"'{shown(name)}' can't be used: expected a text")
+    raise InvalidRequest(f"'{shown(name)}' can't be used: expected one string")
 
 
 async def read_form(body: RequestBody) -> FormWithFiles:
@@ -378,7 +378,7 @@ async def read_form(body: RequestBody) -> FormWithFiles:
 
 
 class MediaEndpoint(HttpEndpoint):
-    """Answers every request to `MEDIA_PATHS`: files in, by token, and out, by address."""
+    """Answers every request to `MEDIA_PATHS`: uploads by token, downloads by address."""
 
     def __init__(self, micropub: MicropubServices) -> None:
         super().__init__()
@@ -404,14 +404,14 @@ class MediaEndpoint(HttpEndpoint):
         try:
             form = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED))
             if form.text("access_token") is not None:
-                raise InvalidRequest("there are two tokens: expected one, in the header 'Authorization'")
+                raise InvalidRequest("found two tokens: expected one, in the header 'Authorization'")
             sender = await self._micropub.sender(scope)
             await self._micropub.count_request(sender)
             if form.text("action") == "delete":
                 return await self._delete(sender, form.text("url") or "")
             data = next((data for name, data in form.files if name == "file"), None)
             if data is None:
-                raise missing("file", "a file in a part of that name of multipart/form-data")
+                raise missing("file", "a file as the part 'file' of multipart/form-data")
             return _created(await self._micropub.keep(sender, data))
         finally:
             give_back()
@@ -423,7 +423,7 @@ class MediaEndpoint(HttpEndpoint):
         try:
             await services.media.delete(source.user, f"{found}{name}", await services.feeds.find(source.address))
         except NotFound:
-            raise wrong("url", url, "the address of a file that was sent here") from None
+            raise wrong("url", url, "the address of a file that was uploaded here") from None
         return HttpReply(b"", [*CORS], 204)
 
     async def _serve(self, exchange: HttpExchange) -> HttpReply:
@@ -461,7 +461,7 @@ class PostEndpoint(HttpEndpoint):
         if scope["method"] not in {"GET", "HEAD"}:
             raise MethodNotAllowed(scope["method"], "GET, HEAD, OPTIONS")
         source, _, _ = scope["path"].partition(".")
-        # A long post takes a while to be read and written: one of each source, and in a thread one of each user.
+        # A long post takes a while to read and write: at most one per source, and in a thread at most one per user.
         with _Guesses(self._micropub, scope):
             async with turns.of(source):
                 found = await self._micropub.services.posting.page(scope["path"])
@@ -479,7 +479,7 @@ class PostEndpoint(HttpEndpoint):
 
 
 class _Guesses:
-    """Counts requests for pages and files, and those that lead nowhere more strictly, for each network."""
+    """Limits requests by network, and more strictly those for unknown addresses."""
 
     def __init__(self, micropub: MicropubServices, scope: Scope) -> None:
         self._micropub = micropub

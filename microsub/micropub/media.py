@@ -1,8 +1,8 @@
-"""Files that sources send along: pictures, sound, films and whatever else.
+"""Files that sources upload: pictures, sound, films and any other type.
 
-They lie in Redis, beside the posts that show them: so every web process of every machine serves them, a backup has
-them, and they leave with their user. That costs memory, so a file and the sum of a user's are small. What a file is,
-its first bytes say; what those don't say is served as a download, and nothing is ever served as a document.
+Files are stored in Redis, next to the posts that show them. So every web process on every machine can serve them,
+backups contain them, and they are deleted with their user. This costs memory, so a file and a user's total must be
+small. A file's type is read from its first bytes; unknown types are served as downloads, and nothing as a document.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from microsub.redis.scripts import load
 
 PATH = "/media"
 MOST_BYTES = 10 * 1024 * 1024
-"""Of one file."""
+"""The maximum size of one file."""
 
 LEAST_COUNTED = 16 * 1024
-"""Bytes that the smallest file counts: there are not to be millions of them."""
+"""Bytes that the smallest file counts: without this, a user could store millions of files."""
 
 KEPT_UNUSED = 31 * 86_400
-"""Seconds for which a file stays that no post shows: a day longer than a deleted post can be restored."""
+"""Seconds that an unused file is kept: a day longer than a deleted post can be restored."""
 
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -63,10 +63,10 @@ class Media:
         self._turns = KeyedLocks()
 
     async def add(self, user: str, data: bytes, most: int = 0) -> str:
-        """Keep a file, and return its path; the same bytes again have the path that they had.
+        """Store a file, and return its path; the same bytes again get the same path.
 
-        A JPEG is kept without what it says of place, time and camera.
-        Raises QuotaReached where the user's files would have more than `most` bytes (0: any number).
+        Place, time and camera are removed from a JPEG.
+        Raises QuotaReached if the user's files would exceed `most` bytes (0: no limit).
         """
         kind, token = type_of(data) or UNKNOWN_TYPE, secrets.token_urlsafe(16)
         if kind == "image/jpeg":
@@ -85,7 +85,7 @@ class Media:
     async def get(self, path: str) -> MediaFile:
         """The file at a path. Raises NotFound.
 
-        All other requests to Redis wait while one is read, so it is one of each user at a time.
+        Reading one blocks all other requests to Redis, so only one per user is read at a time.
         """
         user, token = _named(path)
         async with self._turns.of(user):
@@ -95,9 +95,9 @@ class Media:
         return MediaFile(user, data, text(kind))
 
     async def delete(self, user: str, path: str, feed_id: str | None) -> None:
-        """Delete a file of the user for the source of that feed.
+        """Delete a file of the user, on behalf of the source with that feed.
 
-        Raises NotFound for any other file, and for one that a post of another source shows.
+        Raises NotFound if there is no such file, or a post of another source shows it.
         """
         owner, token = _named(path)
         if owner != user or any(place != feed_id for place in await self._feeds_with(user, token)):
@@ -107,12 +107,12 @@ class Media:
         await self._redis.command("SREM", keys.media(user), token)
 
     async def shown(self, user: str, said: bytes, feed_id: str, guid: str) -> None:
-        """Note which of the user's files a post shows that says this; before it is stored, so that they stay."""
+        """Record which of the user's files a post shows, before the post is stored, so that they stay."""
         for token in dict.fromkeys(re.findall(rb"/media/%b\.([A-Za-z0-9_-]{22})" % re.escape(user.encode()), said)):
             await self._redis.script(_USE, [keys.medium(user, text(token))], ["shown", f"{feed_id} {guid}"])
 
     async def sweep(self, user: str, items: Items, now: float) -> int:
-        """Delete the user's files that were unused for `KEPT_UNUSED`; how many."""
+        """Delete the user's files that were unused for `KEPT_UNUSED`; returns how many."""
         deleted = 0
         for token in texts(await self._redis.command("SMEMBERS", keys.media(user))):
             key = keys.medium(user, token)
@@ -135,7 +135,7 @@ class Media:
         return False
 
     async def sizes(self, user: str) -> list[int]:
-        """The bytes that each of the user's files counts."""
+        """The size that each of the user's files counts, in bytes."""
         tokens = texts(await self._redis.command("SMEMBERS", keys.media(user)))
         found = await self._redis.pipeline([("HGET", keys.medium(user, token), "size") for token in tokens])
         return [int(size) for size in found if size is not None]
@@ -152,10 +152,10 @@ def _missing() -> NotFound:
     return NotFound("there is no such file")
 
 
-# --- JPEG without what cameras write beside the picture: where and when it was taken, and by what ---------------------
+# --- JPEG without the metadata that cameras add: where and when it was taken, and with which camera -------------------
 #
-# It stands in segments before the picture (ISO/IEC 10918-1, B.1.1; Exif 2.32, 4.5): Exif and XMP in APP1, IPTC in
-# APP13, remarks in COM. The way up is kept, since browsers turn the picture by it; everything else stays byte for byte.
+# Metadata is in segments before the picture (ISO/IEC 10918-1, B.1.1; Exif 2.32, 4.5): Exif and XMP in APP1, IPTC in
+# APP13, remarks in COM. The orientation is kept, since browsers rotate the picture by it; all else stays byte for byte.
 
 _SCAN = 0xDA
 _APP1 = 0xE1
@@ -166,11 +166,11 @@ _ORIENTATION = 0x0112
 _ORDERS: Mapping[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "big"}
 _MOST_ENTRIES = 200
 _MOST_SEGMENTS = 1000
-"""Segments and fill bytes before the picture: cameras write tens, and ten megabytes hold millions."""
+"""Segments and fill bytes before the picture: cameras write tens, but ten megabytes could contain millions."""
 
 
 def without_metadata(data: bytes) -> bytes:
-    """The picture without place, time and camera; what can't be taken apart as a JPEG is returned as it is. Pure."""
+    """The picture without place, time and camera; an invalid JPEG is returned unchanged. Pure."""
     kept, turned, end = [data[:2]], 1, 2
     for start, end in _segments(data):
         marker = data[start + 1]
@@ -186,7 +186,7 @@ def without_metadata(data: bytes) -> bytes:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where each segment before the picture begins and ends."""
+    """The start and end of each segment before the picture."""
     start = 2
     for _ in range(_MOST_SEGMENTS):
         if start + 4 > len(data) or data[start] != 0xFF or data[start + 1] == _SCAN:
@@ -202,7 +202,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _orientation(tiff: bytes) -> int:
-    """The way up, 1 to 8, that the first directory of Exif data has; 0 for none."""
+    """The orientation, 1 to 8, in the first directory of Exif data; 0 if there is none."""
     if tiff[:4] not in _ORDERS:
         return 0
     order = _ORDERS[tiff[:4]]
@@ -219,7 +219,7 @@ def _orientation(tiff: bytes) -> int:
 
 
 def _exif(orientation: int) -> bytes:
-    """A segment with nothing but the way up."""
+    """A segment that contains only the orientation."""
     entry = b"\x01\x12\x00\x03\x00\x00\x00\x01" + orientation.to_bytes(2, "big") + b"\0\0"
     body = _EXIF + b"MM\0*\0\0\0\x08\0\x01" + entry + b"\0\0\0\0"
     return b"\xff\xe1" + (len(body) + 2).to_bytes(2, "big") + body

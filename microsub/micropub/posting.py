@@ -1,11 +1,11 @@
-"""What sources post, change, delete and restore.
+"""Posts of sources: create, update, delete and restore.
 
-A post goes the one way in (`posts.ingest`), after its text was read and cleaned in a parsing process, as a foreign
-document is. It is known in its source's feed by the token in its address, which nobody can guess. What was sent is kept
-with it, for the changes that may come.
+A post is stored by `posts.ingest` like any other, after a parsing process has parsed and sanitised its text as it does
+with foreign documents. In its source's feed it is identified by the token in its address, which can't be guessed. The
+request is stored with the post, because later updates need it.
 
-To send a post again makes no second one: what has a `uid` or a `url` is known by that, for good, and what has neither
-by all that it says, for ten minutes. So a sender that got no answer may repeat the request.
+Sending a post again doesn't duplicate it. A post with a `uid` or a `url` is recognised by that permanently; a post with
+neither is recognised by its whole content for ten minutes. So a sender that got no reply may repeat the request.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from microsub.redis.replies import text
 
 PATH = "/posts"
 SENT_AGAIN = 600
-"""Seconds for which a post without a name of its own is known by what it says."""
+"""Seconds for which a post without a `uid` or `url` is recognised by its content."""
 
 MOST_LISTED = 2 * MOST_BYTES
-"""Bytes of the posts in one list: they are read and written while all others wait."""
+"""Maximum bytes of the posts in one list: reading and writing them blocks everything else."""
 
 KEPT_DELETED = 30 * 86_400
 """Seconds for which a deleted post can be restored."""
 MOST_DELETED = 200
-"""Deleted posts of one user that are kept, those that were asked for last: each may be of half a megabyte."""
+"""Deleted posts kept per user, the most recent ones: each may have half a megabyte."""
 
 _RESTORED = "restored "
-"""What stands before the token of a post that was restored, in the place of what it said."""
+"""Prefix of a restored post's token, stored in place of its content."""
 
 POSTED = "posted"
-"""The field of a stored post with what was sent, as JSON."""
+"""The field of a stored post that contains the request, as JSON."""
 
 _ADDRESS = re.compile(rf"{PATH}/([0-9]{{1,19}})\.([A-Za-z0-9_-]{{22}})")
 
 
 @dataclass(frozen=True, slots=True)
 class PostedPost:
-    """A post as its page shows it; `user` is whose source has sent it."""
+    """A post as its page shows it; `user` owns the source that sent it."""
 
     user: str
     feed: FeedRecord
@@ -71,19 +71,19 @@ class PostedPost:
 
     @property
     def path(self) -> str:
-        """Where its page is."""
+        """The path of its page."""
         return path_of(self.feed, self.token)
 
 
 def path_of(feed: FeedRecord, token: str) -> str:
-    """Where the page of a post is."""
+    """The path of a post's page."""
     return f"{PATH}/{feed.id}.{token}"
 
 
 class Posting:
-    """Posts of sources. `base` is the server's address, with which the addresses of posts begin.
+    """Posts of sources. `base` is the server's address, the prefix of all post addresses.
 
-    Methods that are given an address raise InvalidRequest for one that is no post of the source.
+    Methods that take an address raise InvalidRequest if it isn't a post of the source.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Posting:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`erase` deletes a post from all timelines and the store; whether there was one."""
+        """`erase` deletes a post from all timelines and the store, and returns whether it existed."""
         self._redis = redis
         self._feeds = feeds
         self._items = items
@@ -110,26 +110,27 @@ class Posting:
         self._clock = clock
 
     async def token(self, source: Source, item: PostedItem, files: Sequence[bytes] = ()) -> str:
-        """The token by which the post is known: the same one where it is sent again, with the same `files`."""
+        """The token that identifies the post: the same for a repeated request with the same `files`."""
         for name in item.own_names[:1]:
             return await self._deleted.latest(source, _derived(source, name))
         said = b"\0".join((item.encoded(), *(sha256_hex(data).encode() for data in files)))
         place = keys.posted_lately(source.user, sha256_hex(b"%b\0%b" % (source.id.encode(), said)))
         made = secrets.token_urlsafe(16)
-        # Both at once, `NX` with `GET`, need a newer Redis than the one that comes along.
+        # `NX` together with `GET` needs a newer Redis than the bundled one.
         _, found = await self._redis.pipeline([("SET", place, made, "NX", "EX", SENT_AGAIN), ("GET", place)])
         known = text(found or made.encode())
         if await self._deleted.has(source, known):
-            # It was deleted since, and is meant to be there again.
+            # It was deleted since then, and the sender wants it back.
             await self._redis.command("SET", place, made, "EX", SENT_AGAIN)
             return made
         return known
 
     async def create(self, source: Source, item: PostedItem, token: str, base: str) -> str:
-        """Store a post, or what has changed in one that is there; its address. One that has left the store by its age
-        doesn't come back; one that its source has deleted is restored.
+        """Store a post, or the changes to an existing one; returns its address.
 
-        Raises Forbidden where no channel takes what the source posts, ParseError.
+        A post that left the store because of its age doesn't come back; one that its source deleted is restored.
+
+        Raises Forbidden if no channel follows the source, and ParseError.
         """
         feed = await self._feed(source)
         async with leased_in_turn(self._redis, f"saving:{feed.id}"):
@@ -142,7 +143,7 @@ class Posting:
         return base + path_of(feed, token)
 
     async def update(self, source: Source, address: str, document: Mapping[str, Any], base: str) -> str:
-        """Change a post as `document` says (`properties.updated`); its address."""
+        """Change a post as `document` says (`properties.updated`); returns its address."""
         feed = await self._feed(source)
         token = await self._token_in(source, feed, address)
         async with leased_in_turn(self._redis, f"saving:{feed.id}"):
@@ -154,7 +155,7 @@ class Posting:
         return base + path_of(feed, token)
 
     async def delete(self, source: Source, address: str) -> None:
-        """Delete a post everywhere; it can be restored for thirty days. One that is deleted is no error."""
+        """Delete a post everywhere, restorable for 30 days. Deleting a deleted post is no error."""
         feed = await self._feed(source)
         token = await self._token_in(source, feed, address)
         row = await self._items.by_guid(feed.id, token)
@@ -166,7 +167,7 @@ class Posting:
             raise _unknown(address)
 
     async def undelete(self, source: Source, address: str, base: str) -> str:
-        """Restore a deleted post, which gets another address; that of a post that is there."""
+        """Restore a deleted post; returns its new address, or the present one if it wasn't deleted."""
         feed = await self._feed(source)
         token = await self._token_in(source, feed, address)
         if await self._items.by_guid(feed.id, token):
@@ -177,7 +178,7 @@ class Posting:
         return base + path_of(feed, await self._restore(source, feed, kept, token, base))
 
     async def item(self, source: Source, address: str) -> PostedItem:
-        """What was sent, with all changes since."""
+        """The post as it was sent, with all later updates."""
         feed = await self._feed(source)
         item = _item_of(await self._items.by_guid(feed.id, await self._token_in(source, feed, address)))
         if item is None:
@@ -185,7 +186,7 @@ class Posting:
         return item
 
     async def newest(self, source: Source, limit: int, base: str) -> list[tuple[str, PostedItem]]:
-        """The latest posts of the source by address, those first that were changed last; of large ones fewer."""
+        """The latest posts by address, most recently changed first; fewer if they are large."""
         feed = await self._feed(source)
         ids = await self._items.newest(feed.id, limit)
         sizes = accumulate(await self._items.sizes(ids, POSTED))
@@ -194,7 +195,7 @@ class Posting:
         return [(base + path_of(feed, text(guid)), PostedItem.read(said)) for guid, said in rows if guid and said]
 
     async def page(self, path: str) -> PostedPost:
-        """The post at a path. Raises NotFound, and PostGone for one that was deleted or has left the store."""
+        """The post at a path. Raises NotFound, and PostGone if it was deleted or has left the store."""
         feed_id, token = _parted(path) or ("", "")
         feed = await self._feeds.get(feed_id) if feed_id else None
         address = InternalAddress.of(feed.url) if feed is not None else None
@@ -208,15 +209,15 @@ class Posting:
         raise NotFound("there is no such post")
 
     async def _feed(self, source: Source) -> FeedRecord:
-        """The source's feed. Raises Forbidden where no channel follows it."""
+        """The source's feed. Raises Forbidden if no channel follows it."""
         feed_id = await self._feeds.find(source.address)
         found = await self._feeds.get(feed_id) if feed_id is not None else None
         if found is None or not await self._feeds.subscribers(found.id):
-            raise Forbidden(f"no channel takes the posts of the source '{source.id}' any more")
+            raise Forbidden(f"no channel follows the source '{source.id}' any more, so it can't post")
         return found
 
     async def _restore(self, source: Source, feed: FeedRecord, item: PostedItem, former: str, base: str) -> str:
-        """Store what was deleted, under another token: what was deleted never comes back by its own. The new token."""
+        """Store a deleted post under a new token, and return that: a deleted token never comes back."""
         token = _derived(source, f"restored {former}")
         await self._store(source, feed, item, token, base, await self._items.by_guid(feed.id, token))
         await self._deleted.restored(source, former, token)
@@ -235,12 +236,12 @@ class Posting:
         entry = await self._parser.posted_entry(item.encoded(), own, (f"user {source.user}",))
         post = _to_store(entry, item, token, own, source, now)
         await self._media.shown(source.user, item.encoded(), feed.id, token)
-        # Not older than what is there, whatever the clocks of other machines say.
+        # Never older than the stored version, even if the clocks of other machines differ.
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
         await self._ingest.add(feed, [post], now, version)
 
     async def _token_in(self, source: Source, feed: FeedRecord, address: str) -> str:
-        """The token of the post at any address that it has had, whatever server it names. Raises InvalidRequest."""
+        """The present token of the post at an address, whatever its host. Raises InvalidRequest."""
         found = _parted(address[address.find(f"{PATH}/") :] if f"{PATH}/" in address else "")
         if found is None or found[0] != feed.id:
             raise _unknown(address)
@@ -248,10 +249,10 @@ class Posting:
 
 
 class DeletedPosts:
-    """What sources have deleted, by token: what each post said, by which it is restored, and where it is since then.
+    """Deleted posts of sources by token: their content, or the token of the restored post.
 
-    Who knows a restored post by an earlier token, or by its own name, is led to the last one, as long as somebody asks
-    within thirty days.
+    An earlier token or the author's own name of a restored post leads to its latest token. Each use extends this by
+    30 days.
     """
 
     def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.time) -> None:
@@ -259,25 +260,25 @@ class DeletedPosts:
         self._clock = clock
 
     async def keep(self, source: Source, token: str, item: PostedItem, published: str) -> None:
-        """Keep what a post says that is about to be deleted, with the time at which it was published."""
+        """Store the content of a post that is about to be deleted, with its time of publication."""
         said = replace(item, properties={"published": [published], **item.properties})
         await self._write(source, token, said.encoded())
 
     async def has(self, source: Source, token: str) -> bool:
-        """Whether that post was deleted lately, restored since or not."""
+        """Whether that post was deleted recently, even if it was restored since."""
         return bool(await self._redis.command("EXISTS", keys.deleted_post(source.user, _digest(source, token))))
 
     async def item(self, source: Source, token: str) -> PostedItem | None:
-        """What a deleted post said, whose token is its `latest`; None for one that wasn't deleted lately."""
+        """The content of a recently deleted post, by its `latest` token; None if there is none."""
         said = await self._read(source, token)
         return PostedItem.read(said) if said else None
 
     async def restored(self, source: Source, former: str, token: str) -> None:
-        """Note under which token a post was restored."""
+        """Record the token under which a post was restored."""
         await self._write(source, former, f"{_RESTORED}{token}".encode())
 
     async def latest(self, source: Source, token: str) -> str:
-        """The token that a post has now which had this one."""
+        """The current token of the post that once had this token."""
         former: list[str] = []
         while (said := await self._read(source, token)).startswith(_RESTORED):
             former.append(token)
@@ -309,7 +310,7 @@ def _digest(source: Source, token: str) -> str:
 
 
 def _to_store(entry: Entry, item: PostedItem, token: str, own: str, source: Source, now: float) -> ItemToStore:
-    """The post as it is stored; `own` is the address of its page."""
+    """The post to store; `own` is the address of its page."""
     shown = replace(entry, guid=token, url=entry.url or own, author=entry.author or Card(name=source.name))
     post = items_to_store(Feed(source.address, "posted", entries=(shown,)), now)[0]
     said = item.encoded()
@@ -321,7 +322,7 @@ def _item_of(row: Mapping[str, str] | None) -> PostedItem | None:
 
 
 def _derived(source: Source, name: str) -> str:
-    """The token of what has that name, which nobody can tell without the source's seed."""
+    """The token of a post with that name; it can't be derived without the source's seed."""
     return keyed_digest(source.seed, name)[:22]
 
 

@@ -1,10 +1,10 @@
-"""What is posted, as an item of microformats, whichever way it was sent. Pure.
+"""Posted content as a microformats item, whatever its format. Pure.
 
-A form, JSON in the shape of microformats and jf2 (https://jf2.spec.indieweb.org/) become the same: a type, and
-properties each of which is a list. `mp-*` are commands to the server and aren't kept, nor are tokens; unknown
+Forms, microformats JSON and jf2 (https://jf2.spec.indieweb.org/) are converted to the same form: a type, and properties
+each of which is a list. `mp-*` properties are commands to the server and aren't kept, nor are tokens; unknown
 properties are kept (https://www.w3.org/TR/micropub/#create).
 
-All errors are InvalidRequest and say what is meant.
+All errors are InvalidRequest and say what was expected.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from microsub.model.plaintext import shown
 
 MOST_PROPERTIES = 200
 MOST_VALUES = 2_000
-"""Values of a post, those that lie in others too."""
+"""Values of a post, nested values included."""
 MOST_BYTES = 500_000
-"""Of a post as JSON: five times as much text as is shown of any."""
+"""Maximum size of a post as JSON: five times the text that is shown of any post."""
 DEEPEST = 12
-"""Items and lists within each other, as many as are read of a page."""
+"""Maximum nesting of items and lists, the same as for pages."""
 
 Properties = dict[str, list[Any]]
 
@@ -38,7 +38,7 @@ _CONTENT = frozenset({"html", "text", "content-type"})
 
 @dataclass(frozen=True, slots=True)
 class PostedItem:
-    """What was posted: `kind` is a root class such as `h-entry`."""
+    """A posted item: `kind` is a root class such as `h-entry`."""
 
     kind: str
     properties: Properties
@@ -55,17 +55,17 @@ class PostedItem:
 
     @property
     def own_names(self) -> Sequence[str]:
-        """What its author calls it, by which it is known when it is sent again: its `uid`, else its `url`."""
+        """The author's names for the post, by which it is recognised when sent again: `uid`, `url`."""
         return [value for name in ("uid", "url") for value in self.properties.get(name, []) if isinstance(value, str)]
 
 
 def of_form(pairs: Iterable[tuple[str, str]]) -> PostedItem:
-    """The fields of a form: `name`, `name[]` and `name[0]` are values, `content[html]` is a part of one."""
+    """Read a form: `name`, `name[]` and `name[0]` are values, `content[html]` a part of one."""
     kind, found = "", dict[str, dict[str, Any]]()
     for field, value in pairs:
         match = _NAME.match(field)
         if match is None:
-            raise InvalidRequest(f"'{shown(field)}' can't be the name of a property")
+            raise InvalidRequest(f"'{shown(field)}' isn't a valid property name")
         name, keys = match[1], _KEY.findall(match[2])
         if name == "h":
             kind = kind or value
@@ -75,7 +75,7 @@ def of_form(pairs: Iterable[tuple[str, str]]) -> PostedItem:
 
 
 def _put(values: dict[str, Any], keys: Sequence[str], value: str) -> None:
-    """Put a value where the keys behind its name say: a number or none is a place, any other a part of a value."""
+    """Store a value at the keys after its name: a number or '' is an index, any other a part."""
     at, part = (keys[0], keys[1:]) if keys and (keys[0].isdigit() or not keys[0]) else ("", keys)
     if not part:
         values[at if at and at not in values else f"next {len(values)}"] = value
@@ -94,12 +94,12 @@ def _members(values: Mapping[str, Any]) -> list[Any]:
 
 
 def of_json(document: Mapping[str, Any]) -> PostedItem:
-    """An item of microformats, or a post in jf2."""
+    """Read a microformats item, or a post in jf2."""
     properties = document.get("properties")
     if properties is None:
         return checked(_jf2_type(document), {name: _of_jf2(name, value) for name, value in _jf2_members(document)})
     if not isinstance(properties, dict):
-        raise InvalidRequest("'properties' can't be used: expected an object of properties")
+        raise InvalidRequest("'properties' can't be used: expected an object")
     kinds = document.get("type") or ["h-entry"]
     kind = kinds[0] if isinstance(kinds, list) else kinds
     kept = {name: _listed(value) for name, value in properties.items() if _is_kept(name)}
@@ -116,7 +116,7 @@ def _jf2_members(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _of_jf2(name: str, value: Any) -> list[Any]:
-    """The values of a property of jf2: objects with a type are items, content may be an object of HTML and text."""
+    """The values of a jf2 property: typed objects are items, content may be HTML and text."""
     found = []
     for one in _listed(value):
         if name in {"content", "summary"} and isinstance(one, dict) and _CONTENT.issuperset(one):
@@ -143,13 +143,13 @@ def checked(kind: str, properties: Properties) -> PostedItem:
     """An item within its bounds. Raises InvalidRequest for one that is too large, too deep or empty."""
     match = _TYPE.match(kind)
     if match is None:
-        raise InvalidRequest(f"the type can't be '{shown(kind)}': expected one such as h-entry")
+        raise InvalidRequest(f"the type can't be '{shown(kind)}': expected a type such as 'h-entry'")
     kept = {name: values for name, values in properties.items() if values}
     if not kept:
-        raise InvalidRequest("the post is empty: found no properties, expected one at least, such as 'content'")
+        raise InvalidRequest("the post is empty: expected at least one property, such as 'content'")
     if len(kept) > MOST_PROPERTIES or _count(list(kept.values())) > MOST_VALUES:
         raise InvalidRequest(
-            f"the post is too large: expected at most {MOST_PROPERTIES} properties with {MOST_VALUES} values in all"
+            f"the post is too large: expected at most {MOST_PROPERTIES} properties with {MOST_VALUES} values in total"
         )
     item = PostedItem(f"h-{match[1]}", kept)
     if len(item.encoded()) > MOST_BYTES:
@@ -159,7 +159,7 @@ def checked(kind: str, properties: Properties) -> PostedItem:
 
 def _count(value: Any, depth: int = 0) -> int:
     if depth > 3 * DEEPEST:
-        raise InvalidRequest(f"the post can't be used: items lie in each other more than {DEEPEST} deep")
+        raise InvalidRequest(f"the post can't be used: its items are nested more than {DEEPEST} levels deep")
     if not isinstance(value, dict | list):
         return 1
     return sum(_count(part, depth + 1) for part in (value.values() if isinstance(value, dict) else value))
@@ -169,9 +169,9 @@ def _count(value: Any, depth: int = 0) -> int:
 
 
 def updated(item: PostedItem, document: Mapping[str, Any]) -> PostedItem:
-    """The item as a request with `replace`, `add` and `delete` changes it, in this order.
+    """The item after an update's `replace`, `add` and `delete`, in this order.
 
-    All values are lists, or the request is refused as a whole (https://www.w3.org/TR/micropub/#update).
+    All values must be lists, or the whole request is refused (https://www.w3.org/TR/micropub/#update).
     """
     found = dict(item.properties)
     replaced, added = _lists(document, "replace"), _lists(document, "add")
@@ -186,7 +186,7 @@ def updated(item: PostedItem, document: Mapping[str, Any]) -> PostedItem:
 
 
 def _without(values: Iterable[Any], others: Iterable[Any]) -> list[Any]:
-    """The values that aren't among the others, compared as JSON: each with each would take a second."""
+    """The values that aren't among the others, as JSON: comparing all pairs could take a second."""
     known = {orjson.dumps(value, option=orjson.OPT_SORT_KEYS) for value in others}
     return [value for value in values if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) not in known]
 
@@ -194,14 +194,14 @@ def _without(values: Iterable[Any], others: Iterable[Any]) -> list[Any]:
 def _lists(document: Mapping[str, Any], name: str) -> Properties:
     given = document.get(name, {})
     if not isinstance(given, dict) or not all(isinstance(values, list) for values in given.values()):
-        raise InvalidRequest(f"'{name}' can't be used: expected an object of properties, each of them a list")
+        raise InvalidRequest(f"'{name}' can't be used: expected an object whose members are all lists")
     return {of: _listed(values) for of, values in given.items() if _is_kept(of)}
 
 
 def _deleted(given: Any) -> Mapping[str, list[Any] | None]:
-    """The values to delete by property; None for all of them."""
+    """The values to delete by property; None deletes all values."""
     if isinstance(given, list) and all(isinstance(name, str) for name in given):
         return dict.fromkeys(given)
     if isinstance(given, dict) and all(isinstance(values, list) for values in given.values()):
         return given
-    raise InvalidRequest("'delete' can't be used: expected a list of properties, or an object of lists of values")
+    raise InvalidRequest("'delete' can't be used: expected a list of property names, or an object of lists")

@@ -1,8 +1,8 @@
-"""Sources: who may post into a channel of a user without a feed on the web, such as a script or an app.
+"""Sources: scripts and apps that may post into a user's channel without a feed on the web.
 
-What a source posts lies in an internal feed (`feeds.internal`), which the channel follows; so its user moves it to
-another channel, or ends it, as any feed, and where no channel follows it, nothing can be posted. A source has one
-token, found by its mark, unless an app was given it on the page of consent: then its tokens are those of a grant.
+A source's posts are in an internal feed (`feeds.internal`), which the channel follows. So its user moves it to another
+channel or ends it like any feed, and if no channel follows it, it can't post. A source has one token, found by its
+mark. If an app got the source on the consent page, its tokens are those of a grant.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _CHANGED_AT_ONCE = 10
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of `user`; `id` is unique among that user's.
+    """A source of `user`; `id` is unique among that user's sources.
 
-    `name` is what readers see, `seed` a secret of which the addresses of its posts are made, `app` the `client_id` of
-    the app that was given it, or empty. Times are Unix seconds; `changed` is that of its name.
+    `name` is what readers see. `seed` is a secret from which the addresses of its posts are derived. `app` is the
+    `client_id` of the app that got it, or empty. Times are Unix seconds; `changed` is when the name last changed.
     """
 
     user: str
@@ -60,7 +60,7 @@ class Source:
 
 @dataclass(eq=False, repr=False)
 class Sources:
-    """The sources of all users. Methods that are given a source's id raise NotFound where there is none."""
+    """The sources of all users. Methods that take a source's id raise NotFound for an unknown one."""
 
     redis: Redis
     accounts: Accounts
@@ -71,16 +71,16 @@ class Sources:
     async def create(
         self, user: str, uid: str, name: str, now: float, *, app: str = "", source: str = "", most: int = 0
     ) -> Source:
-        """Make a source that posts into the channel, or find the one of the id `source`, which is let into it then.
+        """Create a source that posts into the channel, or move an existing `source` to it.
 
-        Without an id it gets one of its name. Raises NotFound for a channel that isn't there, InvalidRequest for
-        `saved` and for a name or id that can't be one, QuotaReached where the user has `most` (0: any number).
+        Without an id, it is derived from the name. Raises NotFound if the channel doesn't exist, InvalidRequest for
+        `saved` and for an invalid name or id, QuotaReached if the user has `most` sources (0: no limit).
         """
         name = _checked_name(name)
         if source and not NAME.match(source):
-            raise InvalidRequest(f"'{source[:80]}' can't be the id of a source: expected 1 to 64 of A-Z a-z 0-9 _ -")
+            raise InvalidRequest(f"'{source[:80]}' can't be a source's id: expected 1 to 64 of A-Z a-z 0-9 _ -")
         if uid == SAVED:
-            raise InvalidRequest("the channel 'saved' can't have a source: it holds what you save")
+            raise InvalidRequest("the channel 'saved' can't have a source: it contains only what you save")
         await self.channels.get(user, uid)
         by_name = slug(name)[:48]
         for wanted in (source,) if source else (by_name, f"{by_name}-{secrets.token_hex(4)}"):
@@ -91,7 +91,7 @@ class Sources:
         return await self.get(user, made.id)
 
     async def lead(self, user: str, source: str, uid: str, now: float) -> None:
-        """Let the source post into that channel, and no other; what it has posted moves along."""
+        """Let the source post into that channel only; its earlier posts move too."""
         found = await self.get(user, source)
         followed = await self._followers(found)
         if uid in followed and len(followed) == 1:
@@ -102,14 +102,14 @@ class Sources:
             await self.following.follow(user, uid, found.address, now, found.name)
 
     async def put(self, user: str, source: str, settings: SourceConfig, now: float) -> None:
-        """Make the source as backend.json declares it, or change it to that."""
+        """Create or change the source as backend.json declares it."""
         uid, name = settings.channel, settings.name or source
         made = await self.create(user, uid, name, now, source=source)
         if made.name != name:
             await self.rename(user, source, name, now)
 
     async def rename(self, user: str, source: str, name: str, now: float) -> None:
-        """Give the source another name, which readers see from now on."""
+        """Rename the source; readers see the new name from now on."""
         for _ in range(_CHANGED_AT_ONCE):
             found = await self.get(user, source)
             changed = _encoded(Source(user, source, _checked_name(name), found.seed, found.created, now, found.app))
@@ -121,7 +121,7 @@ class Sources:
                 await self.channels.update_subscription(user, uid, feed, name=name)
 
     async def get(self, user: str, source: str) -> Source:
-        """The source of that id."""
+        """The source with that id."""
         found = await self.redis.command("HGET", keys.sources(user), source)
         if found is None:
             raise NotFound(f"there is no source '{source[:80]}'")
@@ -134,38 +134,38 @@ class Sources:
         return sorted(sources, key=lambda source: (source.created, source.id))
 
     async def of_app(self, user: str, app: str, uid: str) -> Source | None:
-        """The source with which that app posts into the channel already."""
+        """The source with which that app already posts into the channel."""
         for source in await self.all_of(user):
             if source.app == app and uid in await self._followers(source):
                 return source
         return None
 
     async def channel_of(self, source: Source) -> str | None:
-        """The channel into which it posts; None where its user has ended that."""
+        """The channel into which it posts, or None if its user has ended that."""
         return next(iter(await self._followers(source)), None)
 
     async def _followers(self, source: Source) -> list[str]:
-        """The channels that follow its feed: more than one for a moment, while it moves."""
+        """The channels that follow its feed: more than one for a moment while it moves."""
         feed = await self.feeds.find(source.address)
         everywhere = await self.channels.all_subscriptions(source.user) if feed is not None else {}
         return [uid for uid, followed in everywhere.items() if any(one.feed == feed for one in followed)]
 
     async def renew_token(self, user: str, source: str, now: float) -> str:
-        """A new token of the source, the only time that it is seen; the former one ends."""
+        """Replace the source's token; the new one is returned only here, the old one ends."""
         found = await self.get(user, source)
         mark = f"{SOURCE_MARK}{found.id}"
         return await self.accounts.create_token(user, POSTING_SCOPES, found.name, now, mark=mark)
 
     async def revoke(self, user: str, source: str) -> None:
-        """End the source with its token, and what its app was granted. What it has posted stays."""
+        """End the source with its token and its app's grants. Its posts stay."""
         await self.get(user, source)
         await end_source(self.redis, user, source)
         await self.redis.command("HDEL", keys.sources(user), source)
-        # One that was made by a consent that was under way.
+        # Again, for a grant whose consent was under way.
         await end_source(self.redis, user, source)
 
     async def _write(self, source: Source, most: int) -> bool:
-        """Write a source; False where one of its id is there. Raises QuotaReached, NotFound for an unknown user."""
+        """Write a source; False if its id exists. Raises QuotaReached, NotFound for an unknown user."""
         names = [keys.user(source.user), keys.sources(source.user)]
         reply = await self.redis.script(_CREATE, names, [source.id, _encoded(source), most or ""])
         if reply < 0:

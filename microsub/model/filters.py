@@ -1,9 +1,9 @@
-"""What a channel's `settings.filters` let in: by kind of post, words, and expressions.
+"""A channel's `settings.filters`: by kind of post, words, and expressions.
 
-A post comes in when it is of an included kind, if any are named; when one of the included words or the included
-expression is found in it, if there are any; and when nothing that is excluded is found. What is searched is title,
-summary, text and categories, each on a line of its own. The author isn't: that is what mute and block are for, and a
-name is often known only later.
+A post passes if it is of an included kind, if any are named; if it contains one of the included words or the included
+expression, if there are any; and if it contains nothing excluded. Title, summary, text and categories are searched,
+each on a line of its own. The author isn't searched: mute and block are for that, and a name is often known only
+later.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Searched:
 
 
 FilterPart = Literal["include_types", "exclude_types", "include_words", "exclude_words"]
-"""What keeps a post out; expressions count with the words."""
+"""The parts of a filter that can refuse a post; expressions count with the words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a channel takes; empty parts say nothing. `broken` are settings that can't be used."""
+    """A channel's filter; empty parts refuse nothing. `broken` are settings that can't be used."""
 
     include_types: frozenset[str] = frozenset()
     exclude_types: frozenset[str] = frozenset()
@@ -87,15 +87,15 @@ class Filter:
         )
 
     def chosen(self, posts: Mapping[str, Searched]) -> set[str]:
-        """Which of the posts come in, by their ids. Seconds for long texts and slow expressions."""
+        """The ids of the posts that pass. Seconds for long texts and slow expressions."""
         return {item_id for item_id, post in posts.items() if self.takes(post)}
 
     def takes(self, post: Searched) -> bool:
-        """Whether the post comes in."""
+        """Whether the post passes."""
         return not self.refusal(post)
 
     def refusal(self, post: Searched) -> FilterPart | None:
-        """The first part of the filter that keeps the post out; None where it comes in."""
+        """The first part of the filter that refuses the post; None if it passes."""
         if self.include_types and post.kind not in self.include_types:
             return "include_types"
         if post.kind in self.exclude_types:
@@ -163,12 +163,12 @@ _WORDS = {
     "missing )": "a '(' that isn't closed",
     "unexpected )": "a ')' that nothing opens",
     "missing ]": "a '[' that isn't closed",
-    "trailing \\": "a '\\' with nothing behind it",
+    "trailing \\": "a '\\' with nothing after it",
     "no argument for repetition operator": "nothing to repeat",
     "bad repetition operator": "two repetitions in a row",
     "invalid repetition size": "too many repetitions",
-    "invalid perl operator": "a kind of group that isn't known here (look-ahead and look-behind aren't)",
-    "invalid escape sequence": "an escape that isn't known here (back-references aren't)",
+    "invalid perl operator": "an unsupported kind of group (there is no look-ahead or look-behind)",
+    "invalid escape sequence": "an unsupported escape (there are no back-references)",
     "invalid character class range": "a range that ends before it begins",
     "pattern too large - compile failed": "an expression that would grow too large",
 }
@@ -178,7 +178,7 @@ class Pattern(Protocol):
     """A compiled expression."""
 
     def search(self, text: str) -> object | None:
-        """What it finds in the text first, None for nothing."""
+        """The first match in the text, or None."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What people type into a search field, as a value. Pure.
+"""Search queries as people type them, as values. Pure.
 
     words "a phrase" begin* -without this OR that author:ann title:"a word" feed:example kind:photo
     is:unread is:read is:saved after:2024-05 before:2025
@@ -22,7 +22,7 @@ from microsub.model.words import Phrase
 MOST_BYTES = 10_240
 MOST_TERMS = 64
 MOST_WORDS = 256
-"""Of all terms together, a long word of an unspaced script counted by its pairs."""
+"""Limit for all terms together; a long word of an unspaced script counts by its pairs."""
 LEAST_OF_BEGINNING = 3
 """Letters before a `*`: the beginnings of too many words cost too much."""
 
@@ -62,7 +62,7 @@ class PostQuery:
 
     @property
     def feeds(self) -> tuple[str, ...]:
-        """What the query says of feeds."""
+        """The query's terms on feeds."""
         return tuple(dict.fromkeys(term.text for clause in self.clauses for term in clause if term.field == "feed"))
 
 
@@ -106,7 +106,7 @@ def parsed(text: str, now: float) -> PostQuery:
         if reading.take(piece, joined=joined):
             joined = False
     if joined:
-        raise QueryUnreadable(last.at, "'OR' at the end", 'a word or phrase behind it; "OR" in quotes is a word')
+        raise QueryUnreadable(last.at, "'OR' at the end", 'a word or phrase after it; "OR" in quotes is a word')
     if reading.is_empty:
         raise QueryUnreadable(1, f"'{shown(text)}'", "a word to look for")
     return reading.query()
@@ -123,7 +123,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
         assert found is not None  # it matches nothing, too
         minus, name, quoted, end, bare = found.groups()
         if quoted is not None and not end:
-            raise QueryUnreadable(found.start(3), "a quotation mark", "another one behind the phrase")
+            raise QueryUnreadable(found.start(3), "a quotation mark", "a closing one after the phrase")
         if quoted is None and bare == "" and name is None:
             yield _Piece(at + 1, minus or text[at])  # a sign alone
         else:
@@ -132,7 +132,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
 
 
 class _Reading:
-    """What has been read of a query."""
+    """The parts of a query read so far."""
 
     def __init__(self, now: float) -> None:
         self._now = now
@@ -158,7 +158,7 @@ class _Reading:
         take = _CONDITIONS.get(piece.field)
         if take is not None:
             if joined:
-                raise QueryUnreadable(piece.at, f"'{piece.field}:' behind 'OR'", "a condition that stands alone")
+                raise QueryUnreadable(piece.at, f"'{piece.field}:' after 'OR'", "a condition without 'OR'")
             take(self, piece)
             self.can_be_joined = False
             return True
@@ -186,7 +186,7 @@ class _Reading:
         wanted = not piece.excluded
         name, wanted = ("unread", not wanted) if state == "read" else (state, wanted)
         if self._states.setdefault(name, wanted) != wanted:
-            raise QueryUnreadable(piece.at, f"'is:{state}'", "nothing that contradicts what stands before it")
+            raise QueryUnreadable(piece.at, f"'is:{state}'", "a condition that agrees with those before it")
 
     def take_before(self, piece: _Piece) -> None:
         """Earlier than the beginning of that day, month or year."""
@@ -198,7 +198,7 @@ class _Reading:
 
     def _moment(self, piece: _Piece) -> float:
         if piece.excluded:
-            raise QueryUnreadable(piece.at, f"'-{piece.field}:'", "it without '-'")
+            raise QueryUnreadable(piece.at, f"'-{piece.field}:'", "the condition without '-'")
         try:
             if ago := _AGO.fullmatch(piece.text):
                 back = timedelta(days=int(ago[1]) * _DAYS[ago[2].lower()])
@@ -216,11 +216,11 @@ _CONDITIONS: Mapping[str, Callable[[_Reading, _Piece], None]] = {
     "before": _Reading.take_before,
     "after": _Reading.take_after,
 }
-"""What is no condition on a post's text, and can't be joined by `OR`."""
+"""Conditions on something other than a post's text, which `OR` can't join."""
 
 
 def _term(piece: _Piece) -> Term | None:
-    """The condition that a piece says; None where nothing in it is a word."""
+    """The condition of a piece; None if it contains no word."""
     text = piece.text
     if piece.field == "kind":
         if text.lower() not in POST_TYPES:
@@ -229,8 +229,8 @@ def _term(piece: _Piece) -> Term | None:
     begins = text.endswith("*") and not piece.quoted
     phrase = Phrase.of(text, open_ended=begins)
     if piece.field and not phrase.words:
-        raise QueryUnreadable(piece.at, f"'{piece.field}:{shown(text)}'", "a word behind the colon")
+        raise QueryUnreadable(piece.at, f"'{piece.field}:{shown(text)}'", "a word after the colon")
     if begins and phrase.words and phrase.words[-1].isascii() and len(phrase.words[-1]) < LEAST_OF_BEGINNING:
-        expected = f"{LEAST_OF_BEGINNING} letters before the '*' at least"
+        expected = f"{LEAST_OF_BEGINNING} letters or more before the '*'"
         raise QueryUnreadable(piece.at, f"'{shown(text)}'", expected)
     return Term(piece.field, text, phrase, piece.excluded) if phrase.words else None

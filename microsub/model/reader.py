@@ -63,7 +63,7 @@ class Credential(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a checked token allows; `behind`: posts wait to be brought into its user's timelines."""
+    """The rights of a checked token; `behind`: posts wait to be brought into its user's timelines."""
 
     user: str
     scopes: frozenset[str]
@@ -110,7 +110,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class TimelineItem:
-    """What a timeline needs to know of a stored item to take it in.
+    """A stored item, with the data that a timeline needs to take it in.
 
     `score` is decimal text; `author` the normalised profile URL or empty; `sources` the normalised URLs by which the
     item's feed can be muted or blocked; `duplicates` the same post from other feeds.
@@ -266,13 +266,13 @@ POSTING_SCOPES = ("create", "update", "delete", "undelete", "media")
 """Those of Micropub, for apps and scripts that post into a channel."""
 
 OTHER_NAMES = {"timeline": READ}
-"""What apps ask for under names that the specification doesn't have: Ekstereye asks `create post channels timeline`."""
+"""Scopes that apps request under names not in the specification: Ekstereye asks `create post channels timeline`."""
 
 
 def understood(scopes: Iterable[str]) -> frozenset[str]:
     """The scopes that a provider has granted, and ours that they mean under other names.
 
-    Nothing is added beyond that: who granted an app to post, and not to read, isn't read.
+    Nothing else is added: an app that may post, but not read, can't read.
     """
     granted = frozenset(scopes)
     return granted | {OTHER_NAMES[scope] for scope in granted if scope in OTHER_NAMES}

@@ -115,19 +115,18 @@ class ChannelSettings(Level):
     __pydantic_config__ = FILE_OBJECT
 
     keep_read_days: Maybe[float] = number(
-        "Days that a read post stays after it was read; 0 keeps it for ever.", usual=30, le=36500
+        "Days to keep a post after it was read; 0 keeps it for ever.", usual=30, le=36500
     )
-    keep_unread_days: Maybe[float] = number("Days that an unread post stays; 0 keeps it for ever.", usual=180, le=36500)
+    keep_unread_days: Maybe[float] = number("Days to keep an unread post; 0 keeps it for ever.", usual=180, le=36500)
     max_items: Maybe[int] = number("Posts per channel; 0 sets no limit.", usual=2000, le=10_000_000)
     unread: Maybe[UnreadStyle] = declared(
-        "What apps get to know of unread posts: their number, whether there are any, or nothing.", usual="count"
+        "What apps are shown about unread posts: their number, whether there are any, or nothing.", usual="count"
     )
     first_fetch_unread: Maybe[int] = number(
-        "How many of the newest posts of a newly followed feed come in as unread.", usual=10, le=10_000
+        "How many of the newest posts of a newly followed feed are unread.", usual=10, le=10_000
     )
     feed_trouble: Maybe[bool] = declared(
-        "Of `notifications`: whether it says that a feed which the user follows fails for a week, is gone, or has "
-        "moved.",
+        "Whether `notifications` reports followed feeds that fail for a week, are gone, or have moved.",
         usual=True,
     )
 
@@ -157,8 +156,8 @@ def _irregular(text: str) -> str | None:
     return None
 
 
-Word = Annotated[str, Fits(blank, "text that is not blank", r"\S", 200)]
-Regex = Annotated[str, Fits(_irregular, "a regular expression as RE2 knows them", longest=2000)]
+Word = Annotated[str, Fits(blank, "text that isn't blank", r"\S", 200)]
+Regex = Annotated[str, Fits(_irregular, "a regular expression in RE2 syntax", longest=2000)]
 
 POST_TYPES = (
     *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),

@@ -48,7 +48,7 @@ def _of_run(run: re.Match[str]) -> str:
 
 
 def _folded(text: str) -> str:
-    """What isn't ASCII, folded; what isn't a word is a blank."""
+    """Fold text that isn't ASCII; characters outside words become blanks."""
     text = _ACCENTS.sub("", normalised("NFKD", text)).casefold().translate(_LETTERS)
     text = _BETWEEN.sub(" ", normalised("NFKC", text))
     return _UNSPACED_RUN.sub(_pairs, _SYMBOL.sub(" \\g<0> ", text)).encode("utf-8", "ignore").decode()
@@ -77,7 +77,7 @@ class Phrase:
 
     @classmethod
     def of(cls, text: str, *, open_ended: bool = False) -> Phrase:
-        """What has to stand in a post that has `text`; without words where nothing in it is a word."""
+        """The words that a post with `text` must contain; empty if `text` contains no word."""
         words = words_of(text)
         if len(words) > 1 and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]) and words[-2][1:] == words[-1]:
             words.pop()  # the end of a run, behind which the post's own may go on

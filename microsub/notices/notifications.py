@@ -1,4 +1,4 @@
-"""What stands in `notifications`: posts in internal feeds of its user, one feed for each kind of news.
+"""The channel `notifications`: posts in internal feeds of its user, one feed per kind of news.
 
 They come in as all posts do, by `posts.ingest`, and the channel follows their feeds as it follows others.
 """

@@ -1,7 +1,7 @@
-"""Output feeds: what users gather, published again as RSS, Atom, JSON Feed and a page.
+"""Output feeds: items that users pick or collect, published as RSS, Atom, JSON Feed and a page.
 
-OutputFeeds     the feeds in Redis, their items and impressions     OutputContents  what stands in a feed, as a document
-api.documents   /feeds, where anybody reads them                   api.actions     what their user does by HTTP
+OutputFeeds     the feeds in Redis, their items and impressions     OutputContents  a feed's content, as a document
+api.documents   /feeds, where they are served                       api.actions     the user's actions over HTTP
 """
 
 from microsub.outputs.contents import Edited, FillTimelines, ItemSearch, MostItems, OutputContents

@@ -1,9 +1,9 @@
-"""What stands in an output feed: items by hand, those of a channel, and the document that they make.
+"""The content of an output feed: items added by hand or from a channel, and the document made of them.
 
-A feed is brought up to date when it is asked for: what came to its channel or search since comes in, and a post that
-was edited is published afresh. What is new the order of arrival tells, so nothing is missed, however much it is and
-however old; a feed notes up to which place it has come. One request takes in so many, and the next one goes on there.
-Posts of a feed are kept in the store (`upkeep.sweep`), whatever leaves the timelines.
+A feed is brought up to date when it is requested: it reads what arrived in its channel or search, and publishes edited
+posts again. The order of arrival shows what is new, so nothing is missed, however much or old it is; each feed records
+its place in it. One request reads a limited number of items, and the next one continues. Posts of a feed stay in the
+store (`upkeep.sweep`) even if they leave all timelines.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from microsub.posts.items import Items
 from microsub.posts.values import WRITTEN_GUID
 
 SHOWN = 2 * ARCHIVE
-"""Most items of a document."""
+"""Maximum number of items in a document."""
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Bytes of the posts in one document; those beyond are listed by their addresses alone."""
+"""Bytes of the posts in one document; further posts are listed with their addresses only."""
 
 _WINDOW = 200
-"""Newest items of a channel with which a feed begins, items that are looked at for edits, and for news in one step."""
+"""Newest items of a channel that a new feed starts with, items checked for edits, and new items read in one step."""
 
 _STEPS = 10
-"""Steps of one request, so that none waits for long; what is left then comes in with the next one."""
+"""Steps of one request, so that none takes long; the next request reads the remaining items."""
 
 _MOST_REFUSED = 20_000
 _SEARCHED = 30.0
-"""Seconds in which a feed's search is asked once, however often its address is."""
+"""Seconds between two queries of a feed's search, however often the feed is requested."""
 
 MostItems = Callable[[str], Awaitable[int]]
-"""User to how many items one of their output feeds may have; 0: as many as there can be."""
+"""User to the maximum number of items in one of their output feeds; 0: no quota."""
 
 
 T = TypeVar("T")
 
 
 class ItemSearch(Protocol):
-    """What output feeds ask a search, in a channel or `global`. All of it raises MicrosubError."""
+    """A search for output feeds, in a channel or `global`. Its methods raise MicrosubError."""
 
     async def newest(self, user: str, uid: str, text: str, now: float) -> Sequence[str]:
         """Ids of the newest items that match."""
@@ -67,18 +67,18 @@ class ItemSearch(Protocol):
     async def matching(
         self, user: str, uid: str, text: str, ids: Sequence[str], now: float
     ) -> tuple[Sequence[str], bool]:
-        """Those of the ids that match, and whether all of them were known to the index."""
+        """The ids that match, and whether the index knew all of the ids."""
 
 
 FillTimelines = Callable[[str, str, float], Awaitable[object]]
-"""User, channel uid or `global` and time: adds what waits for the timelines of a user who is away."""
+"""User, channel uid or `global`, and time: adds posts that wait for the timelines of an absent user."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """How many items of an output feed were changed, and which ids are no items of the user, or of the feed."""
+    """How many items of an output feed changed, and which ids aren't items of the user or of the feed."""
 
     changed: int
     unknown: tuple[str, ...] = ()
@@ -86,14 +86,14 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A document that is about to be written, and the rows that it shows, or is to show once it is `filled`."""
+    """A document to be written, and the rows that it shows, or will show once it is `filled`."""
 
     document: FeedDocument
     rows: tuple[OutputRow, ...]
 
 
 class OutputContents:
-    """Puts items into output feeds, and makes documents of them. Times are Unix seconds."""
+    """Adds items to output feeds, and generates their documents. Times are Unix seconds."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class OutputContents:
         fill: FillTimelines | None = None,
         hubs: Sequence[str] = (),
     ) -> None:
-        """Without `search` searches bring nothing in. `hubs` are named in every document."""
+        """Without `search`, searches add nothing. `hubs` are named in every document."""
         self._search = search
         self._fill = fill
         self.hubs = tuple(hubs)
@@ -124,11 +124,11 @@ class OutputContents:
         return await self._publish(user, name, ids, "add", now)
 
     async def publish(self, user: str, name: str, ids: Sequence[str], now: float) -> Edited:
-        """Publish items afresh, imported ones too: their impressions begin at none. Raises as `add` does."""
+        """Publish items again, imported ones too; their impressions start at 0. Raises as `add` does."""
         return await self._publish(user, name, ids, "publish", now)
 
     async def remove(self, user: str, name: str, ids: Sequence[str], now: float) -> Edited:
-        """Take items out of the feed; those that aren't in it are unknown. Raises NotFound."""
+        """Remove items from the feed; those that aren't in it are unknown. Raises NotFound."""
         feed = await self._store.get(user, name)
         there = await self._store.among(feed, list(dict.fromkeys(ids)))
         changed = await self._store.edit(feed, "remove", dict.fromkeys(there, ""), now)
@@ -143,7 +143,7 @@ class OutputContents:
         return Edited(changed, tuple(item for item in distinct if item not in hashes))
 
     async def _wanted(self, ids: Sequence[str]) -> dict[str, str]:
-        """The hashes of these items' posts, as far as they are there, which the sweep spares from now on."""
+        """The hashes of the stored items among these, which the sweep spares from now on."""
         there = [item.id for item in await self._items.timeline_items(ids)]
         rows = await self._items.fields(there, ("hash",))
         return {item: (hash_ or b"").decode() for item, (hash_,) in zip(there, rows, strict=True)}
@@ -151,14 +151,14 @@ class OutputContents:
     async def _room(self, user: str) -> int:
         return min(await self._most(user) or MOST_ITEMS, MOST_ITEMS)
 
-    # --- by itself
+    # --- from the source
 
     async def refresh(self, feed: OutputFeed, now: float) -> None:
-        """Take in what came to the feed's channel or search, and publish afresh what was edited."""
+        """Add what arrived in the feed's channel or search, and publish edited posts again."""
         if (feed.settings.search or feed.settings.channel) and await self._store.has_source(feed, now):
             if self._fill is not None:
                 await self._fill(feed.user, feed.settings.channel or GLOBAL, now)
-            await self._take_in(feed, now)  # where the source has ended, what it has brought in stays
+            await self._take_in(feed, now)  # if the source has ended, its earlier items stay
         known = {row.item: row.hash for row in await self._store.rows(feed, now, _WINDOW)}
         known |= await self._store.imported(feed, _WINDOW)
         found = await self._items.fields(list(known), ("hash",))
@@ -170,9 +170,9 @@ class OutputContents:
             await self._store.edit(feed, "drop", dict.fromkeys(gone, ""), now)
 
     async def _take_in(self, feed: OutputFeed, now: float) -> None:
-        """Take in what came behind the feed's place; of a source that is new to it the newest, as it does then.
+        """Add what arrived after the feed's place; from a new source, its newest items.
 
-        The place is noted behind each step, so that what a crash leaves is taken in by the next request.
+        The place is recorded after each step, so the next request continues after a crash.
         """
         source, place = _source(feed.settings), feed.place
         if feed.settings.search is not None and not self._searches.allows(f"{feed.id} {source}", now):
@@ -199,14 +199,14 @@ class OutputContents:
             await asyncio.sleep(0)
 
     async def _newest(self, feed: OutputFeed, now: float) -> Sequence[str] | None:
-        """The newest items of the feed's source; None where it can't be searched just now."""
+        """The newest items of the feed's source; None if it can't be searched now."""
         channel, query = feed.settings.channel, feed.settings.search
         if query is not None:
             return await self._searched(feed, lambda search: search.newest(feed.user, channel or GLOBAL, query, now))
         return await self._store.newest(feed, channel or GLOBAL, _WINDOW)
 
     async def _matching(self, feed: OutputFeed, ids: Sequence[str], now: float) -> tuple[Sequence[str], bool]:
-        """Those of the ids that the feed's search finds, and whether all could be looked at now."""
+        """The ids that the feed's search finds, and whether all of them could be checked."""
         channel, query = feed.settings.channel, feed.settings.search
         if query is None or not ids:
             return ids, True
@@ -221,11 +221,11 @@ class OutputContents:
         try:
             return await ask(self._search)
         except MicrosubError as error:
-            log.info("an output feed's search found nothing", user=feed.user, feed=feed.name, why=str(error))
+            log.info("the search of an output feed failed", user=feed.user, feed=feed.name, why=str(error))
             return None
 
     async def _offer(self, feed: OutputFeed, ids: Sequence[str], now: float) -> None:
-        """Publish those of the items that were never in the feed, and that its filters let in."""
+        """Publish the items that were never in the feed and that its filters accept."""
         filters = sys.intern(orjson.dumps(encode(feed.settings.filters)).decode())
         offered = await self._store.never_in(feed, ids)
         hashes = await self._wanted([item for item in offered if (filters, item) not in self._refused])
@@ -233,8 +233,8 @@ class OutputContents:
             hashes = await self._fitting(filters, hashes)
         if not hashes:
             return
-        # What a feed begins with stands in it by its own date. What comes later stands behind that, as it came in, so
-        # that archives stay as they are.
+        # The first items of a feed are in it by their own dates. Later ones follow in the order of their arrival, so
+        # that archives don't change.
         by, last = "discovered", await self._store.latest(feed)
         if await self._store.is_new(feed):
             by, last = "score", 0.0
@@ -246,7 +246,7 @@ class OutputContents:
         await self._store.edit(feed, "offer", hashes, now, most=await self._room(feed.user), times=times)
 
     async def _fitting(self, filters: str, hashes: Mapping[str, str]) -> dict[str, str]:
-        """Those whose posts the filters let in; the process remembers the others, as long as there aren't too many."""
+        """The items whose posts the filters accept; the process remembers a limited number of the others."""
         rows = await self._items.data(list(hashes))
         found = {item: data for item, data in zip(hashes, rows, strict=True) if data is not None}
         chosen = await asyncio.to_thread(lambda: Filter.of(orjson.loads(filters)).chosen(Searched.all_of(found)))
@@ -267,11 +267,11 @@ class OutputContents:
         stylesheet: str = "",
         only: frozenset[str] | None = None,
     ) -> Contents:
-        """What the feed shows now, or the archive of that name, without entries; `only` these items of it.
+        """The feed's present document, or the archive with that name, without entries; `only` these items of it.
 
-        Raises NotFound for an archive that isn't there. A feed whose items leave by themselves is complete as it stands
-        (RFC 5005). Of any other, what is older than a hundred items stands in archives. An archive is named by what
-        stands in it and in those before, so what its address shows never changes.
+        Raises NotFound for an unknown archive. A feed whose items expire is complete in one document (RFC 5005). In
+        any other feed, all but the newest items are in archives. An archive's name is a digest of its items and of
+        the archives before it, so the content at its address never changes.
         """
         rows = await self._store.rows(feed, now, SHOWN if feed.is_limited else MOST_ITEMS)
         addresses = feed.addresses(base)
@@ -306,7 +306,7 @@ class OutputContents:
         return Contents(of_archive, _these(rows[end - ARCHIVE : end], only))
 
     async def filled(self, contents: Contents) -> Contents:
-        """The document with the entries of its rows, as far as these are there."""
+        """The document with the entries of its rows that are still stored."""
         document, rows = contents.document, contents.rows
         entries = await self.entries([row.item for row in rows])
         listed = tuple(row for row in rows if row.item in entries)
@@ -315,7 +315,7 @@ class OutputContents:
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
 
     async def entries(self, ids: Sequence[str]) -> dict[str, Entry]:
-        """The items as entries with date, author, and a guid of their own that is the same on every instance."""
+        """The items as entries with date, author, and a guid that is the same on every instance."""
         fields = await self._items.fields(ids, ("guid", WRITTEN_GUID, "feed", "link", "score"))
         sizes = await self._items.sizes(ids)
         room, whole = MOST_BYTES, []
@@ -337,7 +337,7 @@ class OutputContents:
             named = entry.author is not None and (entry.author.name or entry.author.url)
             identity = (written or guid or b"").decode()
             if not is_iri(identity) or identity in identities:
-                # Of what any instance knows of the post; copies of one post from two feeds may share what is written.
+                # Derived from facts that every instance has; copies of a post in two feeds may share the written guid.
                 url = (source or b"").decode() if record is None else canonical_feed_url(record.url)
                 identity = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {(guid or bytes()).decode()}')}"
             identities.add(identity)
@@ -351,9 +351,9 @@ class OutputContents:
 
 
 def archive_names(rows: Sequence[OutputRow]) -> list[str]:
-    """The names of the archives of a feed, the oldest first. `rows` are all that it shows, newest first. Pure.
+    """The names of a feed's archives, the oldest first. `rows` are all its rows, newest first. Pure.
 
-    An archive takes in what is in it, and the name of the one before.
+    A name covers the archive's own items and the name of the archive before it.
     """
     names: list[str] = []
     oldest_first = rows[::-1]
@@ -372,11 +372,11 @@ def _named(addresses: Mapping[str, str], archive: str) -> dict[str, str]:
 
 
 def _source(settings: OutputConfig) -> str:
-    """What a feed takes items from: two digests, of its channel and search, and of its filters."""
+    """The identity of a feed's source: two digests, of its channel and search, and of its filters."""
     parts = ([settings.channel, settings.search], encode(settings.filters))
     return " ".join(short_digest(orjson.dumps(part), 12) for part in parts)
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether two sources differ in their filters at most."""
+    """Whether two sources differ at most in their filters."""
     return one.partition(" ")[0] == other.partition(" ")[0]

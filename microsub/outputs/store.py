@@ -1,8 +1,8 @@
 """Output feeds in Redis. Times are Unix seconds.
 
-All keys of a feed share its user's slot, so each step is one script. The secret of an address stands in the feed's own
-record, because lists show the address again; what leads from an address to a feed is its SHA-256 alone, so neither keys
-nor slow logs show it.
+All keys of a feed share its user's slot, so each step is one script. The secret of an address is in the feed's own
+record, because lists show the address again. The key from an address to its feed is only the secret's SHA-256, so
+neither key names nor slow logs show the secret.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from microsub.timelines.pages import shown_among
 from microsub.timelines.timelinekeys import members_at
 
 ARCHIVE = 50
-"""Items of one archive document (RFC 5005), and those that leave together where a feed has too many."""
+"""Items of one archive document (RFC 5005), and items that leave together when a feed has too many."""
 
 HELD = 180.0
-"""Seconds for which a reply holds its impressions, if it isn't ended before; longer than any reply may take."""
+"""Seconds after which a reservation of impressions ends by itself; longer than any reply may take."""
 
 _HELD_KEY = 600
 _REPLIES = 1000
@@ -44,7 +44,7 @@ _TIMES = 100
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reply that may show `items`, once its impressions were reserved."""
+    """A reply whose impressions were reserved; it may show `items`."""
 
     reply: str
     items: frozenset[str]
@@ -59,16 +59,16 @@ class OutputFeeds:
     # --- feeds
 
     async def create(self, user: str, name: str, settings: OutputConfig, now: float, *, most: int = 0) -> OutputFeed:
-        """Make an output feed; `most` is how many the user may have, 0 for any number, removed ones aside.
+        """Create an output feed; `most` is the user's quota, 0 for none, without removed feeds.
 
-        Of one that was removed nothing comes back. Raises InvalidRequest where there is one of that name, QuotaReached,
+        Nothing of a removed feed with the same name comes back. Raises InvalidRequest if the name exists, QuotaReached,
         and NotFound for an unknown user.
         """
         await self._write(user, name, "create", now, await self._said(user, settings), most)
         return await self.get(user, name)
 
     async def put(self, user: str, name: str, settings: OutputConfig, now: float) -> OutputFeed:
-        """Make an output feed or change its settings; one that was removed comes back. Raises as `create` does."""
+        """Create an output feed or change its settings; a removed one comes back. Raises as `create` does."""
         await self._write(user, name, "put", now, await self._said(user, settings))
         return await self.get(user, name)
 
@@ -78,25 +78,25 @@ class OutputFeeds:
         return await self.get(user, name)
 
     async def remove(self, user: str, name: str, now: float) -> None:
-        """Take a feed off until `put` or `delete`; its items stay. Raises NotFound."""
+        """Stop serving a feed until `put` or `delete`; its items stay. Raises NotFound."""
         await self._write(user, name, "remove", now)
 
     async def delete(self, user: str, name: str, now: float) -> None:
-        """Delete a feed for good; its address answers that it is gone. Raises NotFound."""
+        """Delete a feed permanently; its address replies 410 from then on. Raises NotFound."""
         await self._write(user, name, "delete", now)
 
     async def renew(self, user: str, name: str, now: float) -> OutputFeed:
-        """Give a feed another address; the former one is revoked. Raises NotFound."""
+        """Give a feed a new address, and revoke the old one. Raises NotFound."""
         await self._write(user, name, "renew", now)
         return await self.get(user, name)
 
     async def revoke(self, user: str, name: str, now: float) -> OutputFeed:
-        """Revoke the address of a feed, which has none until `renew`. Raises NotFound, InvalidRequest if public."""
+        """Revoke a feed's address; it has none until `renew`. Raises NotFound, InvalidRequest if public."""
         await self._write(user, name, "revoke", now)
         return await self.get(user, name)
 
     async def get(self, user: str, name: str) -> OutputFeed:
-        """The feed. Raises NotFound, for one that was removed as well."""
+        """The feed. Raises NotFound, also for a removed feed."""
         record = await self._redis.command("HGETALL", keys.output(user, require_name(name)))
         found = _feed(user, name, record)
         if found is None or found.removed is not None:
@@ -111,7 +111,7 @@ class OutputFeeds:
         return [feed for feed in found if feed is not None and (removed_too or feed.removed is None)]
 
     async def find(self, user: str, secret: str) -> OutputFeed:
-        """The feed at an address. Raises NotFound, and AddressRevoked for one that was good once and never is again."""
+        """The feed at an address. Raises NotFound, and AddressRevoked for a revoked address."""
         name, disabled = await self._redis.pipeline(
             [("HGET", keys.output_addresses(user), sha256_hex(secret)), ("HEXISTS", keys.user(user), "disabled")]
         )
@@ -153,16 +153,16 @@ class OutputFeeds:
                 return
 
     async def _said(self, user: str, settings: OutputConfig) -> dict[str, str]:
-        """The settings as the record has them, and when their channel was made: another may have its uid later."""
+        """The settings as the record stores them, and the channel's time of creation, since its uid may be reused."""
         if settings.channel is None:
             return {**_fields(settings), "source": ""}
         made = await self._redis.command("HGET", keys.channel(user, settings.channel), "created")
         return {**_fields(settings), "source": text(made) or ""}
 
     async def has_source(self, feed: OutputFeed, now: float) -> bool:
-        """Whether the feed's channel is there, and the very one that the feed was given.
+        """Whether the feed's channel exists, and is still the one that the feed was given.
 
-        A feed that was given its channel before there was one has the first of that uid.
+        A feed whose channel didn't exist yet gets the first channel with that uid.
         """
         channel = feed.settings.channel
         if channel is None:
@@ -201,10 +201,10 @@ class OutputFeeds:
         most: int = MOST_ITEMS,
         times: Mapping[str, float] | None = None,
     ) -> int:
-        """Do `action` (see the script) to items, given with the hashes of their posts; how many it changed.
+        """Do `action` (see the script) to items, given with their posts' hashes; returns how many changed.
 
-        `times` are those of publication, where that isn't `now`; of several items the last is the newest. Raises
-        NotFound, and QuotaReached where nothing was done because there would be more than `most`.
+        `times` are those of publication, if they aren't `now`; of several items the last is the newest. Raises
+        NotFound, and QuotaReached, without a change, if there would be more than `most`.
         """
         changed = 0
         published = times or {item: now + place * 1e-6 for place, item in enumerate(items)}
@@ -222,9 +222,9 @@ class OutputFeeds:
     async def restore(
         self, feed: OutputFeed, items: Sequence[OutputItem], hashes: Mapping[str, str], now: float
     ) -> int:
-        """Put items into a feed with the state that they had elsewhere, given the hashes of their posts; how many.
+        """Add items with the state that they had elsewhere, given their posts' hashes; returns how many.
 
-        What was ever in the feed stays as it is. Raises NotFound.
+        Items that were ever in the feed aren't changed. Raises NotFound.
         """
         count = 0
         for batch in batches(items):
@@ -240,7 +240,7 @@ class OutputFeeds:
         return count
 
     async def rows(self, feed: OutputFeed, now: float, limit: int = MOST_ITEMS) -> list[OutputRow]:
-        """What the feed shows now, newest publication first."""
+        """The rows that the feed shows now, newest publication first."""
         earliest = score_text(now - feed.settings.max_age) if feed.settings.max_age else "-inf"
         args: list[Arg] = [score_text(now), earliest, limit]
         lines = texts(await self._redis.script(load("output_rows"), _keys(feed.user, feed.name), args))
@@ -248,7 +248,7 @@ class OutputFeeds:
         return [OutputRow(item, float(time), edition, hash_) for item, time, edition, hash_ in found]
 
     async def items(self, feed: OutputFeed, limit: int, offset: int = 0) -> list[OutputItem]:
-        """The items with their state, those first that were edited last."""
+        """The items with their state, most recently edited first."""
         user, name = feed.user, feed.name
         last = offset + limit - 1
         found = await self._redis.command("ZREVRANGE", keys.output_edited(user, name), offset, last, "WITHSCORES")
@@ -273,17 +273,17 @@ class OutputFeeds:
         return int(published), int(imported)
 
     async def is_new(self, feed: OutputFeed) -> bool:
-        """Whether nothing was ever put into the feed."""
+        """Whether the feed never had an item."""
         return not await self._redis.command("EXISTS", keys.output_edited(feed.user, feed.name))
 
     async def latest(self, feed: OutputFeed) -> float:
-        """The time of the latest publication that is in the feed, 0 where there is none."""
+        """The time of the latest publication in the feed, 0 if there is none."""
         key = keys.output_published(feed.user, feed.name)
         found = await self._redis.command("ZREVRANGE", key, 0, 0, "WITHSCORES")
         return float(found[1]) if found else 0.0
 
     async def imported(self, feed: OutputFeed, limit: int) -> dict[str, str]:
-        """The hashes by which the items imported last were published."""
+        """The hashes with which the most recently imported items were published."""
         ids = texts(await self._redis.command("ZREVRANGE", keys.output_imported(feed.user, feed.name), 0, limit - 1))
         if not ids:
             return {}
@@ -295,32 +295,32 @@ class OutputFeeds:
         return texts(await self._redis.command("ZREVRANGE", keys.posts(feed.user, uid), 0, limit - 1))
 
     async def last_place(self, feed: OutputFeed) -> int:
-        """The place behind which all lies that comes to the feed's user from now on."""
+        """The last place in the order of arrival: whatever arrives later is after it."""
         return await last_place(self._redis, feed.user)
 
     async def newcomers(self, feed: OutputFeed, uid: str, after: int, limit: int) -> Newcomers:
-        """What came into a channel of the feed's user, or (`global`) into any, behind a place."""
+        """The items that arrived in a channel, or (`global`) in any channel, after a place."""
         return await read_newcomers(self._redis, feed.user, uid, after, limit)
 
     async def note_taken(self, feed: OutputFeed, source: str, place: int) -> None:
-        """Note that what came to the `source` up to a place was taken in, unless the settings changed meanwhile."""
+        """Record the place up to which the `source` was read, unless the settings have changed since."""
         await self._redis.script(
             load("output_taken"), [keys.output(feed.user, feed.name)], [feed.taken_from, source, place]
         )
 
     async def never_in(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that were never put into the feed."""
+        """The ids that were never in the feed."""
         if not ids:
             return []
         known = await self._redis.command("ZMSCORE", keys.output_edited(feed.user, feed.name), *ids)
         return [item for item, score in zip(ids, known, strict=True) if score is None]
 
     async def in_channels(self, user: str, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that stand in a channel of the user."""
+        """The ids that are in a channel of the user."""
         return await shown_among(self._redis, user, GLOBAL, ids)
 
     async def among(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that are published in the feed, or imported."""
+        """The ids that are published or imported in the feed."""
         sets = [key(feed.user, feed.name) for key in (keys.output_published, keys.output_imported)]
         there = await members_at(self._redis, sets, ids)
         return [item for item in ids if item in there]
@@ -328,9 +328,9 @@ class OutputFeeds:
     # --- impressions
 
     async def reserve(self, feed: OutputFeed, rows: Iterable[OutputRow], now: float) -> Reservation:
-        """Reserve an impression of each of the rows that has one left; to be ended by `settle`.
+        """Reserve an impression of each row that has one left; `settle` ends the reservation.
 
-        Raises TooManyRequests where too many replies are being sent.
+        Raises TooManyRequests if too many replies are being sent.
         """
         reply = secrets.token_hex(8)
         args: list[Arg] = [score_text(now), score_text(now + HELD), reply, _REPLIES, _HELD_KEY]
@@ -341,7 +341,7 @@ class OutputFeeds:
         return Reservation(reply, frozenset(texts(found[1:])))
 
     async def settle(self, feed: OutputFeed, reservation: Reservation, now: float, *, shown: bool) -> bool:
-        """Count the impressions of a reply that was `shown`, or give them back; whether they were still held."""
+        """Count the impressions of a reply that was `shown`, or return them; False if they had expired."""
         args = [score_text(now), reservation.reply, "shown" if shown else "broken", _TIMES]
         return bool(await self._redis.script(load("output_settle"), _keys(feed.user, feed.name), args))
 
@@ -355,7 +355,7 @@ class OutputFeeds:
                     await self.delete(user, feed.name, before)
 
     async def references(self, user: str) -> AsyncIterator[list[str]]:
-        """Ids that the user's output feeds show or have shown, in batches: their posts stay in the store."""
+        """Ids that the user's output feeds show or have shown, in batches; the store keeps their posts."""
         for name in texts(await self._redis.command("SMEMBERS", keys.outputs(user))):
             for key in (keys.output_published(user, name), keys.output_imported(user, name)):
                 ids = texts(await self._redis.command("ZRANGE", key, 0, -1))
@@ -363,7 +363,7 @@ class OutputFeeds:
                     yield list(batch)
 
     async def withdraw(self, user: str, ids: Collection[str], now: float) -> None:
-        """Take items out of all output feeds of the user: their posts are gone."""
+        """Remove items from all output feeds of the user, because their posts are gone."""
         for feed in await self.all_of(user, removed_too=True):
             await self.edit(feed, "drop", dict.fromkeys(ids, ""), now)
 
@@ -377,7 +377,7 @@ def _missing(name: str) -> NotFound:
 
 
 def _fields(settings: OutputConfig) -> dict[str, str]:
-    """The settings as the record has them: '' for what says nothing."""
+    """The settings as the record stores them: '' for unset ones."""
     filters = encode(settings.filters)
     return {
         "title": settings.title or "",

@@ -1,7 +1,7 @@
 """Output feeds as values: the feed, its items with their state, addresses. Pure.
 
-An item is *published* until it was shown as often as it may be, then *imported*; it is *removed* when its user took it
-out, or it left because there were too many. An *impression* is a full reply that showed it.
+An item is *published* until it was shown as often as allowed, then *imported*. It is *removed* when its user removes
+it, or when it leaves because there are too many. An *impression* is a full reply that showed it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from microsub.errors import InvalidRequest
 from microsub.model.reader import NAME
 
 PATH = "/feeds"
-"""Where output feeds are served."""
+"""The path of output feeds."""
 
 HUB = "/hub"
-"""Where the hub is that all of them name (`push.hub`), where there is one."""
+"""The path of the hub that all feeds name (`push.hub`), if there is one."""
 
 ENDINGS = ("rss", "atom", "json", "html")
 """The formats, by the ending of their addresses (`formats.documents`)."""
 
 MOST_ITEMS = 10_000
-"""Items of one output feed where no quota says less: all of them are looked at for each reply."""
+"""Maximum number of items in an output feed without a lower quota: each reply checks all of them."""
 
 State = Literal["published", "imported", "removed"]
 
@@ -37,10 +37,9 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 class OutputFeed:
     """An output feed of `user`.
 
-    `id` is a UUID; `secret` stands in its address, None where that was revoked; `modified` is the Unix time at which
-    what it shows changed last, `changed` that of its settings, `removed` that of its removal from backend.json,
-    `source` when its channel was made, None where there was none. What came to that source (`taken_from`) up to `place`
-    in the order of arrival was taken in.
+    `id` is a UUID. `secret` is part of its address, None if that was revoked. `modified` is the Unix time at which its
+    content last changed, `changed` that of its settings, `removed` that of its removal from backend.json. `source` is
+    when its channel was created, None if it had none. Arrivals of that source (`taken_from`) were read up to `place`.
     """
 
     user: str
@@ -59,28 +58,28 @@ class OutputFeed:
 
     @property
     def title(self) -> str:
-        """As readers show it."""
+        """The title that readers show."""
         return self.settings.title or self.name
 
     @property
     def is_limited(self) -> bool:
-        """Whether items leave it by themselves."""
+        """Whether its items expire by themselves."""
         return bool(self.settings.max_impressions or self.settings.max_age)
 
     @property
     def stem(self) -> str | None:
-        """Its address below `PATH` without an ending; the readable one where it is public, None where it has none."""
+        """Its address below `PATH` without an ending: readable if it is public, None if it has none."""
         if self.settings.public:
             return f"{self.user}/{self.name}"
         return None if self.secret is None else f"{self.user}.{self.secret}"
 
     def addresses(self, base: str) -> dict[str, str]:
-        """Its addresses by format, on the server at `base`; none where they were revoked."""
+        """Its addresses by format, on the server at `base`; empty if the address was revoked."""
         stem = self.stem
         return {} if stem is None else {ending: f"{base}{PATH}/{stem}.{ending}" for ending in ENDINGS}
 
     def as_dict(self, base: str, size: tuple[int, int]) -> Mapping[str, object]:
-        """For JSON: the feed on the server at `base`, with so many items published and imported."""
+        """The feed on the server at `base` for JSON, with its numbers of published and imported items."""
         settings = self.settings
         chosen = {"channel": settings.channel, "search": settings.search, "filters": encode(settings.filters)}
         return {
@@ -98,9 +97,7 @@ class OutputFeed:
 
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """An item that an output feed shows: when it was published (Unix time), the number of that publication, and the
-    `hash` that its post had then.
-    """
+    """An item that an output feed shows: the time (Unix) and number of its publication, and its post's `hash` then."""
 
     item: str
     published: float
@@ -112,7 +109,7 @@ class OutputRow:
 class OutputItem:
     """An item of an output feed with its state. Times are Unix seconds.
 
-    `impressions` counts those since its last publication, `times` are the latest of them.
+    `impressions` counts since the last publication; `times` are those of the latest ones.
     """
 
     id: str
@@ -133,7 +130,7 @@ class OutputItem:
 
 @dataclass(frozen=True, slots=True)
 class OutputAddress:
-    """What a path below `PATH` asks for: by `secret`, or by `name` where that is empty."""
+    """The target of a path below `PATH`: by `secret`, or by `name` if that is empty."""
 
     user: str
     secret: str
@@ -142,7 +139,7 @@ class OutputAddress:
 
     @classmethod
     def of(cls, path: str) -> OutputAddress | None:
-        """The address at a path; without an ending it is the page. None for what can be none."""
+        """Parse a path; without an ending it is the page. None if it is invalid."""
         whole = path.removeprefix(f"{PATH}/")
         stem, _, form = whole.rpartition(".")
         if form not in ENDINGS:
@@ -165,9 +162,9 @@ def require_name(name: str) -> str:
 
 
 def seconds_of(text: str) -> int:
-    """A duration as people write it, `24h`, `90m`, `7d` or `3600`, in seconds. Raises InvalidRequest."""
+    """Parse a duration such as `24h`, `90m`, `7d` or `3600` into seconds. Raises InvalidRequest."""
     found = re.fullmatch(r"([0-9]{1,10})\s*([smhdw]?)", text.strip().lower())
     seconds = int(found[1]) * _UNITS[found[2]] if found else LONGEST_SHOWN + 1
     if seconds > LONGEST_SHOWN:
-        raise InvalidRequest(f"'{text[:80]}' is no age: expected a number with s, m, h, d or w, such as 24h")
+        raise InvalidRequest(f"'{text[:80]}' isn't a valid age: expected a number with s, m, h, d or w, such as 24h")
     return seconds

@@ -1,1 +1,1 @@
-"""Reading foreign documents in processes with limits in processor time and memory."""
+"""Parses foreign documents in processes with limits of processor time and memory."""

@@ -1,8 +1,8 @@
-"""Parser processes for all foreign documents, shared fairly among who asks.
+"""Parser processes for all foreign documents, shared fairly among requesters.
 
-Every document first has a short time in the quick lane, which always keeps a process. What takes longer begins again in
-the slow lane with the full time, where fewer are read at once. In both, callers take turns by the processor time that
-they have used (`Turns`). Times are of the processor: a busy machine makes no document fail.
+Every document first gets a short time in the quick lane, which always has a process. Slower documents start again in
+the slow lane with the full time, where fewer are parsed at once. In both lanes, requesters take turns by the processor
+time they have used (`Turns`). Limits are of processor time, so a busy machine makes no document fail.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ log = LibraryLogger(__name__)
 
 QUICK = 2.0
 SECONDS = 20.0
-"""Seconds of processor time for one document in the quick lane, and in all."""
+"""Seconds of processor time for one document in the quick lane, and in total."""
 
 IDLE_SECONDS = 60.0
 RETIRE = 88 * 1024 * 1024
-"""A process that holds more bytes than this after a document is ended: it began with some forty megabytes."""
+"""A process that uses more bytes than this after a document is ended: it started with about forty megabytes."""
 
 _EXPECTED = 0.05
 _CLOSING = "the program is stopping"
 _BUSY = "the server is busy"
 _AGAIN = 1.0
 _REST = 10.0
-"""Seconds for which the log says once that no parser can be started."""
+"""Minimum seconds between two log messages that no parser can be started."""
 _MOST_SLOW_KNOWN = 1000
 
 
@@ -64,14 +64,14 @@ T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
 
 _MOST_KEYS = 1000
-"""Keys with nothing waiting that are remembered, at least: those that have used most."""
+"""Minimum number of idle keys to remember: those that have used most."""
 
 
 class Turns(Generic[T]):
     """Waiting jobs: the key that has used least is next (start-time fair queueing). Pure.
 
-    Jobs of one key are first come, first served. `expected` (seconds) is what a job is taken to use until `used` says
-    better, so that a key with several jobs under way isn't taken for one that has used nothing.
+    Jobs of one key are first come, first served. Each job counts as `expected` seconds until `used` reports the real
+    time, so that a key with several running jobs doesn't count as unused.
     """
 
     def __init__(self, expected: float) -> None:
@@ -84,9 +84,9 @@ class Turns(Generic[T]):
         return sum(map(len, self._waiting.values()))
 
     def add(self, job: T, keys: Sequence[str]) -> str:
-        """Let a job wait for that one of `keys` which has used least, and return that key.
+        """Queue a job for the least used of `keys`, and return that key.
 
-        Who comes after a while of nothing begins where the others are: idleness saves nothing up.
+        A key that was idle starts where the others are: idleness doesn't accumulate credit.
         """
         key = min(keys, key=self._standing)
         if key not in self._waiting:
@@ -111,12 +111,12 @@ class Turns(Generic[T]):
         return job
 
     def used(self, key: str, seconds: float) -> None:
-        """Charge a key for a job that has ended, with the processor time that it took."""
+        """Charge a key for a finished job, with its processor time."""
         if key in self._used:
             self._used[key] += seconds - self._expected
 
     def remove(self, job: T) -> bool:
-        """Take a job out that nobody waits for any more; False where it doesn't wait here."""
+        """Remove a job that nobody waits for any more; False if it isn't queued here."""
         for key, jobs in self._waiting.items():
             if job in jobs:
                 jobs.remove(job)
@@ -126,7 +126,7 @@ class Turns(Generic[T]):
         return False
 
     def clear(self) -> list[T]:
-        """Take all jobs out."""
+        """Remove and return all jobs."""
         jobs = [job for waiting in self._waiting.values() for job in waiting]
         self._waiting.clear()
         return jobs
@@ -140,7 +140,7 @@ class Turns(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """A document that waits or is read."""
+    """A document that is waiting or being parsed."""
 
     task: str
     where: str
@@ -157,7 +157,7 @@ class _Job:
 
 @dataclass(eq=False, slots=True)
 class _Crew:
-    """The threads that read, each with a process of its own; `free` ones wait for work."""
+    """The threads that parse, each with its own process; `free` ones wait for work."""
 
     threads: int = 0
     free: int = 0
@@ -166,16 +166,16 @@ class _Crew:
 
 
 class ParsePool:
-    """At most `processes` documents are read at a time, one of several in the quick lane.
+    """Parses at most `processes` documents at a time; with several processes, one is for the quick lane.
 
-    A process begins when it is needed and ends after `idle` seconds without work. Safe for threads and event loops. A
-    document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, `memory` bytes.
-    Documents are taken to be from their final address. What is read counts as work for who asks (`fetch.asking_for`),
-    unless `keys` name others.
+    A process starts when it is needed, and ends after `idle` seconds without work. Safe for threads and event loops. A
+    document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, and `memory` bytes.
+    A document's base is its final address. Work counts for the requester (`fetch.asking_for`), unless `keys` name
+    others.
 
-    All methods that read a document raise ParsingStopped when it takes too much time or memory, and ParserUnavailable
-    when no process can be started, the pool is closed, or a document still waits for its turn after `patience` seconds
-    of the clock.
+    All methods that parse raise ParsingStopped if a document takes too much time or memory, and ParserUnavailable if
+    no process can be started, the pool is closed, or a document still waits for its turn after `patience` seconds of
+    real time.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class ParsePool:
 
     @property
     def processes(self) -> set[int]:
-        """The numbers of the processes there are."""
+        """The process ids."""
         with self._change:
             return {process.pid for process in self._crew.processes}
 
@@ -229,7 +229,7 @@ class ParsePool:
         return done.value, done.seconds
 
     async def discover(self, document: Fetched) -> list[FeedLink]:
-        """The feeds that a document is, holds or names (`discovery.links`)."""
+        """The feeds that a document is, contains or names (`discovery.links`)."""
         return await self._links("discover", document)
 
     async def better_feeds(self, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
@@ -240,26 +240,26 @@ class ParsePool:
         return await self._run(task, document, document.content_type, document.headers.get("link"), keys=keys)
 
     async def forwarded(self, document: Fetched) -> str | None:
-        """Where a page sends browsers at once (`discovery.links`)."""
+        """The target of a page's immediate redirect (`discovery.links`)."""
         return await self._run("forwarded", document, document.content_type)
 
     async def profile_in(self, document: Fetched, url: str) -> str | None:
-        """The profile page that the WebFinger document from `url` names (`discovery.feedlinks`)."""
+        """The profile page named by the WebFinger document from `url` (`discovery.feedlinks`)."""
         return await self._run("profile_in", document, url=url)
 
     async def answer(self, look_up: LookUp, document: Fetched) -> Card | Entry | None:
-        """What a page says to a look-up (`formats.references`)."""
+        """A page's answer to a look-up (`formats.references`)."""
         task = "author_on" if isinstance(look_up, AuthorPage) else "target_on"
         return await self._run(task, document, document.content_type, look_up.url, keys=("look-ups",))
 
     async def profile_links(self, page: Answered, *, private: bool) -> ProfileLinks:
-        """What a person's page says of their servers and addresses (`identity.protocol.links`)."""
+        """The servers and addresses that a person's page names (`identity.protocol.links`)."""
         return await self._run(
             "profile_links", page, page.content_type, page.headers.get("link"), private, thorough=False
         )
 
     async def client(self, client_id: str, page: Answered) -> ClientInfo:
-        """What an app says of itself (`identity.protocol.clients`). Raises ParseError."""
+        """An app's own description (`identity.protocol.clients`). Raises ParseError."""
         return await self._run(
             "read_client",
             page,
@@ -271,13 +271,13 @@ class ParsePool:
         )
 
     async def examined(self, page: Answered) -> ExaminedPage:
-        """What there is to check on a page (`identity.protocol.links`)."""
+        """The facts for checking a page (`identity.protocol.links`)."""
         return await self._run("examined", page, page.content_type, page.headers.get("link"), thorough=False)
 
     async def mention(self, page: Answered, source: str, target: str) -> Entry | None:
-        """What a page says of a target (`webmention.source`), None where it has no link to it. Raises ParseError.
+        """A page's mention of a target (`webmention.source`), None if it has no link to it. Raises ParseError.
 
-        All webmentions together are one caller.
+        All webmentions share one turn.
         """
         return await self._run(
             "mention_in", page, page.content_type, source, target, keys=("webmentions",), thorough=False
@@ -292,11 +292,11 @@ class ParsePool:
         return await self._value("read_list", "the list", body)
 
     async def exported_posts(self, posts: Sequence[Mapping[str, Any]]) -> list[Entry | None]:
-        """Posts of an export, cleaned (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
+        """Posts of an export, sanitised (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
         return await self._value("exported_posts", "the export", dumps(posts))
 
     async def posted_entry(self, item: bytes, url: str, keys: Sequence[str]) -> Entry:
-        """A post that was sent, as `formats.hfeed` reads it, which costs `keys`. Raises ParseError."""
+        """A post of a source, as `formats.hfeed` reads it; counts for `keys`. Raises ParseError."""
         return await self._value("posted_entry", url, item, url, keys=keys)
 
     async def posts_of_reader(self, posts: Sequence[Any]) -> list[ReaderPost | None]:
@@ -312,13 +312,13 @@ class ParsePool:
         keys: Sequence[str] = (),
         thorough: bool = True,
     ) -> R:
-        """The outcome of a task whose first argument is an address: `url`, or the final one."""
+        """The result of a task whose first argument is an address: `url`, or the final one."""
         where = document.url if isinstance(document, Fetched) else document.final_url
         first = document.final_url if url is None else url
         return await self._value(task, where, document.body, first, *arguments, keys=keys, thorough=thorough)
 
     async def _value(self, task: str, where: str, body: bytes, *arguments: Any, **how: Any) -> R:
-        """What a task comes to. Its type is that of the task's function (`process.tasks`), by which it was read."""
+        """The result of a task; its type is that of the task's function (`process.tasks`)."""
         value: R = (await self._call(task, where, body, *arguments, **how)).value
         return value
 
@@ -338,7 +338,7 @@ class ParsePool:
             while left is not None and not (await asyncio.wait((done,), timeout=left))[0]:
                 if self._withdraw(job):
                     raise ParserUnavailable(_BUSY)
-                left = _AGAIN  # it is being read, and may have to wait for the slow lane
+                left = _AGAIN  # it is being parsed, and may still have to wait for the slow lane
             return await done
         except asyncio.CancelledError:
             done.cancel()
@@ -348,25 +348,25 @@ class ParsePool:
             PARSE_SECONDS.observe(time.perf_counter() - start)
 
     def run(self, task: str, where: str, body: bytes, *arguments: Any) -> Any:
-        """The same for a thread, which waits for one of `process.tasks`. Raises ParseError."""
+        """Run one of `process.tasks` and wait, for threads. Raises ParseError."""
         job = _Job(task, where, body, arguments, (who_asks(),), True)
         return self._submit(job).result.result().value
 
     def warm(self) -> None:
-        """Begin a process where there is none, because a document is on its way."""
+        """Start a process if there is none, because a document is on its way."""
         with self._change:
             if not self._crew.threads and not self._stopped:
                 self._start_thread()
 
     def stop(self) -> None:
-        """Close, and refuse all later documents."""
+        """Close the pool, and refuse all later documents."""
         self._stopped = True
         self.close()
 
     def close(self) -> None:
-        """End the processes at once, with the documents that are read or wait."""
+        """End the processes at once, with all running and waiting documents."""
         if self._owner != os.getpid():
-            return  # after a fork: they are the parent's
+            return  # after a fork: they belong to the parent
         with self._change:
             crew, self._crew = self._crew, _Crew()
             waiting = [*self._quick.clear(), *self._slow.clear()]
@@ -382,7 +382,7 @@ class ParsePool:
         if self._stopped:
             raise ParserUnavailable(_CLOSING)
         if self._owner != os.getpid():
-            self._begin()  # after a fork: threads and processes are the parent's, and so may be who holds the lock
+            self._begin()  # after a fork: threads and processes are the parent's, and its lock may be held
         with self._change:
             job.slow = job.thorough and job.where in self._known_slow
             self._enqueue(job)
@@ -405,12 +405,12 @@ class ParsePool:
         threading.Thread(target=self._work, args=(self._crew,), name="parser", daemon=True).start()
 
     def _withdraw(self, job: _Job) -> bool:
-        """Take a document out that waits; False where it doesn't."""
+        """Remove a waiting document; False if it isn't waiting."""
         with self._change:
             return self._quick.remove(job) or self._slow.remove(job)
 
     def _abandon(self, job: _Job) -> None:
-        """Nobody waits for it any more."""
+        """Drop a job that nobody waits for any more."""
         with self._change:
             if not self._withdraw(job):
                 job.abandoned = True
@@ -418,10 +418,10 @@ class ParsePool:
                     job.process.kill()
 
     def _work(self, crew: _Crew) -> None:
-        """What a thread does: one document after the other, in a process of its own."""
+        """Run a thread: parse one document after another, in its own process."""
         process: ParserProcess | None = None
         try:
-            with suppress(ParserUnavailable):  # whose document it is will be told
+            with suppress(ParserUnavailable):  # the next document reports it
                 process = self._new_process(crew)
             while (job := self._next(crew)) is not None:
                 process = self._serve(job, process, crew)
@@ -430,7 +430,7 @@ class ParsePool:
                 self._drop(process, crew)
 
     def _next(self, crew: _Crew) -> _Job | None:
-        """The next document; None when this thread is to end."""
+        """The next document; None if this thread should end."""
         end = time.monotonic() + self._idle_seconds
         with self._change:
             while crew is self._crew:
@@ -447,14 +447,14 @@ class ParsePool:
             return None
 
     def _take(self) -> _Job | None:
-        """Slow ones first, since quick ones have another process, unless there is only one."""
+        """The next job: slow ones first if there are several processes, since quick ones have another one."""
         may_be_slow = sum(job.slow for job in self._crew.running) < self._most_slow
         if self._most == 1:
             return self._quick.next() or self._slow.next()
         return (self._slow.next() if may_be_slow else None) or self._quick.next()
 
     def _serve(self, job: _Job, process: ParserProcess | None, crew: _Crew) -> ParserProcess | None:
-        """Read one document, and return the process for the next one, if it may go on."""
+        """Parse one document, and return the process for the next one if it is still usable."""
         seconds = self._limit(job)
         start, used, again = time.monotonic(), None, False
         try:
@@ -470,15 +470,15 @@ class ParsePool:
         except OutOfTime:
             process, again = None, job.thorough and not job.slow and seconds < self._seconds
             if not again:
-                log.warning("a document takes too much time to read", url=mask_credentials(job.where), seconds=seconds)
+                log.warning("a document takes too long to parse", url=mask_credentials(job.where), seconds=seconds)
                 _fail(job, f"the document could not be parsed in {seconds:g} s of processor time", seconds)
         except ProcessEnded as ended:
             process = None
             if job.abandoned:
                 _set_error(job, ParserUnavailable(_CLOSING))
             else:
-                log.warning("a document ended its parser", url=mask_credentials(job.where), bytes=len(job.body))
-                _fail(job, str(ended) or "reading it takes too much time or memory")
+                log.warning("a document crashed its parser", url=mask_credentials(job.where), bytes=len(job.body))
+                _fail(job, str(ended) or "parsing it takes too much time or memory")
         except BaseException as error:
             _set_error(job, error)
         if used is None:
@@ -492,7 +492,7 @@ class ParsePool:
                 job.slow = True
                 self._enqueue(job)
             else:
-                job.body = b""  # an error may know this frame, and would keep the document until the next collection
+                job.body = b""  # an error may refer to this frame, and would keep the document in memory
                 if again:
                     _set_error(job, ParserUnavailable(_CLOSING))
             self._change.notify_all()
@@ -501,7 +501,7 @@ class ParsePool:
     def _read(
         self, job: _Job, process: ParserProcess | None, crew: _Crew, seconds: float
     ) -> tuple[ParserProcess, Done]:
-        """The outcome and its process. Raises ProcessEnded and ParserUnavailable."""
+        """The result and its process. Raises ProcessEnded and ParserUnavailable."""
         fresh = process is None
         while True:
             process = process or self._new_process(crew)
@@ -516,11 +516,11 @@ class ParsePool:
                 self._drop(process, crew)
                 if fresh or job.abandoned or isinstance(error, OutOfTime):
                     raise
-                # It may have died before, by other hands. A fresh one tells whether the document ends it.
+                # It may have died earlier, for another reason. A fresh one shows whether the document is the cause.
                 process, fresh = None, True
 
     def _remember(self, job: _Job, slow: bool) -> None:
-        """Which documents needn't try the quick lane next time."""
+        """Remember documents that should skip the quick lane next time."""
         if not slow:
             self._known_slow.pop(job.where, None)
         elif job.thorough:
@@ -545,7 +545,7 @@ class ParsePool:
         now = time.monotonic()
         if now - self._complained > _REST:
             self._complained = now
-            log.error("no parser can be started, which is the fault of no document", error=str(error))
+            log.error("no parser can be started, which isn't caused by a document", error=str(error))
 
     def _drop(self, process: ParserProcess, crew: _Crew) -> None:
         with self._change:
@@ -563,10 +563,10 @@ def _set_error(job: _Job, error: BaseException) -> None:
 
 
 class BoundedParser:
-    """`formats.parse.parse` in processes, `at_once` of them at a time; blocks.
+    """`formats.parse.parse` in processes, at most `at_once` at a time; blocks.
 
     Safe for threads and after forks.
-    Raises ParserUnavailable when no process can be started, and in calls during which it is closed.
+    Raises ParserUnavailable if no process can be started, or if it is closed during a call.
     """
 
     def __init__(self, *, at_once: int = 2) -> None:
@@ -583,5 +583,5 @@ class BoundedParser:
         return links
 
     def close(self) -> None:
-        """End the processes, with the documents that are being read, until the next call."""
+        """End the processes, with the documents being parsed, until the next call."""
         self._pool.close()

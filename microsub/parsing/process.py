@@ -1,12 +1,12 @@
-"""A process that reads foreign documents, with limits in processor time and memory.
+"""A process that parses foreign documents, with limits of processor time and memory.
 
-A thread can't be ended, and some kilobytes of markup keep a parser busy for minutes. A process can be, and gives all
-its memory back. It knows nothing but the documents: no settings, no Redis, no environment.
+A thread can't be ended, and a few kilobytes of markup can keep a parser busy for minutes. A process can be ended, and
+then returns all its memory. It has no access to settings, Redis or the environment, only to the documents.
 
-The child says with one byte that it is ready. Then they exchange JSON, which can't run code on either side:
-what to do, behind it the bare body, one way; how it ended and the result the other. The system ends a child that uses
-more processor time than a document may have (`ITIMER_PROF`), whatever it is doing and however busy the machine is; the
-parent ends one that hasn't answered after a much longer time of the clock.
+The child writes one byte when it is ready. After that, both sides exchange JSON, which can't run code. The parent sends
+the task, followed by the bare body; the child replies with the outcome and the result. The system ends a child that
+uses more processor time than a document may have (`ITIMER_PROF`), whatever it is doing and however busy the machine is.
+The parent ends a child that hasn't replied after a much longer real time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ import orjson
 from microsub.errors import ParseError, ParsingStopped
 
 MEMORY = 512 * 1024 * 1024
-"""Bytes of address space that one document may take on top of what the process needs to live."""
+"""Bytes of address space that one document may use, in addition to what the process itself needs."""
 
 PATIENCE = 20.0
-"""Seconds of the clock for each second of processor time that a document may use, and at least `_LEAST_PATIENCE`: a
-machine that is so busy is out of order.
+"""Seconds of real time for each second of processor time that a document may use, and at least `_LEAST_PATIENCE`: if
+that isn't enough, the machine is broken.
 """
 
 _LEAST_PATIENCE = 60.0
@@ -48,18 +48,18 @@ _LARGEST_REPLY = 32 * 1024 * 1024
 _LONGEST_DETAIL = 2000
 _ROOT = Path(__file__).resolve().parents[2]
 _NICENESS = 5
-"""At least: readers come before documents."""
+"""Minimum niceness: requests of readers have priority over documents."""
 
 
 # --- values -------------------------------------------------------------------------------------------------------
 #
-# Values of frozen dataclasses as JSON, and back by their types: reading it makes such values and runs no code.
+# Frozen dataclasses as JSON, and back by their types: reading creates only such values and runs no code.
 
 
 def dumps(value: Any) -> bytes:
-    """`value` as JSON: dataclasses as objects, datetimes in ISO 8601, bytes in base64.
+    """Encode `value` as JSON: dataclasses as objects, datetimes in ISO 8601, bytes in base64.
 
-    Halves of surrogate pairs, which have no UTF-8 form, become U+FFFD.
+    Lone surrogates, which have no UTF-8 form, become U+FFFD.
     """
     try:
         return orjson.dumps(value, default=_plain)
@@ -69,10 +69,10 @@ def dumps(value: Any) -> bytes:
 
 @functools.cache
 def reader(hint: Any) -> Callable[[bytes | bytearray], Any]:
-    """A function that reads JSON as a value of that type; ValueError for any other JSON."""
-    from pydantic import ConfigDict, TypeAdapter  # what only asks for documents doesn't need it, nor does the child
+    """A function that reads JSON as a value of that type, and raises ValueError for any other JSON."""
+    from pydantic import ConfigDict, TypeAdapter  # loaded only when needed, and never by the child
 
-    # Only a type around others may say how these are read.
+    # pydantic reads the options only from the outermost type.
     adapter = TypeAdapter(list[hint], config=ConfigDict(strict=True, extra="forbid", val_json_bytes="base64"))
     return lambda data: adapter.validate_json(b"".join((b"[", data, b"]")))[0]
 
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
         return b64encode(value).decode()
     if isinstance(value, frozenset):
         return list(value)
-    raise TypeError(f"no rule writes {type(value)}")
+    raise TypeError(f"can't write {type(value)} as JSON")
 
 
 def _whole(value: Any) -> Any:
@@ -102,9 +102,9 @@ def _whole(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something to do with a document: a function of its body and other arguments.
+    """A task for a document: a function of its body and other arguments.
 
-    `takes_bytes` tells which of these are bytes; `result` is the type of what it returns.
+    `takes_bytes` says which of these are bytes; `result` is the function's return type.
     """
 
     do: Callable[..., Any]
@@ -113,7 +113,7 @@ class Task:
 
     @classmethod
     def of(cls, do: Callable[..., Any]) -> Task:
-        """The task that a function with annotations is."""
+        """Create the task of an annotated function."""
         hints = get_type_hints(do)
         result = hints.pop("return")
         taken = (hint for name, hint in hints.items() if name != "body")
@@ -122,10 +122,10 @@ class Task:
 
 @functools.cache
 def tasks() -> Mapping[str, Task]:
-    """All that is done with foreign documents.
+    """All tasks for foreign documents.
 
-    The parsers are loaded here: the child does so before it says that it is ready, its parent with the first result,
-    which a command that has yet to fetch a document needn't wait for.
+    This loads the parsers: in the child before it reports that it is ready, in the parent with the first result, so
+    that a command doesn't wait for it before its first request.
     """
     from microsub.discovery.feedlinks import profile_in
     from microsub.discovery.links import better_feeds, discover, forwarded
@@ -133,7 +133,7 @@ def tasks() -> Mapping[str, Task]:
     from microsub.formats.hfeed import posted_entry
     from microsub.formats.parse import parse
     from microsub.formats.references import author_on, target_on
-    from microsub.formats.xml import syndication  # noqa: F401 - which `parse` loads with its first document otherwise
+    from microsub.formats.xml import syndication  # noqa: F401 - otherwise `parse` loads it with its first document
     from microsub.identity.protocol.clients import read_client
     from microsub.identity.protocol.links import examined, profile_links
     from microsub.posts.entries import posts_in
@@ -164,19 +164,19 @@ def tasks() -> Mapping[str, Task]:
 
 
 class ProcessEnded(Exception):
-    """The process isn't there any more: it was ended from outside, or by the document."""
+    """The process has ended: it was ended from outside, or crashed by the document."""
 
 
 class OutOfTime(ProcessEnded):
-    """It was ended because the document took more time than it may."""
+    """It was ended because the document exceeded its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """How a document ended.
+    """How a task ended.
 
-    `failure` says why there is no result, `stopped` that this was for want of memory; the `seconds` of processor time
-    that it took, and the bytes that the process holds now.
+    `failure` says why there is no result; `stopped`: for lack of memory. `seconds` is the processor time it took,
+    `resident` the process's present bytes of memory.
     """
 
     failure: str | None
@@ -187,7 +187,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a task ended: its result or `failure`, and the processor `seconds` that it took."""
+    """How a task ended: its result or `failure`, and the processor `seconds` it took."""
 
     value: Any
     failure: ParseError | None
@@ -195,10 +195,10 @@ class Done:
 
 
 class ParserProcess:
-    """The parent's hold on one such process; calls block, so they are made in threads.
+    """The parent's handle of a parser process; calls block, so make them in threads.
 
-    So does beginning one, until the process is ready: no document pays for that with its time. Raises OSError when it
-    never is. `resident` is how many bytes it held after its last document.
+    The constructor also blocks until the process is ready, so that no document's time is spent on it. Raises OSError if
+    it doesn't start. `resident` is the process's memory in bytes after its last document.
     """
 
     def __init__(self, memory: int = MEMORY) -> None:
@@ -211,7 +211,7 @@ class ParserProcess:
                 stdin=other.fileno(),
                 stdout=other.fileno(),
                 stderr=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C at a terminal is the parent's to handle
+                process_group=0,  # the parent handles Ctrl-C at a terminal
             )
         except OSError:
             self._socket.close()
@@ -226,14 +226,14 @@ class ParserProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         pid: int = self._process.pid
         return pid
 
     def run(self, task: str, body: bytes, arguments: tuple[Any, ...], *, seconds: float, where: str) -> Done:
-        """What came of one of `tasks`, which may use so many `seconds` of processor time.
+        """Run one of `tasks`, which may use `seconds` of processor time.
 
-        `where` is the document's address, for its failure. Raises OutOfTime and ProcessEnded when the process has
+        `where` is the document's address, for its failure. Raises OutOfTime and ProcessEnded if the process has
         ended.
         """
         until = time.monotonic() + max(PATIENCE * seconds, _LEAST_PATIENCE)
@@ -257,11 +257,11 @@ class ParserProcess:
             raise ended(str(error)) from None
 
     def kill(self) -> None:
-        """End it, whatever it does; a call in another thread then raises ProcessEnded."""
+        """End the process at once; a call in another thread then raises ProcessEnded."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it and give back what the system holds of it. Not while a call is under way."""
+        """End the process and free its resources. Must not be called during another call."""
         self._process.kill()
         self._process.wait()
         self._socket.close()
@@ -293,7 +293,7 @@ def _left(until: float) -> float:
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Do what is asked until the parent closes its end."""
+    """Carry out tasks until the parent closes its end."""
     while len(head := source.read(_HEAD.size)) == _HEAD.size:
         length, size = _HEAD.unpack(head)
         name, seconds, arguments = orjson.loads(source.read(length))
@@ -312,16 +312,16 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 
 def _outcome(task: Task, source: BinaryIO, size: int, arguments: list[Any]) -> tuple[bytes, str | None, bool]:
-    """The result as JSON, or why there is none and whether that is for want of memory."""
-    too_much = (b"", "reading it takes too much memory", True)
+    """The result as JSON, or the reason why there is none, and whether that is a lack of memory."""
+    too_much = (b"", "parsing it takes too much memory", True)
     try:
-        # The body has no name here, so that it can go as soon as its text is there.
+        # The body isn't stored in a variable here, so that its memory is freed once it is decoded.
         data = dumps(task.do(source.read(size), *arguments))
     except ParseError as error:
         return too_much if isinstance(error.__cause__, MemoryError) else (b"", error.detail[:_LONGEST_DETAIL], False)
     except MemoryError:
         return too_much
-    except Exception as error:  # the parsers beneath raise anything on documents that were made for it
+    except Exception as error:  # the underlying parsers can raise anything on hostile documents
         return b"", f"the document can't be read ({type(error).__name__})", False
     return too_much if len(data) > _LARGEST_REPLY // 2 else (data, None, False)
 
@@ -333,7 +333,7 @@ def _resident() -> int:
 
 
 def _limit_memory(extra: int) -> None:
-    """Let the address space grow by `extra` bytes at most, where the system can limit it."""
+    """Let the address space grow by at most `extra` bytes, if the system supports such a limit."""
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + extra
@@ -345,7 +345,7 @@ def _limit_memory(extra: int) -> None:
 def main() -> None:
     """Run the child: documents from standard input, results to standard output."""
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that a library prints gets between the replies
+    os.dup2(2, 1)  # output that a library prints must not mix with the replies
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     os.nice(max(0, _NICENESS - os.nice(0)))

@@ -1,1 +1,1 @@
-"""When and how feeds are asked: the plan, one poll, moves, the worker."""
+"""When and how feeds are polled: the plan, one poll, moves, the worker."""

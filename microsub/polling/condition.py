@@ -1,4 +1,4 @@
-"""How a feed is, in the words in which people ask: from its record alone."""
+"""The condition of a feed, for people, from its record alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = tuple[float, str]
 """Unix time and outcome of a poll."""
 
 ANSWERS = 10
-"""Polls of which a record keeps what they came to."""
+"""Polls whose outcomes a record keeps."""
 
 
 def answered(feed: FeedRecord, outcome: str, now: float) -> str:
@@ -28,10 +28,10 @@ def answered(feed: FeedRecord, outcome: str, now: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FeedCondition:
-    """A feed at some moment. Unix times and seconds, 0 for what isn't known.
+    """A feed's condition at some moment. Unix times and seconds, 0 for unknown.
 
-    `quiet`: it can be read, and had no new post for a month. `last_read` is when its publisher last answered well;
-    `error` is what the last poll ran into, `failures` how often in a row. `answers` are those of the last polls.
+    `quiet`: it can be read, and had no new post for a month. `last_read` is the last time its publisher answered well;
+    `error` is that of the last poll, `failures` the number in a row. `answers` are the outcomes of the last polls.
     """
 
     state: State
@@ -45,12 +45,12 @@ class FeedCondition:
     failures: int
     pushed: bool
     needs_attention: bool
-    """It is gone, or could not be read for a day."""
+    """The feed is gone, or could not be read for a day."""
     answers: tuple[Answer, ...] = ()
 
     @classmethod
     def of(cls, feed: FeedRecord, now: float) -> FeedCondition:
-        """The condition of a feed by its record."""
+        """The condition of a feed from its record."""
         last_post, gap = (number(feed.extra.get(name)) or 0.0 for name in ("last_change", "gap"))
         is_failing = bool(feed.failures or feed.gone)
         since = feed.last_success or feed.created or now
@@ -81,6 +81,6 @@ def _state(feed: FeedRecord, last_post: float, now: float) -> State:
 
 
 def _answers(feed: FeedRecord) -> list[Answer]:
-    """The last one first."""
+    """The outcomes of the last polls, newest first."""
     parts = (part.partition(" ") for part in reversed(feed.extra.get("answers", "").split(",")))
     return [(at, outcome) for text, _, outcome in parts if (at := number(text)) is not None and outcome]

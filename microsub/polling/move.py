@@ -1,9 +1,9 @@
-"""A feed that has moved for good takes its new address, or merges with the feed there.
+"""Moves a permanently moved feed to its new address, or merges it with the feed there.
 
-A page that somebody follows moves in the same way to the feed that it names. Its address then leads to the feed, so
-that it needn't be asked again for the next follower. The record's `pages` are the addresses that it came through, its
-`others` the feeds that the page named behind this one, for the case that this one never works. Only what has never
-worked is left for another feed: one that has worked may show a page for an hour of maintenance.
+A followed page moves in the same way to the feed that it names. Its address then leads to the feed, so the next
+follower doesn't cause a request for the page. The record's `pages` are the addresses that led to the feed, its `others`
+the further feeds that the page named, in case this one never works. Only a feed that has never worked is left for
+another: one that has worked may show a page during an hour of maintenance.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ log = structlog.get_logger(__name__)
 
 _MOST_ITEMS = 300
 _MOST_MERGED = 5
-"""Former feeds with whose posts new ones of a feed are compared."""
+"""Former feeds whose posts are compared with a feed's new posts."""
 MOST_PAGES = 3
-"""How many pages a feed is followed through; pages that name each other as feeds have an end there too."""
+"""How many pages a feed is followed through, which also ends cycles of pages that name each other as feeds."""
 
 _AS_NEW = dict.fromkeys(
     (
@@ -51,7 +51,7 @@ _AS_NEW = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where a feed is polled from now on; `merged_into` is the feed that took its place."""
+    """The host where a feed is polled from now on; `merged_into` is the feed that replaced it."""
 
     host: str
     merged_into: str | None = None
@@ -59,7 +59,7 @@ class Moved:
 
 @dataclass(eq=False, repr=False)
 class Mover:
-    """Moves feeds. All of it is idempotent: the next poll finishes a move that broke off."""
+    """Moves feeds. Everything is idempotent: the next poll finishes an interrupted move."""
 
     feeds: Feeds
     items: Items
@@ -68,27 +68,27 @@ class Mover:
     delivery: Delivery
 
     async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
-        """Let `feed` live at `url`; where that was unknown, ids, items and read state stay."""
+        """Move `feed` to `url`; unless another feed has that address, ids, items and read state stay."""
         owner = await self.feeds.rename(feed.id, url)
         log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known_as=owner)
         if owner is None:
             fields = dict.fromkeys(("moved_to", "moved_seen", "moved_since"))
-            # What it has posts of stays apart from the new address, for whom follows that one from now on.
+            # A feed with posts remains separate from the new address, for users who follow that one from now on.
             if is_settled(feed) and normalise_profile(feed.url) != normalise_profile(url):
                 fields[MOVED_FROM] = feed.extra.get(MOVED_FROM, feed.url)
             await self.feeds.update(feed.id, fields)
             return Moved(host_of(canonical_feed_url(url)))
         known = await self.feeds.ensure(url, now)
         if known.gone:
-            return Moved(host_of(feed.url))  # its own redirect still brings news, that feed wouldn't
+            return Moved(host_of(feed.url))  # its redirect still leads to new posts, the other feed doesn't
         await self._merge(feed, known, now)
         return Moved(host_of(feed.url), known.id)
 
     async def from_page(self, page: FeedRecord, urls: Iterable[str], now: float) -> Moved | None:
-        """Let who follows `page` follow the first usable feed of `urls`; None without one.
+        """Make the followers of `page` follow the first usable feed of `urls`; None without one.
 
-        No feed that is gone will do, nor an address at which this record was before: two pages that name each other
-        would send it to and fro.
+        Unusable are gone feeds, and former addresses of this record: two pages that name each other would send it back
+        and forth.
         """
         here, passed = canonical_feed_url(page.url), pages_of(page)
         if len(passed) >= MOST_PAGES:
@@ -98,19 +98,19 @@ class Mover:
             owner = await self.feeds.find(target)
             if owner not in {None, page.id} and (await self.feeds.ensure(target, now)).gone:
                 continue
-            # The page is noted first: after a crash, what was tried once isn't tried for ever.
+            # The page is noted first, so that after a crash the same attempt isn't repeated forever.
             trail = dict.fromkeys([*passed, here])
             others = " ".join(candidates[place + 1 :][:MOST_PAGES]) or None
             if target in others_of(page):
-                await self.feeds.lead(here, page.id, "")  # it hasn't named the next one: that was the page before it
+                await self.feeds.lead(here, page.id, "")  # the page before it named the next one, this address didn't
             await self.feeds.update(page.id, {**_AS_NEW, PAGES: " ".join(trail), OTHERS: others})
             return await self.move(page, target, now)
         return None
 
     async def join(self, feed: FeedRecord, now: float) -> Moved | None:
-        """Let `feed`, which has moved, merge with the feed that its address has got since; None where there is none.
+        """Merge `feed`, which has moved, with the feed now at its address; None if there is none.
 
-        Not before that one has posts, beside which the former ones are known.
+        Only once that feed has posts, with which the former ones can be compared.
         """
         owner = await self.feeds.find(feed.url) if MOVED_FROM in feed.extra else None
         known = await self.feeds.get(owner) if owner not in {None, feed.id} else None
@@ -120,12 +120,12 @@ class Mover:
         return Moved(host_of(feed.url), known.id)
 
     async def _merge(self, feed: FeedRecord, owner: FeedRecord, now: float) -> None:
-        """Let everybody who follows `feed` follow `owner`.
+        """Make all followers of `feed` follow `owner`.
 
-        The subscription changes first; then the owner's duplicates of the posts take the places of the old ones, with
-        their read state, because a duplicate whose feed isn't followed any more hands over its place. Which posts are
-        duplicates the feeds themselves have said by moving, so their hosts don't matter. Before all that the
-        old addresses: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
+        The subscription changes first; then the owner's duplicates replace the old posts and keep their read state,
+        because a duplicate whose feed isn't followed any more is replaced. The feeds declared these duplicates by
+        moving, so their hosts don't matter. Before all that the old addresses are changed: new followers need no
+        merging, and the next poll finds the latest former ones.
         """
         for url in (feed.url, *pages_of(feed)):
             await self.feeds.lead(url, feed.id, owner.id)
@@ -136,10 +136,10 @@ class Mover:
             await self.feeds.subscribe(owner.id, user, uid)
             try:
                 if not await self.channels.update_subscription(user, uid, feed.id, new_feed=owner.id):
-                    # It was ended meanwhile, or changed before a crash.
+                    # It was unfollowed meanwhile, or changed before a crash.
                     await unsubscribe(self.channels, self.feeds, user, uid, owner.id)
             except NotFound:
-                # The list of subscribers is derived; a channel that was deleted may stand in it for a while.
+                # The list of followers is derived; it may contain a deleted channel for a while.
                 await self.feeds.unsubscribe(owner.id, user, uid)
             await self.delivery.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
             await self.feeds.unsubscribe(feed.id, user, uid)
@@ -150,18 +150,18 @@ class Mover:
 
 
 def others_of(feed: FeedRecord) -> list[str]:
-    """The feeds that the page named after this one, best first."""
+    """The other feeds that the page named, best first."""
     return feed.extra.get(OTHERS, "").split()
 
 
 _PATIENCE = 2
-"""Failures after which an address that feeds have may turn out to be a page's, and trouble that may pass counts."""
+"""Failures after which a feed's address may turn out to be a page's; and failures that count as temporary trouble."""
 
 
 def instead_of_page(feed: FeedRecord, links: Sequence[FeedLink]) -> list[str]:
     """The addresses to follow instead of `feed`, which showed a page with these links.
 
-    What has the address of a feed stays until it has shown pages for a while.
+    The address of a working feed is kept until it has shown pages for a while.
     """
     if is_settled(feed) or (looks_like_feed(feed.url) and feed.failures < _PATIENCE):
         return []
@@ -169,9 +169,9 @@ def instead_of_page(feed: FeedRecord, links: Sequence[FeedLink]) -> list[str]:
 
 
 def instead_of_failure(feed: FeedRecord, failure: FetchFailed | None) -> list[str]:
-    """The other addresses that the page of `feed` named; empty when the feed stays.
+    """The other addresses that the page of `feed` named; empty if the feed is to be kept.
 
-    `failure` None is a document that is no feed. What may be an hour's trouble gets a few more polls.
+    `failure` is None for a document that is no feed. Possibly temporary trouble gets a few more polls.
     """
     passing = failure is not None and not failure.lasting and feed.failures < _PATIENCE
     return [] if is_settled(feed) or passing else others_of(feed)

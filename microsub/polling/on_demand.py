@@ -1,4 +1,4 @@
-"""Poll given feeds now, beside whatever workers are doing, and say when all are done."""
+"""Polls given feeds now, next to working workers, and reports when all are done."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _LOOKS_PER_SECOND = 5000
 
 _BUMP_AGAIN = 1.0
 _FIRST_CHANCE = 5.0
-"""Seconds without a finished poll in which a server's worker is left to it, whose settings are the ones that count."""
+"""Seconds without a finished poll during which a server's worker is left to do it: its settings are the real ones."""
 
 _LAST_CHANCE = 30.0
-"""Seconds after which a refusal of our own counts although a server's worker, which may be allowed more, is alive."""
+"""Seconds after which our own refusal counts although a server's worker, which may be allowed more, is alive."""
 
 _LAST_WORDS = 2.0
-"""Seconds for turns whose polls are done to hand back what they hold."""
+"""Seconds for finished turns to hand back their hosts."""
 
 _EARLIEST = 0.0
-"""A due time before all others: who asks for a feed now doesn't queue behind the host's other feeds."""
+"""A due time before all others: a feed polled on demand doesn't wait for the host's other feeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollReport:
-    """What became of one feed; `url` is masked, `detail` explains.
+    """The result for one feed; `url` is masked, `detail` explains.
 
     `outcome` is polled, failed, gone, unfollowed, unknown, internal (no publisher), held (the publisher asked for
-    a pause), refused (its address isn't allowed to us; nothing was recorded) or late (the time was over). `new` and
-    `updated` count the items of a feed that was polled.
+    a pause), refused (our settings forbid its address; nothing was recorded) or late (the time ran out). `new` and
+    `updated` count the items of a polled feed.
     """
 
     feed: str
@@ -60,10 +60,10 @@ async def _nobody() -> bool:
 
 
 class PollNow:
-    """Makes feeds due at once and gives their hosts a turn, unless a worker has them already.
+    """Makes feeds due at once and gives their hosts a turn, unless a worker already does.
 
-    `others` says whether other workers are alive, which then have the first chance. `refused` holds, by feed, why our
-    own worker may not ask a publisher; it grows while that works.
+    `others` says whether other workers are alive, which then come first. `refused` has, by feed, the reason why our
+    own worker may not poll it; it grows during the work.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class PollNow:
         self._clock = clock
 
     async def poll(self, feed_ids: Iterable[str], patience: float = 120.0) -> dict[str, PollReport]:
-        """Poll those feeds once from now on; returns when their posts stand in the timelines.
+        """Poll those feeds once from now on; returns when their posts are in the timelines.
 
-        Or when no poll ended for `patience` seconds. A poll that some worker began before the call doesn't count.
-        Raises StoreError.
+        Also returns if no poll ended for `patience` seconds. A poll that began before the call doesn't count. Raises
+        StoreError.
         """
         start = self._clock()
         waiting, reports = await self._sort_out(feed_ids)
@@ -99,7 +99,7 @@ class PollNow:
         try:
             while waiting and looked - progress < patience:
                 if looked - bumped > _BUMP_AGAIN:
-                    # Again and again: the end of a poll that began before the call sets the feed's time as well.
+                    # Repeatedly: the end of a poll that began before the call also sets the feed's time.
                     await self._schedule.bump(waiting.items(), _EARLIEST)
                     bumped = looked
                 polled = 0
@@ -126,7 +126,7 @@ class PollNow:
             await asyncio.gather(*turns, return_exceptions=True)
         records = await self._feeds.get_many(waiting)
         return reports | {
-            feed_id: PollReport(feed_id, mask_credentials(record.url), "late", "not polled in time; it stays due")
+            feed_id: PollReport(feed_id, mask_credentials(record.url), "late", "not polled in time; it is still due")
             for feed_id, record in records.items()
         }
 
@@ -146,14 +146,16 @@ class PollNow:
         return waiting, reports
 
     async def _refusal(self, feed_id: str, record: FeedRecord | None) -> PollReport | None:
-        """Why a feed can't be polled now; None when it can."""
+        """The reason why a feed can't be polled now; None if it can."""
         if record is None:
             return PollReport(feed_id, "", "unknown", "there is no such feed")
         url = mask_credentials(record.url)
         if record.is_internal:
             return PollReport(feed_id, url, "internal", "it has no publisher: its posts are sent to this server")
         if record.gone:
-            return PollReport(feed_id, url, "gone", record.last_error or "the publisher asked not to be asked again")
+            return PollReport(
+                feed_id, url, "gone", record.last_error or "the publisher reported it as permanently gone"
+            )
         if not await self._feeds.subscriber_count(feed_id):
             return PollReport(feed_id, url, "unfollowed", "nobody follows it")
         now = self._clock()
@@ -165,14 +167,14 @@ class PollNow:
     async def _look(self, waiting: dict[str, str], start: float, *, refusals: bool) -> dict[str, PollReport]:
         """Reports on the feeds that were polled since `start`, or that can't be any more.
 
-        `refusals` of our own are among them or are left to others. A feed that lives on another host by now (it was a
-        page that named one) is waited for there.
+        With `refusals` our own refusals are included, otherwise they are left to other workers. A feed that has moved
+        to another host (it was a page that named a feed there) is waited for there.
         """
         reports: dict[str, PollReport] = {}
         records = await self._feeds.get_many(waiting)
         for feed_id in waiting:
             record = records.get(feed_id)
-            # Times are kept in milliseconds.
+            # Times are stored in milliseconds.
             if record is not None and (record.last_poll or 0.0) >= start - 0.001:
                 reports[feed_id] = _report(record)
             elif refusals and record is not None and feed_id in self._refused:
@@ -187,11 +189,11 @@ class PollNow:
 
 
 AGAIN = 60.0
-"""Seconds after a poll in which a feed isn't polled because somebody asks for it."""
+"""Seconds after a poll in which a user's request doesn't poll the feed again."""
 
 
 class PollOnRequest:
-    """Makes a feed due at once where a person asks for it, within bounds; the workers do the rest."""
+    """Makes a feed due at once at a user's request, within limits; the workers do the rest."""
 
     def __init__(self, feeds: Feeds, schedule: Schedule) -> None:
         self._feeds = feeds
@@ -199,26 +201,26 @@ class PollOnRequest:
         self._limiter = RateLimiter()
 
     async def ask(self, user: str, feed_id: str, now: float) -> None:
-        """Let the feed be polled as soon as its host's turn comes; spacing and holds stay in force.
+        """Have the feed polled at its host's next turn; spacing and holds stay in force.
 
         Raises NotFound, InvalidRequest for one that isn't polled, and TooManyRequests.
         """
         if not self._limiter.count(POLLS_OF_USER, user):
-            raise TooManyRequests("You have asked for many feeds: try again in a minute.", int(POLLS_OF_USER.seconds))
+            raise TooManyRequests("You have refreshed many feeds: try again in a minute.", int(POLLS_OF_USER.seconds))
         record = await self._feeds.get(feed_id)
         if record is None or record.is_internal:
             raise NotFound("There is no such feed, or it isn't polled.")
         if record.gone:
-            raise InvalidRequest("Its publisher says that it is gone for good, so it isn't asked any more.")
+            raise InvalidRequest("The publisher reported this feed as permanently gone, so it isn't polled any more.")
         if held_until(record, now) is not None:
-            raise InvalidRequest("Its publisher asked for a pause, which isn't over yet.")
+            raise InvalidRequest("The publisher asked for a pause, which isn't over yet.")
         if 0 <= now - (record.last_poll or 0.0) < AGAIN:
-            raise TooManyRequests("It was asked less than a minute ago: try again in a minute.", int(AGAIN))
+            raise TooManyRequests("This feed was polled less than a minute ago: try again in a minute.", int(AGAIN))
         await self._schedule.bump([(feed_id, host_of(record.url))], _EARLIEST)
 
 
 def _report(record: FeedRecord) -> PollReport:
-    """What a poll that has ended wrote down."""
+    """The result of an ended poll, from the record."""
     outcome = "gone" if record.gone else "failed" if record.last_error else "polled"
     new, updated = (int(record.extra.get(name) or 0) for name in ("last_new", "last_updated"))
     return PollReport(record.id, mask_credentials(record.url), outcome, record.last_error or "", new, updated)

@@ -1,16 +1,17 @@
 """When a feed is polled next, how politely, and whether it has moved. Pure.
 
-The interval follows the feed: it grows with the square root of the time that usually passes between two posts, or of
-the time that has passed since the last one where that is longer. So a feed that falls silent is asked less and less,
-and one post brings it back. The root makes the best of a number of requests: it shares them among the feeds so that
-posts are found as early as possible on average (docs: explanation, polling). Edits teach nothing, as many documents
-differ at every look. What the publisher says (`max-age`, `Expires`, `ttl`) can only lengthen the interval.
+The interval adapts to the feed: it grows with the square root of the usual time between two posts, or of the time since
+the last one if that is longer. So a feed that falls silent is polled less and less, and one post brings it back. The
+square root makes the best use of a number of requests: it shares them among the feeds so that posts are found as early
+as possible on average (docs: explanation, polling). Edits don't count, because many documents differ with every
+request.
+The publisher's wishes (`max-age`, `Expires`, `ttl`) can only lengthen the interval.
 
-Every wait is drawn from [base, 1.25 × base], so that feeds which were followed together drift apart. Bounds hold for
+Every wait is drawn from [base, 1.25 × base], so that feeds followed at the same time drift apart. The bounds apply to
 the drawn value: the base is kept low enough.
 
 `gap`, `last_change`, `ttl`, `max_age`, `hold_until`, `notified`, `answers` and `push` are fields of the record that
-only polling knows.
+only polling uses.
 """
 
 from __future__ import annotations
@@ -39,10 +40,9 @@ DAY = 86_400.0
 class PollPolicy:
     """Bounds of the time between two polls of one feed, in seconds.
 
-    `daily` is the interval of a feed that posts once a day, and of one that nothing is known of yet; `least` and `most`
-    bound the adaptive interval; `cap` bounds what publishers can wish for; `fixed` takes the place of the adaptive
-    interval, `ttl` that of the publisher's wishes; `back_off` is the longest wait after failures; `push` is the
-    interval of a feed whose news arrive by themselves (WebSub).
+    `daily` is the interval of a feed that posts once a day, and of an unknown feed; `least` and `most` bound the
+    adaptive interval; `cap` bounds the publisher's wishes; `fixed` replaces the adaptive interval, `ttl` the
+    publisher's wishes; `back_off` is the longest wait after failures; `push` is the interval of a pushed feed (WebSub).
     """
 
     least: float = 300.0
@@ -64,7 +64,7 @@ class HostManners:
 
 
 def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
-    """The settings of the feed at the canonical `url`, by any spelling of its address."""
+    """The settings of the feed at the canonical `url`, whatever spelling of its address they use."""
     polling = settings.polling
     own = settings.feeds.get(url)
     if own is None:
@@ -74,7 +74,7 @@ def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
 
 
 def host_manners(settings: InstanceSettings, host: str) -> HostManners:
-    """What holds for `host`; a setting may name it with or without its port."""
+    """The manners for `host`; a setting may name it with or without its port."""
     polling = settings.polling
     own = settings.hosts.get(host) or settings.hosts.get(host.rpartition(":")[0])
     interval = polling.host_interval if own is None or own.interval is None else own.interval
@@ -85,11 +85,11 @@ def host_manners(settings: InstanceSettings, host: str) -> HostManners:
 DEFAULT_POLICY = PollPolicy()
 SPREAD = 0.25
 LONGEST_HOLD = 7 * DAY
-"""A `Retry-After` beyond this is a mistake; honouring it would stop the feed."""
+"""Longest `Retry-After` that is honoured: a longer one is a mistake, and would stop the feed."""
 _CLOCKS_DIFFER = DAY
 
 SPARING = 600.0
-"""A feed is not polled again before this many times the processor time has passed that its document took."""
+"""A feed isn't polled again before this multiple of the processor time that its document took."""
 
 MOVE_SIGHTINGS = 3
 MOVE_SECONDS = DAY
@@ -101,11 +101,11 @@ _DATES_FOR_FIRST_GUESS = 10
 
 @dataclass(frozen=True, slots=True)
 class PollHistory:
-    """What earlier polls of a feed taught. Seconds and Unix times; None: not known yet.
+    """Facts from earlier polls of a feed. Seconds and Unix times; None: not known yet.
 
-    `gap` is the smoothed time between two posts, `last_change` when the last new ones were found; `failures` counts
-    those in a row; `ttl` is what the document itself wished for when it was last parsed, `max_age` what came with the
-    last reply that said something of it; `push` says that a working WebSub subscription exists.
+    `gap` is the smoothed time between two posts, `last_change` when the last new ones were found; `failures` are
+    counted in a row; `ttl` is the document's own wish when it was last parsed, `max_age` that of the last reply that
+    had one; `push`: a working WebSub subscription exists.
     """
 
     interval: float | None = None
@@ -122,11 +122,11 @@ class PollHistory:
 
 @dataclass(frozen=True, slots=True)
 class FeedAnswered:
-    """The publisher answered as it should: with `new` and `updated` entries, or none of both.
+    """The publisher answered properly, with `new` and `updated` entries, or none of either.
 
     `max_age` as in `fetch.Fetched`; `dates` are the publication times of the document's entries, for the first guess;
-    `not_modified` marks a 304, which leaves in force what it doesn't mention (RFC 9111, 4.3.4); `seconds` is the
-    processor time that reading the document took.
+    `not_modified` marks a 304, after which everything that it doesn't mention remains valid (RFC 9111, 4.3.4);
+    `seconds` is the processor time for reading the document.
     """
 
     new: int = 0
@@ -140,7 +140,7 @@ class FeedAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No document; `retry_after`: the pause asked for, in s; `seconds` as in `FeedAnswered`."""
+    """No document; `retry_after`: the requested pause, in seconds; `seconds` as in `FeedAnswered`."""
 
     reason: str
     detail: str
@@ -150,7 +150,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """410: the publisher asks never to be asked again."""
+    """410: the publisher wants no further requests."""
 
     detail: str
 
@@ -160,7 +160,7 @@ Outcome = FeedAnswered | Failed | Gone
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """What a poll leads to. `next_poll` is a Unix time, None: never again.
+    """The result of a poll for the schedule. `next_poll` is a Unix time, None: never again.
 
     `hold_until` is set when the publisher asked for a pause: the schedule counts it against the host.
     """
@@ -187,9 +187,9 @@ class MovePlan:
 def plan_next(
     history: PollHistory, outcome: Outcome, now: float, random: float, policy: PollPolicy = DEFAULT_POLICY
 ) -> PollPlan:
-    """Decide when to poll next. `random` is in [0, 1) and is all the chance there is."""
+    """Decide when to poll next. `random` is in [0, 1) and the only source of chance."""
     if history.last_change is not None and history.last_change > now:
-        history = replace(history, last_change=now)  # the clock was ahead then
+        history = replace(history, last_change=now)  # a clock was ahead then
     match outcome:
         case Gone():
             return PollPlan(None, history.interval, history.gap, history.last_change, history.failures + 1)
@@ -200,7 +200,7 @@ def plan_next(
 
 
 def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePlan:
-    """Count a permanent redirect; another target, or a clock set back, begins at one."""
+    """Count a permanent redirect; another target, or a clock set back, restarts the count."""
     if moved_to is None:
         return MovePlan()
     if moved_to != history.moved_to or history.moved_since is None or history.moved_since > now:
@@ -211,7 +211,7 @@ def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePla
 
 
 def held_now(until: float | None, now: float) -> bool:
-    """Whether a pause `until` a Unix time is in force; one beyond any hold is a wrong clock's."""
+    """Whether a pause `until` a Unix time is in force; one beyond any hold comes from a wrong clock."""
     return until is not None and now < until <= now + LONGEST_HOLD + _CLOCKS_DIFFER
 
 
@@ -242,7 +242,7 @@ def _after_answer(
     elif history.push and not answer.new:
         base = policy.push
     else:
-        # A hub that let us find posts by ourselves may have stopped working: look again as if there were none.
+        # The hub may have stopped working if we find posts first: poll again as if there were none.
         base = max(policy.least, min(policy.most, interval_for(max(gap, now - last_change), policy)))
         base = max(base, answer.seconds * SPARING)
     max_age = history.max_age if answer.not_modified and answer.max_age is None else answer.max_age
@@ -286,7 +286,7 @@ def _bounded(gap: float) -> float:
 
 
 def history_of(feed: FeedRecord, now: float) -> PollHistory:
-    """What the record tells the schedule at a Unix time."""
+    """The facts in the record at a Unix time."""
     return PollHistory(
         interval=feed.interval,
         gap=_number(feed.extra.get("gap")),
@@ -320,29 +320,29 @@ def polled_first(feed: FeedRecord, new: int, now: float) -> dict[str, str | None
         return {}
     found: dict[str, str | None] = {"poll_posts": str(health.posts_polled + new)}
     return found | (
-        {"push": None, "push_why": "a poll found posts before the hub brought them"} if health.pushed else {}
+        {"push": None, "push_why": "a poll found posts before the hub delivered them"} if health.pushed else {}
     )
 
 
 def held_until(feed: FeedRecord, now: float) -> float | None:
-    """The end of the pause that the publisher asked for, a Unix time after `now`; else None."""
+    """The end of the pause that the publisher asked for, a Unix time after `now`; otherwise None."""
     until = _number(feed.extra.get("hold_until"))
-    # What was written while the clock was ahead counts for nothing.
+    # A time written while a clock was ahead doesn't count.
     return until if held_now(until, now) and not is_ahead(feed.last_poll, now) else None
 
 
 def last_looked(feed: FeedRecord) -> float:
-    """The end of the last poll, as a Unix time; a preview's copy since then is news."""
-    # Times are kept in milliseconds, and what that poll itself has fetched is no news.
+    """The end of the last poll, as a Unix time; a preview's later copy counts as new."""
+    # Times are stored in milliseconds, and that poll's own copy isn't new.
     return max(feed.last_success or 0.0, feed.last_error_at or 0.0) + 0.001
 
 
 def fields_of(
     outcome: Outcome, plan: PollPlan, move: MovePlan | None, asked: float, now: float
 ) -> dict[str, str | None]:
-    """What of a poll's end is written into the record; None removes a field.
+    """The fields of the record to write at a poll's end; None removes a field.
 
-    `last_poll` is when the publisher was asked, not when all was done: `PollNow` compares with it.
+    `last_poll` is when the request was sent, not when all was done: `PollNow` compares with it.
     """
     fields: dict[str, str | None] = {
         "last_poll": _text(asked),
@@ -372,11 +372,11 @@ def fields_of(
 
 LASTING = 7 * DAY
 LASTING_FAILURES = 8
-"""For how long, and how often in a row, a feed has failed of which its followers are notified."""
+"""Seconds, and failures in a row, after which a failing feed's followers are notified."""
 
 
 def trouble_of(feed: FeedRecord, outcome: Outcome, failures: int, now: float) -> Trouble | None:
-    """What followers are to hear of a poll's end; None where that is nothing, or they have heard it."""
+    """The trouble to report to followers after a poll; None if there is none, or it was reported."""
     match outcome:
         case Gone():
             return FeedGone()
@@ -389,7 +389,7 @@ def trouble_of(feed: FeedRecord, outcome: Outcome, failures: int, now: float) ->
 
 
 def notified(trouble: Trouble) -> dict[str, str | None]:
-    """What the record keeps of a notice, so that it isn't repeated with each poll."""
+    """The fields that remember a notice, so that it isn't repeated with each poll."""
     return {"notified": _text(trouble.since)} if isinstance(trouble, FeedUnreadable) else {}
 
 

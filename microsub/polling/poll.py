@@ -1,7 +1,7 @@
 """One poll of one feed: fetch, parse, store, plan. Each may run twice; validators come last.
 
-What a crash leaves behind is found by the next poll: the feed has lost its validators in the step that claimed the
-first guid, so the document is read once more. Delivery to timelines is for the stage behind it.
+After a crash the next poll completes the work: the step that claimed the first guid has deleted the feed's validators,
+so the document is read once more. Delivery to timelines is left to the next stage.
 """
 
 from __future__ import annotations
@@ -68,28 +68,28 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None}
-"""What a change of the feed's metadata is written with: should this poll end there, the next one reads the document."""
+"""Written with a change of the feed's metadata: if this poll ends there, the next one reads the document."""
 
 _ATTEMPTS = 2
-"""To store a post: with the others of its document, and alone."""
+"""Attempts to store a post: with the others of its document, and alone."""
 
 PUT_OFF_SECONDS = 15.0
-"""Until a feed is asked again that couldn't be because of us."""
+"""Seconds until a feed is polled again after a failure that was ours."""
 
 _SOME = 20
-"""Followers of a feed of whom the one that has used least is who its document is read for."""
+"""Followers of a feed among whom the one with the least usage is chosen to account for its document."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What a poll came to.
+    """The result of a poll.
 
     `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, moved (it is a page whose feed is
-    followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; nothing of this one
-    counts), local (this process had no file descriptor left, or no parser: nothing is counted), or the reason of a
-    failure, which `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is
-    polled from now on; `hold_until` is set when the publisher asked for a pause. `ended`: the replies to what followed
-    the end of the poll in its round trip (`Ending`), None where nothing did.
+    followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; this one is void),
+    local (this process had no file descriptor left, or no parser: nothing is counted), or the reason of a failure,
+    which `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is polled from
+    now on; `hold_until` is set when the publisher asked for a pause. `ended`: the replies to the calls sent along with
+    the end of the poll (`Ending`), None without any.
     """
 
     feed: str
@@ -104,19 +104,19 @@ class PollResult:
 
     @property
     def failed(self) -> bool:
-        """Whether no usable document could be had."""
+        """Whether no usable document could be fetched."""
         return bool(self.detail)
 
 
 Ending = Callable[[float], "Sequence[ScriptCall]"]
-"""What follows the end of a poll that is to be repeated at a Unix time, in the same round trip to the store."""
+"""Calls to send along with the end of a poll that is due again at a Unix time, in the same round trip."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedDue:
-    """A feed as its poll began, with the fingerprints of its last document; `asked` is a Unix time.
+    """A feed at the beginning of its poll, with the fingerprints of its last document; `asked` is a Unix time.
 
-    Its document is read for `keys`, some of its followers; `ending` may follow the end of the poll.
+    Its document is accounted to `keys`, some of its followers; `ending` may be sent with the end of the poll.
     """
 
     feed: FeedRecord
@@ -131,11 +131,11 @@ class Poller:
     """Polls feeds one at a time; any number of polls of different feeds may run in one instance.
 
     `dead` gets posts that can't be stored. `on_answered` gets each feed that answered, as its document describes it,
-    and how many posts the poll found that a trusted hub had not brought. `on_trouble` gets each feed in trouble before
-    that is written down, and may get it repeatedly.
+    and how many posts the poll found that a trusted hub had not delivered. `on_trouble` gets each feed in trouble
+    before that is recorded, possibly repeatedly.
 
-    `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is told to
-    it, and neither the feed's health nor its time changes, because the server's settings may differ.
+    `on_refused` is for commands that run next to a server: it gets each feed whose address the command's own settings
+    forbid. The feed's health and time don't change, because the server's settings may differ.
     """
 
     feeds: Feeds
@@ -157,8 +157,8 @@ class Poller:
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, now, due or not, unless it is gone or nobody follows it.
 
-        Where the poll ends with a plan for the same feed on the same host, and nothing is held, `ending` follows in the
-        round trip that writes the plan. Raises StoreError and what is a bug; the caller plans the next attempt then.
+        If the poll ends with a plan for the same feed on the same host, without a hold, the calls of `ending` are sent
+        with that plan. Raises StoreError, and unexpected errors; the caller plans the next attempt then.
         """
         found = await self.feeds.begin_reading(feed_id)
         if found is None or found.feed.gone:
@@ -181,7 +181,7 @@ class Poller:
                 return self.put_off(feed.id, str(error))
 
     async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
-        """Plan the next attempt after a poll that ended in a bug of ours, or it would be at once."""
+        """Plan the next attempt after a poll that ended in an unexpected error; otherwise it would be at once."""
         feed = await self.feeds.get(feed_id)
         if feed is None:
             return PollResult(feed_id, "gone", None, "")
@@ -189,14 +189,14 @@ class Poller:
             return await self._settle(FeedDue(feed, self.clock()), Failed(reason, detail), {}, None)
 
     def put_off(self, feed_id: str, detail: str) -> PollResult:
-        """Leave the feed as it was, to be asked soon; what we lack isn't counted as its failure."""
+        """Leave the feed unchanged, to be polled soon; a lack of our own isn't counted as its failure."""
         return PollResult(feed_id, "local", self.clock() + PUT_OFF_SECONDS, "", detail=detail)
 
     async def _fetch(self, due: FeedDue, subscribers: int) -> FetchResult:
         feed, start = due.feed, time.perf_counter()
         try:
             with holding_for([f"user {name}" for name in due.keys]):
-                # The record's own validators, never a copy's: a 304 says that what is in the store is complete.
+                # The record's own validators, never a copy's: a 304 means that the stored posts are complete.
                 return await self.fetcher.fetch(
                     FetchRequest(
                         feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=last_looked(feed)
@@ -229,7 +229,7 @@ class Poller:
                 return await self._take(due, reply)
 
     def _refused(self, feed: FeedRecord, detail: str) -> PollResult:
-        """Leave the feed, when it was due, to a worker that may ask its publisher."""
+        """Leave the feed, and when it was due, to a worker that may poll it."""
         due = max(feed.next_poll or 0.0, self.clock() + 1.0)
         result = PollResult(feed.id, "blocked", due, host_of(feed.url), detail=detail)
         if self.on_refused is not None:
@@ -250,11 +250,11 @@ class Poller:
             fingerprints = due.fingerprints or await self.feeds.fingerprints(due.feed)
             parsed, seconds = await self.parser.posts_in(document, source, fingerprints, when, due.keys)
         except ParseError as error:
-            parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
+            parsed = error.with_traceback(None)  # a traceback would keep this frame, and the document, for long
             seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
         if due.feed.last_success is None:
             links = await self._named(due, document, parsed)
-            # Asked for consent or a login instead of a page, we may still know where its feed is.
+            # Instead of the page we may have got a request for consent or sign-in, but we may know its feed.
             if not links and isinstance(parsed, ParseError):
                 links = feeds_by_address(due.feed.url)
             if left := await self._go_over(due, instead_of_page(due.feed, links)):
@@ -263,7 +263,7 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
-        # Before the posts: mutes and blocks ask for the feed's home page too.
+        # Before the posts: mutes and blocks use the feed's home page too.
         await self._describe(due.feed, description_of(parsed.feed), now)
         due = replace(due, feed=replace(due.feed, hub=parsed.feed.hub, self_url=parsed.feed.self_url))
         taken = await self._store(due.feed, parsed.items, now, mostly_new=fingerprints is not None)
@@ -275,19 +275,19 @@ class Poller:
         return await self._settle(due, outcome, fields, document.moved_to, label, parsed.fingerprints, taken.last)
 
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
-        """Follow the next of the feeds that a page named; None when it stays."""
+        """Follow the next of the feeds that a page named; None if the feed is kept."""
         if failure is not None and failure.forbidden and self.on_refused is not None:
             return None
         return await self._go_over(due, instead_of_failure(due.feed, failure))
 
     async def _go_over(self, due: FeedDue, urls: list[str]) -> PollResult | None:
-        """Follow the first of `urls` that will do instead of this feed; None when there is none."""
+        """Follow the first usable one of `urls` instead of this feed; None if there is none."""
         feed, now = due.feed, self.clock()
         moved = await self.mover.from_page(feed, urls, now) if urls and self.mover is not None else None
         return None if moved is None else await self._passed(due, moved)
 
     async def _passed(self, due: FeedDue, moved: Moved) -> PollResult:
-        """The end of a poll by which another feed, or another address, is followed."""
+        """The end of a poll after which another feed, or another address, is followed."""
         feed, now = due.feed, self.clock()
         POLLS.labels("moved").inc()
         if not moved.merged_into:
@@ -296,18 +296,18 @@ class Poller:
         return PollResult(feed.id, "moved", None, moved.host)
 
     async def _store(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool) -> Ingested:
-        """Store what is news, all of a document at once, else post by post.
+        """Store new and edited posts of a document at once, or if that fails one by one.
 
-        Posts that fail alone too become dead letters, which neither stop the others nor make the poll repeat. Raises
-        StoreError where Redis doesn't serve us.
+        Posts that fail alone too become dead letters, which neither stop the others nor repeat the poll. Raises
+        StoreError if Redis is unavailable.
         """
         try:
-            # How many of a first fill stay unread is decided over all of a document.
+            # The number of unread posts of a first fill depends on all posts of the document.
             return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new)
         except Exception as error:
             if _is_passing(error):
                 raise
-            log.warning("the posts of a document are stored one by one", posts=len(posts), exc_info=error)
+            log.warning("the posts of a document couldn't be stored at once", posts=len(posts), exc_info=error)
         taken = Ingested()
         for post in posts:
             try:
@@ -315,7 +315,7 @@ class Poller:
             except Exception as error:
                 if _is_passing(error):
                     raise
-                log.exception("a post can't be stored and goes to the dead letters", guid=post.guid)
+                log.exception("a post couldn't be stored and was moved to the dead letters", guid=post.guid)
                 message = Message("", EntriesFound(feed.id, now, (post,), feed.reading).to_fields(), _ATTEMPTS)
                 await self.dead.add("entries", message, f"{type(error).__name__}: {error}", now)
             else:
@@ -323,7 +323,7 @@ class Poller:
         return taken
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
-        """Keep what the document says of the feed, and announce what of it is new."""
+        """Store the document's description of the feed, and announce what changed."""
         is_new = feed.last_success is None and not feed.kept
         if is_new or UNANNOUNCED in feed.extra or any(value != described(feed, name) for name, value in said.items()):
             await describe(
@@ -347,7 +347,7 @@ class Poller:
         fingerprints: bytes | None = None,
         last: Sequence[ScriptCall] = (),
     ) -> PollResult:
-        """Decide what follows and write it down, the last act of a poll but for a move."""
+        """Decide on the next poll and record it, the last step of a poll except for a move."""
         now, feed = self.clock(), due.feed
         history = history_of(feed, now)
         policy = poll_policy(self.settings(), feed.url)
@@ -390,15 +390,15 @@ class Poller:
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether Redis doesn't serve us now: that is no failure of what was to be stored."""
+    """Whether Redis is unavailable: then the post that was to be stored isn't the cause."""
     return isinstance(error, StoreError) and error.passing
 
 
 def _discovered(feed: FeedRecord, now: float) -> float:
-    """The time that stands in for dates which a document doesn't give.
+    """The time for posts without a date.
 
-    What the first document holds is older than the follow that made the feed known, and the readers' first fill must
-    see it so: sixty undated posts of a new feed are no sixty posts since.
+    The posts of the first document are older than the follow that made the feed known, and the readers' first fill
+    must see that: sixty undated posts of a new feed aren't sixty posts since.
     """
     if feed.last_success is not None or feed.created is None:
         return now
@@ -427,12 +427,12 @@ def _log(result: PollResult) -> None:
 
 
 def _moment(time: float | None) -> str | None:
-    """A Unix time as people read it, in UTC."""
+    """A Unix time in readable form, in UTC."""
     return None if time is None else datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
 
 
 def description_of(parsed: Feed) -> dict[str, str | None]:
-    """What the document says of the feed; but for WebSub links, what it leaves out stays."""
+    """The document's description of the feed; fields that it leaves out are kept, except WebSub links."""
     found = {
         "title": parsed.name,
         "photo": parsed.photo,
@@ -448,5 +448,5 @@ def description_of(parsed: Feed) -> dict[str, str | None]:
 
 
 def described(feed: FeedRecord, name: str) -> str | None:
-    """What the record says under that name."""
+    """The record's value of that name."""
     return getattr(feed, name, None) if name != "ttl" else feed.extra.get("ttl")

@@ -1,8 +1,8 @@
 """The worker: gives due hosts their turns. Any number of workers share one schedule.
 
-A host belongs to one worker while its lease lasts, so it gets one request at a time and no feed is polled twice; a
-worker that dies gives its hosts back by letting the leases run out, one that stops hands them back at once. In its turn
-of a host it polls what is due there, renews the lease meanwhile, and hands the host back.
+A host belongs to one worker while its lease lasts, so it gets one request at a time and no feed is polled twice. A dead
+worker's leases run out; a worker that stops hands its hosts back at once. In a turn the worker polls the host's due
+feeds, renews the lease meanwhile, and hands the host back.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ log = structlog.get_logger(__name__)
 LEASE_SECONDS = 90.0
 HAND_BACK_SECONDS = 1.5
 _HAND_BACK_SLOWER, _HAND_BACK_RAREST = 0.5, 9.0
-"""Seconds by which pauses between attempts to hand a host back grow, to the longest; in all a lease's length."""
+"""Seconds by which pauses between attempts to hand a host back grow, and the longest; in total a lease's length."""
 _MOST_PER_TURN = 50
 _PAUSE_AFTER_STORE_TROUBLE = 5.0
 CORRUPT_SECONDS = 3600.0
-"""Until a feed is polled again whose stored data can't be read."""
+"""Seconds until a feed with corrupt stored data is polled again."""
 
 REST_SECONDS = 10.0
-"""For which nobody is asked, once there was no file descriptor left: requests under way give some back meanwhile."""
+"""Seconds without polls once there was no file descriptor left: requests under way then free some."""
 
 
 @dataclass(slots=True)
 class _Left:
-    """What the end of a turn still writes, unless `is_over`: its last feed, and when it is due."""
+    """The writes left for the end of a turn, unless `is_over`: its last feed, and when it is due."""
 
     finished: tuple[str, float | None] | None = None
     is_over: bool = False
@@ -63,8 +63,8 @@ class _Left:
 class Turn:
     """Gives hosts their turns. One instance serves all hosts of a worker at once.
 
-    `pause` of the host's manners lies between the end of a turn and the start of the next; it is the schedule's to
-    keep, so that it holds for all workers and other hosts get their turns meanwhile.
+    The `pause` of the host's manners is between the end of a turn and the start of the next; the schedule enforces it,
+    so it applies to all workers, and other hosts get their turns meanwhile.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Turn:
 
     @property
     def rests(self) -> bool:
-        """Whether no turn shall begin now: this process had no file descriptor or parser left."""
+        """Whether no turn may begin now: this process had no file descriptor or parser left."""
         return self._clock() < self._rests_until
 
     def stop(self) -> None:
@@ -97,9 +97,9 @@ class Turn:
         self._stopping = True
 
     async def of(self, lease: HostLease) -> int:
-        """Poll the host's due feeds; how many. Ends early, as cancelled, when the lease is lost.
+        """Poll the host's due feeds; their number. Ends early, as if cancelled, when the lease is lost.
 
-        Trouble with the store ends the turn, is logged, and raises nothing: the feeds stay due.
+        A store error ends the turn and is logged, not raised: the feeds are still due.
         """
         manners = host_manners(self._settings(), lease.host)
         pause = manners.interval
@@ -109,7 +109,7 @@ class Turn:
             return await self._poll_due(lease, manners, left)
         except StoreError as error:
             pause = max(pause, _PAUSE_AFTER_STORE_TROUBLE)
-            log.warning("the store failed during a poll", host=lease.host, error=str(error))
+            log.warning("store error during a poll", host=lease.host, error=str(error))
             return 0
         finally:
             keeper.cancel()
@@ -137,7 +137,7 @@ class Turn:
         return polled
 
     def _ending(self, lease: HostLease, interval: float, due: DueFeeds, next_poll: float) -> Sequence[ScriptCall]:
-        """What hands the host back with the end of its only poll."""
+        """The calls that hand the host back with the end of its only poll."""
         (feed_id,) = due.ids
         return self._schedule.ending(lease, self._clock(), interval, (feed_id, next_poll), due)
 
@@ -149,12 +149,12 @@ class Turn:
             if isinstance(error, StoreError):
                 if error.passing:
                     raise
-                log.exception("a feed's data are corrupt; it is tried again later", feed=feed_id)
+                log.exception("a feed's data is corrupt; it will be polled again later", feed=feed_id)
                 result = PollResult(feed_id, "internal", self._clock() + CORRUPT_SECONDS, "", detail=str(error))
             elif isinstance(error, OSError) and out_of_descriptors(error):
                 result = self._poller.put_off(feed_id, str(error))
             else:
-                log.exception("a poll ended in a bug", feed=feed_id, host=lease.host)
+                log.exception("a poll failed with an unexpected error", feed=feed_id, host=lease.host)
                 result = await self._poller.give_up(feed_id, "internal", f"{type(error).__name__} while polling")
         if result.outcome == "local":
             self._rest(result.detail)
@@ -173,12 +173,12 @@ class Turn:
         self._rests_until = self._clock() + REST_SECONDS
 
     async def _finish(self, lease: HostLease, feed_id: str, result: PollResult, left: _Left | None) -> None:
-        """Plan the feed's next poll, or leave that to the end of the turn, which comes at once."""
+        """Plan the feed's next poll, or leave that to the end of the turn, which follows at once."""
         now = self._clock()
         if result.hold_until is not None:
             await self._schedule.hold(lease.host, feed_id, result.hold_until, now)
         if result.next_poll is not None and result.host and result.host != lease.host:
-            # The feed has moved: first into the other host's queue, then out of this one, so that it is never in none.
+            # The feed has moved: first into the other host's queue, then out of this one, so it is never in neither.
             await self._schedule.add(feed_id, result.host, result.next_poll)
             await self._schedule.finish(lease, feed_id, None)
             return
@@ -188,11 +188,11 @@ class Turn:
         if not await self._schedule.finish(lease, feed_id, result.next_poll):
             log.warning("a lease was lost during a poll", host=lease.host, feed=feed_id)
         if result.next_poll is None and result.outcome != "gone" and await self._feeds.subscriber_count(feed_id):
-            # Somebody followed it between the count of followers, or their leaving for another feed, and this end.
+            # Somebody followed it after the followers were counted, or had left for another feed.
             await self._schedule.add(feed_id, lease.host, now)
 
     async def _keep(self, lease: HostLease, work: asyncio.Task[object] | None) -> None:
-        """Renew the lease while the work lasts; end the work when the lease is lost."""
+        """Renew the lease during the work; cancel the work when the lease is lost."""
         good_until = time.monotonic() + self._lease_seconds
         while True:
             await asyncio.sleep(self._lease_seconds / 3)
@@ -204,20 +204,20 @@ class Turn:
             else:
                 good_until = begun + self._lease_seconds
             if not kept:
-                log.warning("a lease was lost; its poll is given up", host=lease.host)
+                log.warning("a lease was lost; its poll is cancelled", host=lease.host)
                 if work is not None:
                     work.cancel()
                 return
 
     async def _hand_back(self, lease: HostLease, pause: float, left: _Left, after: float = 0.0) -> None:
-        """Give the host back, or nobody could poll it; while the store fails, in the background."""
+        """Give the host back, so that it can be polled again; in the background while the store fails."""
         await asyncio.sleep(after)
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(HAND_BACK_SECONDS):
                 await self._schedule.release(lease, self._clock(), pause, left.finished)
                 return
         if not self._stopping and after < _HAND_BACK_RAREST:
-            # Without what was finished: the feed may have been made due since.
+            # Without the finished feed: it may have been made due since.
             task = asyncio.create_task(self._hand_back(lease, pause, _Left(), after + _HAND_BACK_SLOWER))
             self._handing_back.add(task)
             task.add_done_callback(self._handing_back.discard)
@@ -226,29 +226,29 @@ class Turn:
 TICK_SECONDS = 0.5
 BEAT_SECONDS = 10.0
 GRACE_SECONDS = 6.0
-"""For polls in flight. Ten seconds after it was asked to, a worker has stopped."""
+"""Seconds for polls in flight. A worker stops within ten seconds."""
 
 STAGES_GRACE_SECONDS = 1.0
-"""For the stages, when the last poll has ended: whatever they leave is another worker's."""
+"""Seconds for the stages after the last poll; other workers take their remaining work."""
 
 AT_A_TIME = 16
 """Hosts that are begun together. Hundreds at once would do each step of their polls in the same turn of the loop, and
-a reader's request in the same process would wait for all of them.
+delay readers' requests in the same process.
 """
 
 STAGES_END_SECONDS = 2.0
-"""After which the stages aren't waited for, when Redis doesn't answer: others take over by themselves."""
+"""Seconds after which the stages aren't waited for, if Redis doesn't respond: others take over by themselves."""
 
 _TROUBLE_SECONDS = 5.0
 
 
 def worker_name() -> str:
-    """A name that no other worker has, and that tells people where this one runs."""
+    """A unique name that also shows people where this worker runs."""
     return f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 class Worker:
-    """Polls what is due, `hosts_at_once` hosts at a time, and runs the stages behind it."""
+    """Polls due feeds, `hosts_at_once` hosts at a time, and runs the stages after it."""
 
     def __init__(
         self,
@@ -307,13 +307,13 @@ class Worker:
 
     @property
     def in_flight(self) -> int:
-        """How many hosts have their turn right now."""
+        """The number of hosts that have their turn right now."""
         return len(self._hosts)
 
     async def run_once(self, among: Sequence[str] | None = None) -> int:
-        """Give every due host, or those of `among`, one turn; let the stages handle what waits.
+        """Give every due host, or those of `among`, one turn; let the stages handle waiting messages.
 
-        Returns how many feeds were polled. Raises StoreError.
+        Returns the number of polled feeds. Raises StoreError.
         """
         free, now = self._most - self.in_flight, self._clock()
         turns: list[asyncio.Task[int]] = []
@@ -327,13 +327,13 @@ class Worker:
         return sum(end for end in ends if isinstance(end, int))
 
     async def delivered(self) -> None:
-        """Return when what was polled until now stands in the timelines. Raises StoreError."""
+        """Return when all posts polled until now are in the timelines. Raises StoreError."""
         await self._stages.delivered()
 
     async def _take(self) -> bool:
-        """Start turns of hosts that are due; False when the store can't be asked.
+        """Start turns of hosts that are due; False if the store can't be reached.
 
-        While the stages behind are full nobody is asked for more.
+        Starts none while the next stages are full.
         """
         free = self._most - len(self._hosts)
         if free <= 0 or self._turn.rests:
@@ -368,7 +368,7 @@ class Worker:
         HOSTS_IN_FLIGHT.set(len(self._hosts))
         self._wake.set()
         if not task.cancelled() and task.exception() is not None:
-            log.error("the turn of a host broke off", exc_info=task.exception())
+            log.error("polling a host failed", exc_info=task.exception())
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -390,7 +390,7 @@ class Worker:
             try:
                 await self._presence.beat(self.name, self._clock())
             except StoreError:
-                pass  # other parts say so
+                pass  # other parts log it
             except Exception:
-                log.exception("a worker can't give signs of life")
+                log.exception("a worker can't send its heartbeat")
             await asyncio.sleep(BEAT_SECONDS)

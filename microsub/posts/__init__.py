@@ -1,4 +1,4 @@
-"""A post, once: ingest, duplicates, deletion; and the names of the library for programs."""
+"""Posts, each stored once: ingest, duplicates, deletion; and the names of the library for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """A name of the library, when it is first asked for: it stands on everything else here, so it is imported late."""
+    """A name of the library, imported on first use: the library imports everything else here."""
     if name == "open_post_store" or name[0].isupper():
         from microsub.library import post_store
 

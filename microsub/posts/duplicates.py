@@ -1,12 +1,11 @@
-"""Duplicates: which posts of several feeds are the same, and which one counts.
+"""Duplicates: posts of several feeds that are the same, and which of them wins.
 
-Two items are duplicates when their guid and link agree (that is their common identity) **and** their feeds are served
-by one host, or one of the feeds by the host that the link leads to. The latter's post wins, since it is the author's;
-on one host the post that was stored first wins. Any other feed that claims the same guid and link changes nothing: it
-could be anyone.
+Two items are duplicates if they share guid and link (their common identity) **and** one host serves both feeds, or the
+host of the link serves one of them. In the latter case that feed's post wins, because it is the author's; on one host
+the post that was stored first wins. Any other feed with the same guid and link changes nothing: it could be anyone's.
 
-Thousands of feeds may claim one post, and each of them asks for all the others. So only `MOST` of them are kept: first
-those of the link's host, then the oldest of every host. A post that isn't kept still finds those.
+Thousands of feeds may claim one post, and each looks up all the others. So only `MOST` posts are remembered: first
+those of the link's host, then the oldest of every host. A post that isn't remembered still finds these.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
 
 LIFETIME = 400 * 86400
-"""Seconds that duplicates are known of each other after the last of them was written or seen in its feed."""
+"""Seconds for which duplicates are remembered after the last of them was written or seen in its feed."""
 
 MOST = 64
 """Posts of one common identity that are remembered; half of them are for the host that the post's link leads to."""
 
 REFRESH = 30 * 86400
-"""Seconds after which a post that its feed still lists has that prolonged."""
+"""Seconds after which that time is extended for a post that its feed still lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostOfFeed:
-    """A feed's post as its duplicates know it: item and feed id, the feed's host, and the host of the post's link."""
+    """A feed's post among its duplicates: item and feed id, the feed's host, and the host of the post's link."""
 
     item: str
     feed: str
@@ -42,12 +41,12 @@ class PostOfFeed:
     link_host: str
 
     def member(self) -> str:
-        """As it stands in `keys.duplicates`."""
+        """The member of `keys.duplicates`."""
         return f"{self.item} {self.feed} {self.host} {self.link_host}"
 
     @classmethod
     def read(cls, member: bytes) -> PostOfFeed:
-        """`member` read back. Raises StoreDamaged."""
+        """Parse a `member`. Raises StoreDamaged."""
         with reading(f"a post among its duplicates: {member[:80]!r}"):
             return cls(*text(member).split(" "))
 
@@ -65,7 +64,7 @@ def duplicates_of(mine: PostOfFeed, posts: Iterable[PostOfFeed]) -> tuple[Duplic
 
 
 def surplus(posts: Sequence[PostOfFeed], most: int = MOST) -> list[PostOfFeed]:
-    """Those of the posts that are too many, the least useful ones."""
+    """The posts beyond `most`, the least useful ones."""
     if len(posts) <= most:
         return []
     ranks: Counter[str] = Counter()
@@ -87,7 +86,7 @@ def _age(post: PostOfFeed) -> int:
 
 
 def _other_wins(mine: PostOfFeed, other: PostOfFeed) -> bool | None:
-    """Whether `other` wins over `mine`; None where they are no duplicates."""
+    """Whether `other` wins over `mine`; None if they are no duplicates."""
     if not mine.host or not other.host:
         return None
     if mine.host == other.host:
@@ -100,11 +99,11 @@ def _other_wins(mine: PostOfFeed, other: PostOfFeed) -> bool | None:
 
 
 WAS = "was"
-"""An item's field with its duplicates in feeds that gave their followers to its own: `<item id> <feed id> …`."""
+"""An item's field with the items that it replaces, of feeds that merged into its own: `<item id> <feed id> …`."""
 
 
 def was_of(text: str) -> tuple[Duplicate, ...]:
-    """The posts that an item takes the place of, whatever their hosts: their feeds said so."""
+    """The posts that an item replaces, whatever their hosts: their feeds declared it."""
     parts = text.split()
     return tuple(Duplicate(item, feed) for item, feed in zip(parts[::2], parts[1::2], strict=False))
 
@@ -112,8 +111,8 @@ def was_of(text: str) -> tuple[Duplicate, ...]:
 async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """Items of that feed, by key, that are the posts (key → identity and link) of its successor.
 
-    The identities agree, and the links where both are known: what was deleted, or never was here, is known by its
-    identity alone. Two round trips.
+    The identities agree, and the links too if both are known; a deleted post, or one that was never here, has only its
+    identity. Two round trips.
     """
     if not posts:
         return {}
@@ -134,7 +133,7 @@ def _agree(link: str, other: str) -> bool:
 
 
 def register(identity: str, post: PostOfFeed) -> list[Command]:
-    """Commands that make a post known to its duplicates."""
+    """Commands that register a post among its duplicates."""
     key = keys.duplicates(identity)
     return [("SADD", key, post.member()), ("EXPIRE", key, LIFETIME)]
 
@@ -142,7 +141,7 @@ def register(identity: str, post: PostOfFeed) -> list[Command]:
 async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> dict[str, tuple[Duplicate, ...]]:
     """The duplicates of posts (common identity → posts), by item id.
 
-    One round trip, and one more where there are more of them than are to be remembered: those are forgotten.
+    One round trip, and another one if there are more than can be remembered: the surplus is forgotten.
     """
     replies = await redis.pipeline([("SMEMBERS", keys.duplicates(identity)) for identity in wanted])
     found: dict[str, tuple[Duplicate, ...]] = {}
@@ -160,7 +159,7 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> d
 
 
 def by_identity(pairs: Iterable[tuple[str, PostOfFeed]]) -> dict[str, list[PostOfFeed]]:
-    """What `look_up` takes, from identities and posts."""
+    """The argument of `look_up`, from identities and posts."""
     wanted: dict[str, list[PostOfFeed]] = {}
     for identity, post in pairs:
         wanted.setdefault(identity, []).append(post)

@@ -1,7 +1,7 @@
-"""What of a parsed document goes into the post store, with dates and places settled. Pure.
+"""The posts of a parsed document for the post store, with settled dates and scores. Pure.
 
 An item's place in every timeline is its score, fixed when it is first stored: Unix seconds of publication in
-milliseconds, plus k microseconds where k counts, from the end, the entries of the document with the same instant. So
+milliseconds, plus k microseconds, where k counts the entries of the document with the same instant from the end. So
 ties keep the document's order, newest first, whatever their ids.
 """
 
@@ -30,8 +30,8 @@ _DATES = frozenset({"published", "updated"})
 
 @dataclass(frozen=True, slots=True)
 class PostsRead:
-    """What a document says: of the feed, in `feed` (without entries), its posts that may be news, and the Unix times
-    of publication that it names. `fingerprints` is for the next reading; None where that must read everything.
+    """The contents of a document: its `feed` (without entries), posts that may be new or edited, and the Unix times of
+    publication in it. `fingerprints` are for the next reading; None if that must process everything.
     """
 
     feed: Feed
@@ -49,12 +49,12 @@ def posts_in(
     discovered: float,
     link_header: str | None,
 ) -> PostsRead:
-    """The posts of a document that is read repeatedly, but for those that `fingerprints` has.
+    """The posts of a document that is read repeatedly, except those that `fingerprints` has.
 
-    `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`; `link_header` the
-    joined value of its `Link` header. Raises ParseError.
+    `source` is the feed's address; `discovered` as `now` in `items_to_store`; `link_header` the joined value of the
+    `Link` header. Raises ParseError.
     """
-    from microsub.formats.parse import reread  # with the parsers, which a poll leaves to other processes
+    from microsub.formats.parse import reread  # imports the parsers, which a poll leaves to other processes
 
     reading = reread(body, url, content_type, source, fingerprints)
     items = tuple(items_of(reading.listed, discovered, source))
@@ -62,7 +62,7 @@ def posts_in(
 
 
 def with_hub(feed: Feed, link_header: str | None, url: str) -> Feed:
-    """`feed` with the hub and the topic that HTTP names; those that stand in the document count after these.
+    """`feed` with the hub and the topic of the HTTP header, which take precedence over those in the document.
 
     WebSub, 4: https://www.w3.org/TR/websub/#discovery.
     """
@@ -79,10 +79,10 @@ def with_hub(feed: Feed, link_header: str | None, url: str) -> Feed:
 def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[ItemToStore]:
     """The entries of `feed` in document order, each identity once (the first one counts).
 
-    `now` is the time of discovery: undated entries get it, and no date is later. `source` is the document's address,
-    where nothing needs to be looked up again.
+    `now` is the time of discovery: it is the date of undated entries, and no date is later. `source` is the document's
+    address, which look-ups needn't fetch again.
     """
-    from microsub.formats.parse import Listed  # with the parsers, which a poll leaves to other processes
+    from microsub.formats.parse import Listed  # imports the parsers, which a poll leaves to other processes
 
     guids = identities(feed.entries)
     listed = [Listed(entry.published, guid, entry) for guid, entry in zip(guids, feed.entries, strict=True)]
@@ -90,7 +90,7 @@ def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[It
 
 
 def items_of(listed: Iterable[Listed], now: float, source: str | None = None) -> list[ItemToStore]:
-    """The same for what a document lists: those that are known already only have their say in the places of others."""
+    """The same for a document's listing: known entries only affect the scores of others."""
     chosen: dict[str | int, Listed] = {}
     for place, one in enumerate(listed):
         chosen.setdefault(place if one.entry is None else one.guid, one)
@@ -103,13 +103,13 @@ def items_of(listed: Iterable[Listed], now: float, source: str | None = None) ->
 
 
 def settled(published: datetime | None, now: float) -> datetime:
-    """A time of publication that is known, and not in the future."""
+    """The time of publication, or `now` if it is unknown or in the future."""
     discovered = _EPOCH + timedelta(seconds=now)
     return discovered if published is None or published > discovered else published
 
 
 def settle_dates(entry: Entry, now: float) -> Entry:
-    """`entry` with a known publication date that is not in the future, and no edit after `now`."""
+    """`entry` with a publication date, neither it nor its edit after `now`."""
     published = settled(entry.published, now)
     updated = entry.updated and settled(entry.updated, now)
     if published is entry.published and updated is entry.updated:
@@ -129,7 +129,7 @@ def scores_of(published: Sequence[datetime]) -> list[float]:
 
 
 def content_hash(wire: Mapping[str, Any]) -> str:
-    """A digest of everything a reader can see of an entry but its dates: when it changes, the post was edited.
+    """A digest of everything a reader can see of an entry except its dates; if it changes, the post was edited.
 
     Dates don't count: some publishers give every entry a new date with every request.
     """
@@ -151,7 +151,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         wire=dump(wire),
         hash=content_hash(wire),
         score=score,
-        published=wire.get("published", ""),  # as it stands there: an edit that keeps it must not change it
+        published=wire.get("published", ""),  # as in the document: an edit that keeps it must not change it
         author=author,
         link=entry.url or "",
         common=common_identity(entry),
@@ -162,7 +162,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
 
 
 def _written(guid: str | None, known_as: str) -> dict[str, str]:
-    """The guid as the feed wrote it, where the identity is no more than its normal form."""
+    """The guid as the feed wrote it, if the identity is only its normal form."""
     if not guid or guid == known_as or len(guid) > MAX_IDENTITY or identity(Entry(guid=guid)) != known_as:
         return {}
     return {WRITTEN_GUID: guid}

@@ -1,12 +1,12 @@
-"""Deletion of items that no timeline refers to, but never of one that is just being added.
+"""Deletion of items that no timeline refers to, without deleting one that is just being added.
 
-An item is condemned first, and deleted by a later sweep that still finds nobody who refers to it. A process that adds
-an item to a timeline spares it before (`Items.timeline_items` does); the deletion asks for the mark in the same step.
-The guid stays in the feed's map as a tombstone, for as long as the feed lists the post and more than a year beyond.
+An item is condemned first, and deleted by a later sweep if still nothing refers to it. A process that adds an item to
+a timeline spares it first (`Items.timeline_items` does); the deletion checks the mark in the same step. The guid
+remains in the feed's map as a tombstone, for as long as the feed lists the post and more than a year beyond.
 
-What has to go at once can't wait for those who are just taking it in. It is retired first, by which nobody begins to
-take it in, then withdrawn from all timelines, then erased; and a process that has added an item checks whether it is
-retired by then. One of the two sees the other.
+Deletion at once can't wait for processes that are just adding the item. The item is retired first, so that no process
+begins to add it, then removed from all timelines, then erased. A process that has added an item then checks whether it
+is retired: one of the two sees the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 
 TOMBSTONES = 400 * 86400.0
-"""Seconds that a post which its feed doesn't list any more is known not to be new."""
+"""Seconds for which a deleted post is remembered after its feed has stopped listing it."""
 
 _BATCH = 1000
 _END, _BURY, _FORGET = load("item_end"), load("feed_bury"), load("feed_forget")
@@ -33,10 +33,10 @@ _FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An item that nobody seems to refer to.
+    """An item that apparently nothing refers to.
 
-    `condemned` is the mark (a Unix time as text) or empty; `rank` its place among its feed's posts, the latest first
-    and from 0, None where the feed doesn't know it.
+    `condemned` is the mark (a Unix time as text) or empty; `rank` its place among its feed's posts, counted from the
+    latest at 0, None if it isn't among them.
     """
 
     id: str
@@ -50,22 +50,22 @@ class Candidate:
 
 
 async def newest_id(redis: Redis) -> int:
-    """The last id that was given out, 0 where nobody knows; items with greater ones are younger than this answer."""
+    """The last id that was assigned, 0 if unknown; items with greater ids are newer than this answer."""
     return int(await redis.command("GET", keys.item_ids()) or 0)
 
 
 async def stored_ids(redis: Redis) -> AsyncIterator[list[int]]:
-    """The ids of all items, in batches; one may come repeatedly."""
+    """The ids of all items, in batches, possibly with repetitions."""
     prefix = len(keys.ITEM_PREFIX)
     async for names in redis.scan(_BATCH):
         ids = [name[prefix:] for name in names if name.startswith(keys.ITEM_PREFIX.encode())]
-        # Another server's items may lie here too, under names in hexadecimal.
+        # Another server's items may be here too, under names in hexadecimal.
         if found := [int(text) for text in ids if text.isdigit()]:
             yield found
 
 
 async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
-    """What decides about these items; those that are gone are left out. Two round trips."""
+    """The facts that decide about these items; missing items are left out. Two round trips."""
     rows = await redis.pipeline([("HMGET", keys.item(item_id), *_FIELDS) for item_id in ids])
     texts = {
         item_id: [text_of(value) if value else "" for value in row]
@@ -79,27 +79,27 @@ async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
 
 
 async def missing(redis: Redis, ids: Sequence[str]) -> list[str]:
-    """Those of the ids that no item has."""
+    """Those of the ids without an item."""
     there = await redis.pipeline([("EXISTS", keys.item(item_id)) for item_id in ids])
     return [item_id for item_id, exists in zip(ids, there, strict=True) if not exists]
 
 
 async def condemn(redis: Redis, ids: Sequence[str], now: float) -> None:
-    """Mark items for a later sweep; those that are marked already keep their time."""
+    """Mark items for a later sweep; marked ones keep their time."""
     await redis.scripts([(_END, [keys.item(item_id)], ["condemn", score_text(now)]) for item_id in ids])
 
 
 async def spare(redis: Redis, ids: Sequence[str]) -> None:
-    """Take the mark away: these items are wanted."""
+    """Remove the mark: these items are needed."""
     await redis.pipeline([("HDEL", keys.item(item_id), "condemned") for item_id in ids])
 
 
 async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
-    """Delete condemned items that nobody has spared meanwhile, and leave tombstones; how many.
+    """Delete condemned items that weren't spared meanwhile, and leave tombstones; the number deleted.
 
-    Their duplicates still know of them: one that comes in later stays away where they have left. The feed forgets them
-    first: a crash in between leaves items that no feed lists, and the next sweep finds those. One that is spared in
-    this very moment goes back into its place.
+    Their duplicates still know them: one that is added later stays out of timelines that they have left. They leave the
+    feed's order first: a crash in between leaves items that no feed lists, and the next sweep finds those. An item that
+    is spared in this very moment gets its place back.
     """
     await _bury(redis, doomed, now)
     gone = await redis.scripts([(_END, [keys.item(one.id)], ["delete", one.condemned or "-"]) for one in doomed])
@@ -114,12 +114,12 @@ async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
 
 
 async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wanted_too: bool) -> list[Candidate]:
-    """The first half of deleting items at once: no timeline takes them in any more, their feeds don't list them, and
-    their guids are known not to be new. Those for which that holds now; without `wanted_too` condemned items that
-    somebody has spared meanwhile stay.
+    """The first half of deleting items at once: no timeline adds them any more, their feeds don't list them, and their
+    guids become tombstones. Returns the retired ones; without `wanted_too`, condemned items that were spared meanwhile
+    are left alone.
 
-    A process that read an item before and adds it after must check again (`Adder.add` and delivery do): it has
-    no score.
+    A process that read an item before and adds it afterwards must check again, as `Adder.add` and delivery do: a
+    retired item has no score.
     """
     marks = [""] * len(doomed) if wanted_too else [one.condemned for one in doomed]
     calls = [(_END, [keys.item(one.id)], ["retire", mark]) for one, mark in zip(doomed, marks, strict=True)]
@@ -130,7 +130,7 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
 
 
 async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
-    """The second half, for when they have left all timelines. Both are idempotent."""
+    """The second half, once they have left all timelines. Both are idempotent."""
     for one in retired:
         await redis.pipeline([("DEL", keys.item(one.id)), *(await _duplicate_left(redis, one))])
 
@@ -158,15 +158,16 @@ async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:
 
 
 async def listed_again(redis: Redis, feed_id: str, tombstones: Mapping[str, str], now: float) -> None:
-    """The feed still lists these posts (guid → former item), whose items are gone."""
+    """Note that the feed still lists these deleted posts (guid → former item)."""
     if tombstones:
         marks = [part for guid in tombstones for part in (score_text(now), guid)]
         await redis.command("ZADD", keys.feed_tombstones(feed_id), "GT", *marks)
 
 
 async def forget_tombstones(redis: Redis, feed_ids: Sequence[str], now: float) -> int:
-    """Forget deleted posts that their feeds hadn't listed for a year when they were last read;
-    how many. A feed that doesn't change, or can't be had, for so long says nothing about its posts.
+    """Forget deleted posts that their feeds hadn't listed for a year when they were last read; the number forgotten.
+
+    A feed that doesn't change, or can't be fetched, for so long gives no information about its posts.
     """
     read = await redis.pipeline([("HGET", keys.feed(feed_id), "last_read") for feed_id in feed_ids])
     calls: list[ScriptCall] = [

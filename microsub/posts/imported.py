@@ -1,8 +1,8 @@
-"""Posts that an import brings, beside those that polls and programs find.
+"""Posts that an import adds, in addition to those from polls and programs.
 
-A post of a feed is known by its guid, as any other. A post of no feed gets its id first, under the name that it has
-where it comes from; then its item is written, then the timeline gets it, then that is noted. So an import that was
-killed goes on where it stopped, and one that is repeated finds everything done, even where the post has left by now.
+A post of a feed is identified by its guid, as usual. A post without a feed first gets an id for its name on the other
+server; then its item is written, the timeline gets it, and that is noted. So an interrupted import continues where it
+stopped, and a repeated one changes nothing, even if the post has left the timeline since.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import score_text, text
 
 KEPT = 400 * 86400
-"""Seconds for which it is known what was imported."""
+"""Seconds for which imported posts are remembered."""
 
 
 class Imported:
-    """The items that an import makes or finds."""
+    """The items that an import creates or finds."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def claims(self, feed_id: str, guids: Sequence[str]) -> dict[str, str]:
-        """Which item of the feed each guid stands for, those that are gone included."""
+        """The items that the feed's guids stand for, deleted ones included."""
         if not guids:
             return {}
         found = await self._redis.command("HMGET", keys.feed_guids(feed_id), *guids)
         return {guid: text(item) for guid, item in zip(guids, found, strict=True) if item is not None}
 
     async def missing(self, user: str, uid: str, old: Sequence[str]) -> list[str]:
-        """Those of another server's posts that this channel hasn't got from an import yet."""
+        """Those of another server's posts that no import has added to this channel yet."""
         if not old:
             return []
         arrived = await self._redis.command("HMGET", keys.imported(user), *(f"{uid} {one}" for one in old))
         return [one for one, value in zip(old, arrived, strict=True) if value is None]
 
     async def ids(self, user: str, old: Sequence[str]) -> dict[str, str]:
-        """The item id for each of another server's posts, the same however often it is asked for."""
+        """The item ids of another server's posts, the same with every call."""
         if not old:
             return {}
         key = keys.imported(user)
@@ -54,9 +54,9 @@ class Imported:
         return {one: text(value) for one, value in zip(old, known, strict=True) if value is not None}
 
     async def write(self, posts: Mapping[str, ItemToStore], now: float, feed_id: str = "") -> None:
-        """Write items by id, of no feed, or of one that has deleted these posts. Doing it again changes nothing.
+        """Write items by id, without a feed, or of one that has deleted these posts. Idempotent.
 
-        They stay out of the feed's order: they come back for who brings them.
+        They don't enter the feed's order: they come back only for the user who imports them.
         """
         commands: list[Command] = []
         for item_id, post in posts.items():
@@ -79,18 +79,17 @@ class Imported:
             await self._redis.pipeline(commands)
 
     async def arrived(self, user: str, uid: str, old: Sequence[str]) -> None:
-        """The channel has these posts."""
+        """Note that the channel has these posts."""
         if old:
             pairs = [part for one in old for part in (f"{uid} {one}", 1)]
             key = keys.imported(user)
             await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])
 
     async def departed(self, feed_id: str, guids: Sequence[str]) -> dict[str, str]:
-        """The ids of posts that have left timelines where they come from, by guid; new ones where the feed never had
-        them.
+        """The ids, by guid, of posts that left timelines on the other server; new ids if the feed never had them.
 
-        When the feed lists one, it comes in as successor of that id: it stays out of timelines whose `gone` has that,
-        and into all others it comes.
+        If the feed lists such a post later, the new item succeeds that id: timelines with the id in `gone` keep it
+        out, all others get it.
         """
         known = await self.claims(feed_id, guids)
         new = [guid for guid in guids if guid not in known]

@@ -1,12 +1,12 @@
-"""The one way in for posts: news are stored once, handed to delivery, and announced.
+"""The only way for posts into the store: new and edited ones are stored once, handed to delivery, and announced.
 
-An item's hash is written first; then one script on the feed's slot claims its guid and notes the item in the feed's
-outbox, which it leaves when delivery and the stream of events have it. The loser of a race for a guid (one document
-handled twice at once) deletes the hash that it wrote. After a crash before the claim the sweep collects that hash;
-after a crash behind it the next reading of the feed, the next program that saves into it, or upkeep finds the item in
-the outbox and hands it on.
+An item's hash is written first. Then one script on the feed's slot claims its guid and puts the item into the feed's
+outbox, where it remains until delivery and the stream of events have it. If two processes handle one document, the one
+that doesn't get a guid deletes the hash that it wrote. After a crash before the claim, the sweep deletes that hash;
+after a later crash, the item in the outbox is handed on by the feed's next reading, by the next program that saves
+into it, or by upkeep.
 
-A guid that stands in the feed's map while its item is gone is a tombstone: the post was here, and it doesn't come back.
+A guid in the feed's map without an item is a tombstone: the post was deleted, and doesn't come back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LOOK_UPS = Bounds(messages=50_000)
-"""Look-ups that may wait. Beyond that posts stay as they are for the time being."""
+"""Look-ups that may wait; beyond that, posts remain incomplete for now."""
 
 _CLAIM, _UPDATE, _ANNOUNCED, _HANDED_ON = (
     load(name) for name in ("item_claim", "item_update", "compare_and_set", "feed_handed_on")
@@ -63,7 +63,7 @@ _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the store holds of an item that a document lists again."""
+    """The stored state of an item that a document lists again."""
 
     id: str
     hash: str
@@ -78,11 +78,9 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A document's posts, each guid once, beside what the store knows of them.
+    """A document's posts, each guid once, compared with the store.
 
-    `ids` holds tombstones too.
-
-    `last` is the last of as many new ids as there are posts, where these are taken already.
+    `ids` has tombstones too. `last` is the last of as many new ids as there are posts, if these are taken already.
     """
 
     listed: Mapping[str, ItemToStore]
@@ -112,9 +110,9 @@ class _Compared:
 
 
 class PostWriter:
-    """Decides what of a feed's posts is news and writes it, in a handful of round trips.
+    """Finds and writes the new and edited posts of a feed, in a handful of round trips.
 
-    Nothing is announced: that is `Ingest`, which everything but an import goes through.
+    Announces nothing: that is done by `Ingest`, which everything except an import uses.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -130,19 +128,19 @@ class PostWriter:
         reading: float | None = None,
         mostly_new: bool = False,
     ) -> Stored:
-        """Store what is new and update what was edited; doing it again, or twice at once, changes nothing more.
+        """Store new posts and update edited ones; repeated or simultaneous calls have no further effect.
 
-        `version` orders what is written: a post that a later version has changed, or has confirmed, is left as it is.
-        New and edited posts stand in the feed's outbox until they are handed on, and an edit that was written and never
-        announced is among the `updated` again. With a `reading` nothing is written where a later one has begun. The ids
-        of posts that are `mostly_new` are taken at once, which spares a round trip. Raises StoreError.
+        `version` orders writes: a post that a later version has changed or confirmed is left alone. New and edited
+        posts are in the feed's outbox until they are handed on; an edit that was written but never announced is among
+        the `updated` again. With a `reading`, nothing is written if a later one has begun. The ids of `mostly_new`
+        posts are taken at once, which saves a round trip. Raises StoreError.
         """
         posts = _of(feed, posts)
         compared = await self._compare(feed.id, posts, take_ids=mostly_new)
         await listed_again(self._redis, feed.id, compared.tombstones, now)
         edited = compared.edited
         if reading is None or feed.body_hash is None:
-            # An earlier reading may be about to write; one that has yet to claim anything is refused by its number.
+            # An earlier reading may be about to write; if it has claimed nothing yet, its number is refused.
             edited = [*edited, *await self._confirm(compared.same, version)]
         new: list[WrittenItem] = []
         updated: list[WrittenItem] = []
@@ -154,7 +152,7 @@ class PostWriter:
                 return Stored(outbox=frozenset())
             new, lost, outbox, noted = claimed
             if lost:
-                # What somebody else has stored meanwhile may be of an earlier document.
+                # A post that another process has stored meanwhile may be from an earlier document.
                 theirs = await self._compare(feed.id, lost)
                 late = [*theirs.edited, *await self._confirm(theirs.same, version)]
                 await self._note_in_outbox(feed, late)
@@ -166,10 +164,9 @@ class PostWriter:
         return Stored(tuple(new), tuple(updated), version, outbox, noted)
 
     async def write_missing(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float) -> Mapping[str, str]:
-        """Store posts that the feed doesn't know, as news to nobody; the items that it knew, by guid.
+        """Store posts that the feed doesn't know, without announcing them; the known items, by guid.
 
-        Those stay as they are: a publisher has said them, and these posts are what somebody else says. Raises
-        StoreError.
+        Known items aren't changed: they come from the publisher, these posts from somebody else. Raises StoreError.
         """
         compared = await self._compare(feed.id, _of(feed, posts))
         if compared.new and (claimed := await self._claim(feed, compared, (), now, ANY, None)) and claimed[0]:
@@ -177,7 +174,7 @@ class PostWriter:
         return compared.ids
 
     async def announced(self, updated: Iterable[WrittenItem]) -> None:
-        """Note that these edits have been announced; later ones are left to their writers."""
+        """Note that these edits have been announced; later edits are left to their writers."""
         calls = [(_ANNOUNCED, [keys.item(item.id)], ["untold", item.note, ""]) for item in updated if item.note]
         if calls:
             await self._redis.scripts(calls)
@@ -188,8 +185,8 @@ class PostWriter:
             listed.setdefault(candidate.guid, candidate)
         if not listed:
             return _Compared({}, {}, {})
-        # Posts that were stored beside others of their guid, and are listed without these now, don't become what the
-        # guid alone stands for: that may be any of the others in its turn.
+        # Posts stored together with others of their guid, and now listed without these, don't become the guid's item:
+        # that may be any of the others next time.
         names = {
             guid: name
             for guid, one in listed.items()
@@ -214,9 +211,9 @@ class PostWriter:
         return _Compared(listed, ids | apart, known, last[0] if last else None)
 
     async def _once_alone(self, feed_id: str, candidates: Sequence[ItemToStore]) -> dict[str, str]:
-        """Posts stored by an import, or when none other of their feed had their guid (guid → item id).
+        """Posts stored by an import, or when no other post of their feed had their guid (guid → item id).
 
-        From now on they are known by what tells them apart, too.
+        From now on they are also known by what distinguishes them.
         """
         if not candidates:
             return {}
@@ -224,7 +221,7 @@ class PostWriter:
         ids = await self._redis.command("HMGET", key, *(one.shared for one in candidates))
         pairs = [(one, text(item_id)) for one, item_id in zip(candidates, ids, strict=True) if item_id is not None]
         links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
-        # Of a post that is gone the link isn't known any more; what was published after it was deleted is another one.
+        # The link of a deleted post isn't known any more; a post published after the deletion is another one.
         buried = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed_id), one.shared) for one, _ in pairs])
         same = [
             (one.guid, item_id)
@@ -235,7 +232,7 @@ class PostWriter:
         return {guid: item_id for (guid, item_id), was_free in zip(same, claimed, strict=True) if was_free}
 
     async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
-        """What is stored of these items (guid → id), by guid; tombstones are left out."""
+        """The stored state of these items (guid → id), by guid; tombstones are left out."""
         rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
@@ -255,9 +252,10 @@ class PostWriter:
         version: str,
         reading: float | None,
     ) -> tuple[list[WrittenItem], list[ItemToStore], frozenset[str], frozenset[str]] | None:
-        """Write new items and claim their guids: those that are stored now, those that somebody else has stored
-        meanwhile, and what `Stored` says of the outbox. None where nothing may be written, since a later reading has
-        begun.
+        """Write new items and claim their guids.
+
+        Returns the items stored now, those that another process has stored meanwhile, and the outbox as in `Stored`;
+        None if a later reading has begun, which forbids writing.
         """
         fresh = compared.new
         numbered = await self._write_new(feed, fresh, compared.last, now, version) if fresh else []
@@ -279,11 +277,11 @@ class PostWriter:
     async def _write_new(
         self, feed: FeedRecord, fresh: Sequence[ItemToStore], last: int | None, now: float, version: str
     ) -> list[tuple[str, ItemToStore]]:
-        """Write items that no guid leads to yet, with their ids; `last` is the last id, where these are taken."""
+        """Write items with unclaimed guids, with their ids; `last` is the last id, if these are taken already."""
         was = await self._predecessors(feed, fresh)
         if last is None:
             last = int(await self._redis.command("INCRBY", keys.item_ids(), len(fresh)))
-        # The document's first entry is its newest: it gets the largest id.
+        # The document's first entry is its newest, so it gets the largest id.
         numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
         commands: list[Command] = []
         for item_id, candidate in numbered:
@@ -305,7 +303,7 @@ class PostWriter:
         return numbered
 
     async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
-        """What new posts were in feeds that merged into this one, by guid, as `duplicates.WAS` has it."""
+        """The items of merged feeds that new posts replace, by guid, in the form of `duplicates.WAS`."""
         found: dict[str, str] = {}
         for former in feed.extra.get(MERGED, "").split():
             posts = {one.guid: (one.guid, one.link) for one in fresh}
@@ -320,9 +318,8 @@ class PostWriter:
     async def _edit(
         self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]], now: float, version: str
     ) -> list[WrittenItem]:
-        """Write edits in place, which stand in the outbox already; score, id, time of discovery and the `published` on
-        the wire stay.
-        """
+        """Write edits, which are in the outbox already; score, id, time of discovery and the wire's `published`
+        stay."""
         if not edited:
             return []
         before = await self._redis.pipeline([("HGET", keys.item(old.id), "Data") for old, _ in edited])
@@ -349,16 +346,14 @@ class PostWriter:
     async def _confirm(
         self, same: Sequence[tuple[_Known, ItemToStore]], version: str
     ) -> list[tuple[_Known, ItemToStore]]:
-        """Note that a document has these items as they are, so that no earlier one changes them; those that are
-        otherwise by now.
-        """
+        """Note that a document confirms these items, so that no earlier one changes them; those that differ by now."""
         older = [(old, candidate) for old, candidate in same if old.version < version]
         calls = [(_UPDATE, [keys.item(old.id)], ["confirm", version, candidate.hash]) for old, candidate in older]
         replies = await self._redis.scripts(calls) if calls else []
         return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
     async def _prolong(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
-        """Keep duplicates known of each other while a feed lists them; written once a month at most."""
+        """Extend how long duplicates are remembered while a feed lists them; written at most once a month."""
         commands: list[Command] = []
         calls = []
         for old, candidate in listed:
@@ -373,9 +368,9 @@ class PostWriter:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """How many posts were new and edited, and the properties that edits changed.
+    """The numbers of new and edited posts, and the properties that edits changed.
 
-    `last` are calls for the caller's last round trip: they take from the outbox what was handed on.
+    `last` are calls for the caller's last round trip, which remove from the outbox what was handed on.
     """
 
     new: int = 0
@@ -385,10 +380,7 @@ class Ingested:
 
 
 class Ingest:
-    """Takes in posts of feeds: from polls, from programs.
-
-    Any number of processes may take in the same posts.
-    """
+    """Takes posts of feeds from polls and programs; several processes may take the same posts."""
 
     def __init__(
         self,
@@ -400,7 +392,7 @@ class Ingest:
         clock: Callable[[], float] = time.time,
         notify: Callable[[], object] = lambda: None,
     ) -> None:
-        """`notify` is called when there is something for delivery or to be looked up."""
+        """`notify` is called when there is work for delivery or look-ups."""
         self._redis = redis
         self._feeds = feeds
         self._items = items
@@ -420,10 +412,10 @@ class Ingest:
         *,
         mostly_new: bool = False,
     ) -> Ingested:
-        """Store posts of a feed and hand on what is news, with what is in the outbox since a crash.
+        """Store posts of a feed and hand on new and edited ones, and those in the outbox since a crash.
 
-        `version` and `mostly_new` as in `PostWriter.write`. `changed` are properties that an edit changes beside those
-        that readers see. Raises StoreError; to be repeated where it broke off.
+        `version` and `mostly_new` as in `PostWriter.write`. `changed` are properties that an edit changes in addition
+        to visible ones. Raises StoreError; repeat the call after an interruption.
         """
         stored = await self._writer.write(feed, posts, now, version, mostly_new=mostly_new)
         added = await self._hand_on(feed, stored, changed)
@@ -431,7 +423,7 @@ class Ingest:
         return added
 
     async def add_found(self, found: EntriesFound) -> None:
-        """`add` for posts that were kept because they couldn't be stored; none of a feed that is gone by now."""
+        """`add` for posts that couldn't be stored before; nothing if their feed is gone by now."""
         feed = (await self._feeds.get_many([found.feed])).get(found.feed)
         if feed is not None:
             await self.add(feed, found.items, found.found, found.version)
@@ -439,10 +431,10 @@ class Ingest:
     async def add_read(
         self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool
     ) -> Ingested:
-        """`add` for the reading of a feed with the number `feed.reading`, which is the version. Nothing is
-        written where a later one has begun. While the feed has validators its outbox is empty, and isn't asked for.
+        """`add` for a reading of a feed; its number, `feed.reading`, is the version.
 
-        What is `last` is left to the end of the poll.
+        Nothing is written if a later reading has begun. A feed with validators has an empty outbox, which isn't read.
+        `last` is left to the end of the poll.
         """
         reading = feed.reading or 0.0
         version = version_of(reading)
@@ -452,7 +444,7 @@ class Ingest:
         return await self._hand_on(feed, stored)
 
     async def _hand_on(self, feed: FeedRecord, stored: Stored, changed: Iterable[str] = ()) -> Ingested:
-        """Announce what was stored; `changed` as in `add`."""
+        """Announce stored posts; `changed` as in `add`."""
         if changed := set(changed):
             both = (tuple(sorted({*one.changed, *changed})) for one in stored.updated)
             edits = zip(stored.updated, both, strict=True)
@@ -464,17 +456,17 @@ class Ingest:
         return Ingested(len(stored.new), len(stored.updated), names, last)
 
     async def _announce(self, feed: FeedRecord, stored: Stored) -> Sequence[ScriptCall]:
-        """Announce what was stored just now, and what is in the outbox; the call that takes all of it out."""
+        """Announce newly stored posts and those in the outbox; the call that removes them all from it."""
         written = {item.id for item in (*stored.new, *stored.updated)}
-        # Another process that stores posts of the same feed at the same time may have announced ours with its own.
+        # Another process that stores posts of this feed at the same time may have announced ours with its own.
         found = await self._items.outbox(feed.id) if stored.outbox is None else stored.outbox
         outbox = sorted({*found, *written}, key=int)
         if not outbox:
             return ()
         new = [item.id for item in stored.new]
         edited = [item.id for item in stored.updated if item.author_changed]
-        # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it. What is
-        # edited now was perhaps left behind as new, too.
+        # Whether an earlier attempt left a new or an edited post isn't known any more, so both are announced. A post
+        # that is edited now may have been left as new, too.
         left = sorted(set(outbox) - written, key=int)
         undelivered = sorted(set(found) - set(new) - stored.noted, key=int)
         reworded = tuple(item.id for item in stored.updated if not item.author_changed)
@@ -487,7 +479,7 @@ class Ingest:
         if wanted:
             calls.append(self._incomplete.adding_within(LOOK_UPS, [one.to_fields() for one in wanted]))
         events = self._events(feed.id, stored, await self._guids_of(left))
-        # In one round trip, and in this order: what nobody who waits for the post has to wait for comes last.
+        # In one round trip, and in this order: look-ups, for which no reader waits, come last.
         replies = await self._redis.scripts([*calls, *self._stream.publishing(events)])
         self._notify()
         if wanted and not replies[len(calls) - 1]:
@@ -497,7 +489,7 @@ class Ingest:
         return [(_HANDED_ON, [keys.feed_outbox(feed.id)], outbox)]
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
-        """What identifies these items in their feed; those that are gone, of which others tell, are left out."""
+        """The guids of these items in their feed; missing items, which other messages report, are left out."""
         rows = await self._items.fields(ids, (WRITTEN_GUID, "guid")) if ids else []
         found = zip(ids, (written or guid for written, guid in rows), strict=True)
         return {item_id: text(guid) for item_id, guid in found if guid}
@@ -512,7 +504,7 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True, order=True)
 class LookUpLeft:
-    """What a post lacks, the most urgent first: it was asked for again `asked` times, in that version of the post."""
+    """A look-up that a post lacks, sorted by urgency: requested `asked` times for that version of the post."""
 
     asked: int
     item: int
@@ -520,17 +512,17 @@ class LookUpLeft:
 
     @property
     def message(self) -> ItemIncomplete:
-        """The message that asks for it."""
+        """The message that requests it."""
         return ItemIncomplete(str(self.item), self.version)
 
     @property
     def note(self) -> str:
-        """What the post keeps once it is asked for again."""
+        """The note in the post once it is requested again."""
         return f"{self.asked + 1} {self.version}"
 
 
 async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUpLeft]:
-    """What these items lack; those that lack nothing, or are gone, have none."""
+    """The missing look-ups of these items; complete or missing items have none."""
     rows = await items.fields(ids, ("incomplete", "version", "asked"))
     found = []
     for item_id, row in zip(ids, rows, strict=True):
@@ -543,7 +535,7 @@ async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUpLeft]:
 
 
 def _of(feed: FeedRecord, posts: Sequence[ItemToStore]) -> Sequence[ItemToStore]:
-    """`posts`; those of an internal feed are nobody else's, so they have no duplicates."""
+    """`posts`; those of an internal feed without duplicates, because nobody else has them."""
     return [replace(post, common=None) for post in posts] if feed.is_internal else posts
 
 
@@ -576,13 +568,13 @@ def _changing(
 
 
 def _edited(old: _Known, candidate: ItemToStore, note: str, changed: tuple[str, ...] = ()) -> WrittenItem:
-    # Where an earlier edit was never announced, nobody knows which author came before.
+    # If an earlier edit was never announced, the author before it isn't known.
     author_changed = bool(old.note) or candidate.author != old.author
     return WrittenItem(old.id, candidate.written_guid, candidate.incomplete, author_changed, changed, note)
 
 
 def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:
-    """The properties that two JSON objects don't share, but for ids."""
+    """The properties that differ between two JSON objects, except ids."""
     old, new = orjson.loads(before or b"{}"), orjson.loads(after)
     names = (old.keys() | new.keys()) - {"_id", "_source"}
     return tuple(sorted(name for name in names if old.get(name) != new.get(name)))

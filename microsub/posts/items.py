@@ -1,4 +1,4 @@
-"""The post store: every item once. How posts come in is `posts.ingest`."""
+"""The post store: every item once. Posts are added by `posts.ingest`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A feed as its posts' timelines see it: its host, and the normalised URLs by which it can be muted or blocked.
+    """A feed as the source of posts: its host, and the normalised URLs by which it can be muted or blocked.
 
-    Those are its own and that of its home page.
+    These are its own URL and that of its home page.
     """
 
     host: str
@@ -43,14 +43,15 @@ class Items:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     async def complete(self, item_id: str, version: str, digest: str, fields: Mapping[str, Arg]) -> bool:
-        """Write what look-ups found out about that version of an item, which had that hash; False where it is another
-        one by now, or gone. Running it twice changes nothing more.
+        """Write the results of look-ups for the version of an item with that hash. Idempotent.
+
+        False if the item has another hash by now, or is gone.
         """
         args = [part for pair in fields.items() for part in pair]
         return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], ["complete", version, digest, *args]))
 
     async def note(self, fields: Mapping[str, Mapping[str, Arg]]) -> None:
-        """Set fields that nobody sees, by item; those that are gone stay gone."""
+        """Set internal fields, by item; missing items stay missing."""
         calls: list[ScriptCall] = [
             (_UPDATE, [keys.item(item_id)], ["change", ANY, "", *(part for pair in values.items() for part in pair)])
             for item_id, values in fields.items()
@@ -59,33 +60,33 @@ class Items:
             await self._redis.scripts(calls)
 
     async def outbox(self, feed_id: str) -> list[str]:
-        """Ids that are stored but not in all timelines yet, the oldest first."""
+        """Ids of stored items that may not be in all timelines yet, oldest first."""
         return _in_order(await self._redis.command("SMEMBERS", keys.feed_outbox(feed_id)))
 
     async def outboxes(self, feed_ids: Sequence[str]) -> dict[str, list[str]]:
-        """`outbox` of several feeds in one round trip; those that have none are left out."""
+        """The outboxes of several feeds in one round trip; empty ones are left out."""
         replies = await self._redis.pipeline([("SMEMBERS", keys.feed_outbox(feed_id)) for feed_id in feed_ids])
         found = zip(feed_ids, map(_in_order, replies), strict=True)
         return {feed_id: ids for feed_id, ids in found if ids}
 
     async def done(self, feed_id: str, ids: Sequence[str]) -> None:
-        """These items are in all timelines that they belong to."""
+        """Note that these items are in all timelines that they belong to."""
         if ids:
             await self._redis.command("SREM", keys.feed_outbox(feed_id), *ids)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
-        """What timelines need to know of these items, in their order; those that are gone are left out.
+        """The facts that timelines need about these items, in their order; missing items are left out.
 
-        The sweep spares them from now on, since the caller is about to add them to timelines.
+        Spares them from the sweep, since the caller is about to add them to timelines.
         """
         return await self._timeline_items(ids, await self.fields(ids, _TIMELINE), {})
 
     async def timeline_items_of(
         self, feed_id: str, ids: Sequence[str], command: Command
     ) -> tuple[list[TimelineItem], Any]:
-        """`timeline_items` for items of one feed, with a round trip less; and the reply to a command beside it."""
+        """`timeline_items` for items of one feed, with one round trip less; and the reply to an extra command."""
         commands = [("HMGET", keys.item(item_id), *_TIMELINE) for item_id in ids]
         *rows, source, reply = await self._redis.pipeline([*commands, _asking_source(feed_id), command])
         return await self._timeline_items(ids, rows, {feed_id: _source(source)}), reply
@@ -96,7 +97,7 @@ class Items:
         rows = dict(zip(ids, found_rows, strict=True))
         if condemned := [item_id for item_id, row in rows.items() if row[5] is not None]:
             await spare(self._redis, condemned)
-            # One that was deleted or retired in this moment is missing now.
+            # An item deleted or retired in this moment is missing now.
             alive = await self._redis.pipeline([("HEXISTS", keys.item(item_id), "score") for item_id in condemned])
             dead = {item_id for item_id, exists in zip(condemned, alive, strict=True) if not exists}
             rows = {item_id: row for item_id, row in rows.items() if item_id not in dead}
@@ -120,9 +121,9 @@ class Items:
         ]
 
     async def succeed(self, feed_id: str, former: str, limit: int) -> int:
-        """Note which of the feed's `limit` latest posts take the place of posts of a former feed.
+        """Note which of the feed's `limit` latest posts replace posts of a former feed; their number.
 
-        Returns of how many. Posts stored later are compared with those too, once the record says `feeds.record.MERGED`.
+        Posts stored later are compared with those too, once the record has `feeds.record.MERGED`.
         """
         ids = await self.newest(feed_id, limit)
         rows = await self.fields(ids, ("guid", "link", duplicates.WAS))
@@ -142,7 +143,7 @@ class Items:
     async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
         """Ids of the feed's latest posts, latest first, by time of publishing or of the last edit.
 
-        Those before `since` (Unix time) are left out.
+        Posts before `since` (Unix time) are left out.
         """
         if limit < 1:
             return []
@@ -150,37 +151,34 @@ class Items:
         return filled(await self._redis.command(*found))
 
     async def last_updates(self, feed_ids: Sequence[str]) -> dict[str, float]:
-        """When a post of each feed came last, or was edited, in Unix seconds; feeds without posts are left out."""
+        """The Unix times of each feed's last new or edited post; feeds without posts are left out."""
         commands: list[Command] = [("ZRANGE", keys.feed_items(feed), -1, -1, "WITHSCORES") for feed in feed_ids]
         replies = await self._redis.pipeline(commands)
         return {feed: float(reply[1]) for feed, reply in zip(feed_ids, replies, strict=True) if reply}
 
     async def page(self, feed_id: str, limit: int, after: Cursor | None = None) -> list[Cursor]:
-        """Up to `limit` of the feed's posts, in the order of `newest`, from behind `after`; each as a cursor.
+        """Up to `limit` of the feed's posts, in the order of `newest`, after the cursor `after`; each as a cursor.
 
-        Who follows these cursors meets every post that was there at the start and isn't edited meanwhile exactly once.
+        Following these cursors visits every post that existed at the start and isn't edited meanwhile exactly once.
         """
         where = (after.score, after.item) if after else ("", "")
         flat = filled(await self._redis.script(_PAGE, [keys.feed_items(feed_id)], [limit, *where]))
         return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items, without per-user fields; None for those that are gone.
-
-        One round trip.
-        """
+        """The wire JSON of these items, without per-user fields; None for missing ones. One round trip."""
         found: list[bytes | None] = await self._redis.pipeline(
             [("HGET", keys.item(item_id), "Data") for item_id in ids]
         )
         return found
 
     async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
-        """How many bytes these items' `data`, or another field, has; 0 for those that are gone. One round trip."""
+        """The sizes in bytes of these items' `data`, or another field; 0 for missing items. One round trip."""
         found: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), name) for item_id in ids])
         return found
 
     async def get(self, item_id: str) -> dict[str, str] | None:
-        """All fields of an item, as they were saved; None where there is none."""
+        """All fields of an item, as they were saved; None for a missing item."""
         return (await self.get_many([item_id]))[0]
 
     async def get_many(self, ids: Sequence[str]) -> list[dict[str, str] | None]:
@@ -190,12 +188,12 @@ class Items:
         return [dict(zip(row[::2], row[1::2], strict=True)) or None for row in texts]
 
     async def id_of(self, feed_id: str, guid: str) -> str | None:
-        """The item that the guid stands for in the feed, which may be gone; None for a guid that the feed never had."""
+        """The item of that guid in the feed, which may be deleted; None for a guid that the feed never had."""
         item_id = await self._redis.command("HGET", keys.feed_guids(feed_id), guid)
         return text(item_id) if item_id is not None else None
 
     async def guids(self, feed_id: str) -> AsyncIterator[dict[str, int]]:
-        """All guids of a feed with their items, those that are gone included, in batches; one may come repeatedly."""
+        """All guids of a feed with their items, deleted ones included, in batches, possibly with repetitions."""
         cursor: Any = "0"
         while True:
             cursor, pairs = await self._redis.command("HSCAN", keys.feed_guids(feed_id), cursor, "COUNT", _SCANNED)
@@ -204,17 +202,17 @@ class Items:
                 return
 
     async def departed(self, feed_id: str) -> dict[str, int]:
-        """Guids of posts that imports know to have left timelines, and that never were here, with ids in `gone`."""
+        """Guids of posts that, as imports know, left timelines elsewhere and were never here, with ids in `gone`."""
         pairs = await self._redis.command("HGETALL", keys.feed_departed(feed_id))
         return {text(guid): int(item) for guid, item in zip(pairs[0::2], pairs[1::2], strict=True)}
 
     async def by_guid(self, feed_id: str, guid: str) -> dict[str, str] | None:
-        """All fields of the feed's item with that guid; None where there is none (any more)."""
+        """All fields of the feed's item with that guid; None if there is none (any more)."""
         item_id = await self.id_of(feed_id, guid)
         return await self.get(item_id) if item_id is not None else None
 
     async def places(self, ids: Sequence[str]) -> list[str | None]:
-        """The scores of these items, as decimal text; None where an item is gone."""
+        """The scores of these items, as decimal text; None for missing items."""
         rows = await self.fields(ids, ("score",))
         return [text(row[0]) if row[0] is not None else None for row in rows]
 
@@ -230,7 +228,7 @@ class Items:
         return await self._redis.pipeline([("HMGET", keys.item(item_id), *names) for item_id in ids])
 
     async def _sources(self, feed_ids: Iterable[str]) -> dict[str, _Source]:
-        """Where posts of these feeds come from."""
+        """The sources of posts from these feeds."""
         ids = list(dict.fromkeys(feed_ids))
         rows = await self._redis.pipeline([_asking_source(feed_id) for feed_id in ids])
         return dict(zip(ids, map(_source, rows), strict=True))

@@ -1,9 +1,9 @@
-"""Posts as they come in, and what becomes of them: values and messages. Pure.
+"""Posts on their way into the store and on to timelines: values and messages. Pure.
 
     ingest ── ItemsStored ─→ delivery
        └───── ItemIncomplete ─→ look-ups ── ItemsStored ─→ delivery
 
-Messages hold ids alone. `EntriesFound` has the posts themselves, for dead letters.
+Messages contain only ids; `EntriesFound`, for dead letters, contains the posts themselves.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import orjson
 from microsub.redis.replies import text
 
 ANY = ""
-"""A version that is never refused, for what is written without an order."""
+"""A version that is never refused, for writes without an order."""
 
 WRITTEN_GUID = "written_guid"
-"""The field of an item that holds its guid as its feed wrote it, where that isn't its identity."""
+"""The field of an item with its guid as the feed wrote it, if that isn't its identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemToStore:
-    """A post as its document has it.
+    """A post from a document.
 
     `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
     `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
-    `common` what it shares with its duplicates, `extra` further fields to save. `incomplete` says that look-ups would
-    add something. `shared` is what it would be known by if it were the only one of its guid, where it isn't.
+    `common` the identity that it shares with duplicates, `extra` further fields to save. `incomplete`: look-ups would
+    add something. `shared`, if not empty, is the identity that it would have if no other post had its guid.
     """
 
     guid: str
@@ -46,16 +46,16 @@ class ItemToStore:
 
     @property
     def written_guid(self) -> str:
-        """What identifies it as its feed wrote it, for other programs; else its identity."""
+        """The guid as its feed wrote it, for other programs; otherwise its identity."""
         return self.extra.get(WRITTEN_GUID) or self.guid
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenItem:
-    """An item that is new or was edited; `guid` as its feed wrote it, `incomplete` as in `ItemToStore`.
+    """A new or edited item; `guid` as its feed wrote it, `incomplete` as in `ItemToStore`.
 
-    Of an edit, whether its author may be another one, the properties of its JSON that are not as they were, and in
-    `note` what is to be deleted once it is announced (`PostWriter.announced`); '' for one without an order.
+    For an edit: whether its author may have changed, the changed properties of its JSON, and in `note` what to delete
+    once it is announced (`PostWriter.announced`), '' without an order.
     """
 
     id: str
@@ -68,10 +68,10 @@ class WrittenItem:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was written of a feed's posts in that `version`.
+    """The posts of a feed that were written in that `version`.
 
-    `outbox` are all items in the feed's outbox, None where nobody has asked. Those that are `noted` there are edits, of
-    posts that delivery has; of any other nobody knows that.
+    `outbox` are all items in the feed's outbox, None if it wasn't read. Its `noted` items are edits of posts that
+    delivery already has; for all others that isn't known.
     """
 
     new: tuple[WrittenItem, ...] = ()
@@ -85,7 +85,7 @@ Fields = dict[str, bytes]
 
 
 def version_of(reading: float) -> str:
-    """The version of what a reading says, or a program at a Unix time: text that sorts as these numbers do."""
+    """The version of a reading, or of a program's write at a Unix time: text that sorts like these numbers."""
     return f"{round(reading * 1000):015d}-000000000"
 
 
@@ -93,7 +93,7 @@ def version_of(reading: float) -> str:
 class EntriesFound:
     """Posts of one feed that were found at a Unix time and could not be stored.
 
-    `reading` is the number of the reading that found them (`Feeds.begin_reading`); without it their time stands for it.
+    `reading` is the number of the reading that found them (`Feeds.begin_reading`); without it their time is used.
     """
 
     feed: str
@@ -102,7 +102,7 @@ class EntriesFound:
     reading: float | None = None
 
     def to_fields(self) -> Fields:
-        """Fields in which each post's JSON stands by itself: it isn't read before it is served."""
+        """Fields with each post's JSON unparsed: it isn't read before it is served."""
         fields: Fields = {"feed": self.feed.encode(), "found": b"%.6f" % self.found}
         if self.reading is not None:
             fields["reading"] = b"%.3f" % self.reading
@@ -114,12 +114,12 @@ class EntriesFound:
 
     @property
     def version(self) -> str:
-        """The version of what the message says: of two for one post, the larger one counts."""
+        """The version of the message: of two for one post, the higher one wins."""
         return version_of(self.found if self.reading is None else self.reading)
 
     @classmethod
     def of(cls, fields: Mapping[str, bytes]) -> EntriesFound:
-        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        """Parse a message. Raises ValueError or KeyError for anything else."""
         heads = orjson.loads(fields["items"])
         items = tuple(
             ItemToStore(wire=fields[str(place)], common=head.pop("twin", None), **head)
@@ -131,11 +131,11 @@ class EntriesFound:
 
 @dataclass(frozen=True, slots=True)
 class ItemsStored:
-    """Items of one feed for the timelines: `new` ones are added, `edited` ones held against the rules again. Those and
-    `reworded` ones, whose author is as before, are offered again to channels that had filtered them out.
+    """Items of one feed for timelines.
 
-    `target` is the one timeline (user, channel uid) that is meant, and may have had them before; None means all who
-    follow the feed.
+    `new` ones are added; for `edited` ones the rules are checked again. Those and `reworded` ones, whose author is
+    unchanged, are offered again to channels that had filtered them out. `target` is the only timeline (user, channel
+    uid) to fill, which may have had them before; None means all followers of the feed.
     """
 
     feed: str
@@ -153,7 +153,7 @@ class ItemsStored:
 
     @classmethod
     def of(cls, fields: Mapping[str, bytes]) -> ItemsStored:
-        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        """Parse a message. Raises ValueError or KeyError for anything else."""
         target = None
         if "target" in fields:
             user, _, uid = text(fields["target"]).partition("/")
@@ -164,7 +164,7 @@ class ItemsStored:
 
 @dataclass(frozen=True, slots=True)
 class ItemIncomplete:
-    """A stored item whose author, or what it answers, can be looked up; `version` is the one that lacks it."""
+    """A stored item whose author or reply context can be looked up; `version` is the incomplete one."""
 
     item: str
     version: str
@@ -175,7 +175,7 @@ class ItemIncomplete:
 
     @classmethod
     def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
-        """The message read back. Raises KeyError for what isn't one."""
+        """Parse a message. Raises KeyError for anything else."""
         return cls(text(fields["item"]), text(fields["version"]))
 
 

@@ -1,8 +1,8 @@
-"""Subscriptions of one feed: what was agreed with its hub, and what comes next. Pure.
+"""A feed's subscriptions: the agreement with its hub, and the next step. Pure.
 
-Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A feed has one callback for each time that a hub was
-asked. A renewal asks with a new callback and a new secret, and the earlier ones stay valid until the new ones are
-verified: a renewal that fails breaks nothing that works. All times are Unix seconds.
+Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A feed has one callback for each subscription
+request. A renewal has a new callback and a new secret, and the earlier callbacks stay valid until the new one is
+verified: a failed renewal breaks nothing that works. All times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ HOUR = 3600.0
 DAY = 86_400.0
 
 LEASE_WISHED = 10 * DAY
-"""Asked for; what the hub answers counts."""
+"""The lease that is asked for; the hub's answer counts."""
 LEASES = (HOUR, 14 * DAY)
-"""Bounds of a lease, whatever the hub says."""
+"""Bounds of a lease, whatever the hub grants."""
 LEASE_UNSAID = DAY
-"""Of a hub that doesn't say it, as it must."""
+"""For a hub that omits the lease, although the spec requires it."""
 
 LATE = 600.0
-"""For which deliveries are taken beyond the end of a lease: clocks differ."""
+"""For this long after a lease ends, deliveries are still accepted: clocks differ."""
 
 PENDING = DAY
-"""For which a hub may verify what it was asked for."""
+"""For this long, a hub may verify a request."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 900.0, 7 * DAY
-"""Between two requests for a subscription that isn't verified: doubled each time."""
+"""Between two requests for an unverified subscription: doubled each time."""
 
 END_AGAIN = 6 * HOUR
 """Between two requests to end a subscription."""
@@ -66,9 +66,9 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """An address of ours that one hub was given, with the secret that signs deliveries to it.
+    """An address on this server that one hub was given, with the secret that signs deliveries to it.
 
-    `until` is the end of the lease, where the hub has verified; `ending` is when the hub was last asked to end it.
+    `until` is the end of the lease once the hub has verified; `ending` is when the hub was last asked to end it.
     """
 
     token: str = field(repr=False)
@@ -82,40 +82,40 @@ class Callback:
 
     @property
     def wish(self) -> Wish:
-        """What it was asked for."""
+        """The hub and topic that it was created for."""
         return Wish(self.hub, self.topic)
 
     @property
     def renewal(self) -> float:
-        """When a new one is to take its place: at half the lease."""
+        """When a new callback should replace it: at half the lease."""
         return ((self.verified or 0.0) + (self.until or 0.0)) / 2
 
     def is_live(self, now: float) -> bool:
-        """Whether it is verified, and its lease in force."""
+        """Whether it is verified and its lease hasn't ended."""
         return self.until is not None and now < self.until
 
     def takes_deliveries(self, now: float) -> bool:
-        """Whether deliveries to it count."""
+        """Whether deliveries to it are accepted."""
         return self.until is not None and now < self.until + LATE
 
     def to_json(self) -> str:
-        """All but the token, under which it is kept."""
+        """All fields but the token, which is the name it is stored under."""
         return json.dumps(
             {name: value for name, value in asdict(self).items() if name != "token" and value is not None}
         )
 
     @classmethod
     def of(cls, token: str, text: str) -> Callback:
-        """The callback read back. Raises ValueError and TypeError."""
+        """Read a stored callback. Raises ValueError and TypeError."""
         return cls(token, **json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What is kept of a feed's subscriptions.
+    """The stored state of a feed's subscriptions.
 
-    `to` is the wish that was last carried out, '' for none; `tries` counts requests since a hub has last verified, and
-    before `next` none is made; `spent` is until when the feed's share of processor time is used up.
+    `to` is the wish that was last carried out, '' for none. `tries` counts requests since the last verification; before
+    `next` none is sent. `spent` is until when the feed's share of processor time is used up.
     """
 
     callbacks: tuple[Callback, ...] = ()
@@ -125,7 +125,7 @@ class Agreement:
     spent: float = 0.0
 
     def find(self, token: str) -> Callback | None:
-        """The callback with that token; found in constant time for each."""
+        """The callback with that token; compared in constant time."""
         found = [one for one in self.callbacks if is_same(one.token, token)]
         return found[0] if found else None
 
@@ -136,7 +136,7 @@ class Agreement:
 
 
 def wish_of(feed: FeedRecord) -> Wish | None:
-    """What `feed` wants to be subscribed to; None where it names no hub, has no topic, or is gone."""
+    """What `feed` should be subscribed to; None if it names no hub, has no topic, or is gone."""
     topic = topic_of(feed)
     if (
         feed.gone
@@ -150,7 +150,7 @@ def wish_of(feed: FeedRecord) -> Wish | None:
 
 
 def new_callback(wish: Wish, now: float) -> Callback:
-    """A callback that nobody can guess: 256 bits each for its address and its secret."""
+    """A callback that can't be guessed: 256 bits each for its address and its secret."""
     return Callback(new_secret(), new_secret(), wish.hub, wish.topic, now)
 
 
@@ -160,20 +160,20 @@ def address(feed_id: str, token: str) -> str:
 
 
 def parted(text: str) -> tuple[str, str] | None:
-    """Feed id and token of `address`; None for what is none."""
+    """The feed id and token in an `address`; None if it is invalid."""
     match = _TOKEN.fullmatch(text)
     return None if match is None else (match[1], match[2])
 
 
-# --- what comes next ----------------------------------------------------------------------------------------------
+# --- the next step ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What a look at a feed's subscriptions leads to.
+    """What to do about a feed's subscriptions.
 
-    `over` are callbacks to be forgotten, `end` those whose hub is to be asked to end them; `ask` says whether the hub
-    is asked for a subscription now. `look` is when to look again, None for never.
+    `over` are callbacks to be forgotten, `end` those whose hub is asked to end them. `ask`: the hub is asked for a
+    subscription now. `look` is when to look again, None for never.
     """
 
     over: tuple[Callback, ...] = ()
@@ -183,7 +183,7 @@ class PushPlan:
 
 
 def plan_push(agreement: Agreement, wish: Wish | None, now: float) -> PushPlan:
-    """Decide what to do about a feed's subscriptions, where its wish is `wish`; None: it needs none."""
+    """Decide what to do about a feed's subscriptions for this `wish`; None: it needs none."""
     current = agreement.in_force(now)
     if current is not None and current.wish != wish:
         current = None if wish is None else _newest(agreement, wish, now)
@@ -208,42 +208,42 @@ def _newest(agreement: Agreement, wish: Wish, now: float) -> Callback | None:
 def _is_over(one: Callback, wish: Wish | None, current: Callback | None, now: float) -> bool:
     if one.until is not None:
         return not one.takes_deliveries(now)
-    # What the hub may still verify stays; what was never verified needs no end.
+    # A hub may still verify this one; an unverified callback needs no unsubscribe.
     superseded = current is not None and one.asked < (current.verified or 0.0)
     return one.wish != wish or superseded or not one.asked - DAY < now < one.asked + PENDING
 
 
 def _is_surplus(one: Callback, wish: Wish | None, current: Callback | None) -> bool:
-    """Whether another one has taken its place, or none is wanted; before that it stays."""
+    """Whether another callback has replaced it, or none is wanted; until then it stays."""
     return one.ending is not None or wish is None or (current is not None and one.token != current.token)
 
 
 def pause_after(tries: int, current: Callback | None, now: float) -> float:
-    """Seconds until a hub that has not verified is asked again; sooner while a lease runs out."""
+    """Seconds until a hub that hasn't verified is asked again; shorter when a lease runs out."""
     pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries, 16))
     if current is None or current.until is None:
         return pause
     return min(pause, max(60.0, (current.until - now) / 4))
 
 
-# --- what hubs say ------------------------------------------------------------------------------------------------
+# --- input from hubs ----------------------------------------------------------------------------------------------
 
 
 def lease_of(said: str | None) -> float:
-    """The lease in seconds that counts, by what the hub says in `hub.lease_seconds`."""
+    """The lease in seconds that counts, from `hub.lease_seconds` as the hub sends it."""
     seconds = number(said.encode()) if said and re.fullmatch(r"[0-9]{1,12}", said) else None
     return LEASE_UNSAID if seconds is None else min(LEASES[1], max(LEASES[0], seconds))
 
 
 def is_asked_for(callback: Callback, mode: str, topic: str) -> bool:
-    """Whether what a hub wants verified is what it was asked for (WebSub, 5.3)."""
+    """Whether a hub's verification matches the request to it (WebSub, 5.3)."""
     if not is_same(topic, callback.topic):
         return False
     return mode == ("subscribe" if callback.ending is None else "unsubscribe")
 
 
 def signed(body: bytes, secret: str, header: str) -> bool:
-    """Whether `X-Hub-Signature` is that of the raw body (WebSub, 7.1): `sha256=…` or another SHA."""
+    """Whether `X-Hub-Signature` (WebSub, 7.1) matches the raw body: `sha256=…` or another SHA."""
     match = _SIGNATURE.fullmatch(header.strip())
     if match is None:
         return False
@@ -252,7 +252,7 @@ def signed(body: bytes, secret: str, header: str) -> bool:
 
 
 def spend(spent: float, seconds: float, now: float) -> float:
-    """Until when the share is used up, after a delivery that took so many seconds of processor time."""
+    """Until when the share is used up, after a delivery that took `seconds` of processor time."""
     return max(now, min(spent, now + BURST)) + seconds * SPARING
 
 
@@ -265,9 +265,9 @@ def has_share(spent: float, now: float) -> bool:
 
 
 def health_of(agreement: Agreement, feed: FeedRecord, why: str, now: float) -> Mapping[str, str | None]:
-    """The record's fields that say how a feed's subscription stands; `why` it isn't pushed, where it isn't.
+    """The record's fields for the state of a feed's subscription; `why` says why it isn't pushed.
 
-    Trust in deliveries ends with the subscription that they came by.
+    Trust in deliveries ends with the subscription they came by.
     """
     current = agreement.in_force(now)
     if current is None:
@@ -282,6 +282,6 @@ def health_of(agreement: Agreement, feed: FeedRecord, why: str, now: float) -> M
 
 
 def without(agreement: Agreement, gone: Sequence[Callback]) -> tuple[Callback, ...]:
-    """The callbacks but for those."""
+    """The callbacks without those in `gone`."""
     tokens = {one.token for one in gone}
     return tuple(one for one in agreement.callbacks if one.token not in tokens)

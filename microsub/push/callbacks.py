@@ -1,8 +1,8 @@
-"""Callbacks: what hubs ask and deliver here, answered at once; the work is left to workers.
+"""Callbacks: verifications and deliveries of hubs are answered at once; workers do the rest.
 
 Spec: https://www.w3.org/TR/websub/#hub-verifies-intent (verification), #content-distribution (delivery). A delivery is
-identified by its callback alone, and counts for nothing before its signature over the raw body was found right. What is
-answered with success lies in a stream of Redis, whose length is bounded.
+identified by its callback alone, and is ignored unless its signature over the raw body is valid. Every accepted
+delivery is in a Redis stream of bounded length.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LARGEST = 10 * 1024 * 1024
-"""Bytes of a delivery, as of a document that is polled (`fetch.FetchLimits`)."""
+"""Maximum bytes of a delivery, the same as for a polled document (`fetch.FetchLimits`)."""
 
 WAITING = Bounds(messages=5_000, bytes=64 * 1024 * 1024)
 """Deliveries that may wait for a worker."""
 
 HELD = 32 * 1024 * 1024
 HELD_OF_HUB = LARGEST
-"""Bytes of deliveries that a process reads at the same time, in all and of one hub."""
+"""Bytes of deliveries that a process reads at the same time, in total and of one hub."""
 
 MINUTE = 60.0
 OF_CALLBACK = RateLimit("deliveries", "callback", 60)
 BYTES_OF_CALLBACK = RateLimit("bytes of deliveries", "callback", LARGEST, 5 * MINUTE)
-"""The largest document once in the shortest interval of a poll."""
+"""One document of the maximum size in the shortest interval of a poll."""
 OF_HUB = RateLimit("deliveries", "hub", 3_000)
 BYTES_OF_HUB = RateLimit("bytes of deliveries", "hub", 32 * 1024 * 1024)
 """Half of what may wait."""
 
 DENIED_PAUSE = 7 * 86_400.0
-"""Until a hub that has refused for good is asked again."""
+"""Seconds until a hub that has denied a subscription is asked again."""
 _LONGEST_REASON = 120
 
 
 @dataclass(frozen=True, slots=True)
 class CallbackAnswer:
-    """The answer to a hub; `retry_after` in seconds, where it shall come again."""
+    """The reply to a hub; `retry_after` in seconds if it should send again."""
 
     status: int
     text: str = ""
@@ -81,12 +81,12 @@ class CallbackAnswer:
 
 
 GONE = CallbackAnswer(410, "there is no such subscription (any more)")
-UNKNOWN = CallbackAnswer(404, "nothing of this kind was asked for")
+UNKNOWN = CallbackAnswer(404, "this server didn't ask for that")
 IGNORED = CallbackAnswer(202)
 
 
 class Callbacks:
-    """Answers hubs. Raises StoreError where Redis doesn't serve us: the hub shall come again."""
+    """Answers hubs. Raises StoreError if Redis isn't available: the hub should try again."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Callbacks:
     # --- verification
 
     async def verify(self, place: str, params: Mapping[str, str]) -> CallbackAnswer:
-        """The answer to a GET at the callback `place`, the last part of its path."""
+        """The reply to a GET at the callback `place`, the last part of its path."""
         found = await self._find(place)
         mode, topic = params.get("hub.mode", ""), params.get("hub.topic", "")
         answer = UNKNOWN
@@ -129,7 +129,7 @@ class Callbacks:
         return answer
 
     async def _verified(self, feed_id: str, agreement: Agreement, callback: Callback, lease: str | None) -> bool:
-        """Note what a hub has verified; False where it is not asked for any more."""
+        """Record a hub's verification; False if it isn't expected any more."""
         feed, now = await self._feeds.get(feed_id), self._clock()
         if feed is None:
             return False
@@ -144,7 +144,7 @@ class Callbacks:
         health = health_of(left, feed, why, now)
         if not await self._agreements.write(feed_id, changed, health, read=callback):
             return False
-        await self._due.note({feed_id: now})  # to end the earlier callbacks; without it that comes some minutes later
+        await self._due.note({feed_id: now})  # to end the earlier callbacks now instead of a few minutes later
         await back_to_polling(self._schedule, feed, health, now)
         await self._agreements.count(callback.hub, **{what: 1})
         WEBSUB_VERIFICATIONS.labels("subscribed" if what == "verified" else "unsubscribed").inc()
@@ -152,7 +152,7 @@ class Callbacks:
         return True
 
     async def _denied(self, feed_id: str, agreement: Agreement, callback: Callback, reason: str) -> CallbackAnswer:
-        """A hub ends a subscription, or refuses one, at any time (WebSub, 5.2)."""
+        """Record that a hub ends or refuses a subscription, which it may at any time (WebSub, 5.2)."""
         feed, now = await self._feeds.get(feed_id), self._clock()
         if feed is None:
             return UNKNOWN
@@ -170,7 +170,7 @@ class Callbacks:
     # --- delivery
 
     async def deliver(self, place: str, headers: Mapping[str, str], parts: AsyncIterator[bytes]) -> CallbackAnswer:
-        """The answer to a POST at the callback `place`; `headers` by lower-case name, the body in `parts`."""
+        """The reply to a POST at the callback `place`; `headers` by lower-case name, the body in `parts`."""
         answer, end = await self._deliver(place, headers, parts)
         WEBSUB_DELIVERIES.labels(end).inc()
         return answer
@@ -179,7 +179,7 @@ class Callbacks:
         self, place: str, headers: Mapping[str, str], parts: AsyncIterator[bytes]
     ) -> tuple[CallbackAnswer, str]:
         found, now = await self._find(place), self._clock()
-        # Where the feed isn't wanted any more, the hub may forget the callback (WebSub, 7).
+        # The hub may forget the callback of a feed that isn't wanted any more (WebSub, 7).
         if found is None or not found[1].to or not found[2].takes_deliveries(now):
             return GONE, "gone"
         feed_id, agreement, callback = found
@@ -187,7 +187,7 @@ class Callbacks:
         if length.isdecimal() and int(length) > LARGEST:
             return _too_large(), "too_large"
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
-            return CallbackAnswer(415, "the body is taken as it is, without any coding"), "coded"
+            return CallbackAnswer(415, "the body has a Content-Encoding: expected none"), "coded"
         hub = host_of(callback.hub)
         if not self._counted((OF_CALLBACK, OF_HUB), callback, hub) or not has_share(agreement.spent, now):
             return _busy(429), "limited"
@@ -196,7 +196,7 @@ class Callbacks:
             return body
         signature = headers.get("x-hub-signature")
         if not signature:
-            return CallbackAnswer(403, "X-Hub-Signature is missing: a secret was given"), "unsigned"
+            return CallbackAnswer(403, "X-Hub-Signature is missing: the subscription has a secret"), "unsigned"
         if not signed(body, callback.secret, signature):
             await self._agreements.count(callback.hub, forged=1)
             log.warning("a delivery with a wrong signature was ignored", feed=feed_id, hub=hub)
@@ -208,7 +208,7 @@ class Callbacks:
         return CallbackAnswer(202), "accepted"
 
     def _counted(self, limits: tuple[RateLimit, RateLimit], callback: Callback, hub: str, weight: int = 1) -> bool:
-        """Count something of a callback and of its hub; whether it is within both limits."""
+        """Count for a callback and its hub; returns whether both are within their limits."""
         counts = [
             self._limiter.count(limit, subject, weight)
             for limit, subject in zip(limits, (callback.token, hub), strict=True)
@@ -218,7 +218,7 @@ class Callbacks:
     async def _read(
         self, parts: AsyncIterator[bytes], callback: Callback, hub: str
     ) -> bytes | tuple[CallbackAnswer, str]:
-        """The body, or why it isn't read on; it counts as it comes, whole or not. Raises TooSlow."""
+        """The body, or why reading stopped; counted as it arrives, complete or not. Raises TooSlow."""
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -240,7 +240,7 @@ class Callbacks:
                 del self._held[hub]
 
     async def _find(self, place: str) -> tuple[str, Agreement, Callback] | None:
-        """Feed, agreement and callback at that place; None where there is none."""
+        """The feed, agreement and callback at that place; None if there is no callback."""
         named = parted(place)
         if named is None:
             return None
@@ -251,7 +251,7 @@ class Callbacks:
 
 
 def is_wanted(agreement: Agreement, callback: Callback) -> bool:
-    """Whether a hub may verify a callback: to end it always, to begin it while somebody follows the feed."""
+    """Whether a hub may verify a callback: its end always, its start only if the feed is followed."""
     return bool(agreement.to) or callback.ending is not None
 
 
@@ -260,7 +260,7 @@ def _too_large() -> CallbackAnswer:
 
 
 def _busy(status: int) -> CallbackAnswer:
-    return CallbackAnswer(status, "too much was delivered: come again later", retry_after=60)
+    return CallbackAnswer(status, "too many deliveries: try again later", retry_after=60)
 
 
 # --- the route: /websub/<feed>.<token> ---------------------------------------------------------------------------
@@ -269,14 +269,14 @@ _METHODS = "GET, POST"
 
 
 class WebSubEndpoint(HttpEndpoint):
-    """Answers hubs at every callback. The path is a secret, so no log line has it."""
+    """Answers hubs at every callback. The path is a secret, so it is never logged."""
 
     def __init__(self, callbacks: Callbacks) -> None:
         super().__init__()
         self._callbacks = callbacks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request; what logs it sees a path without the callback."""
+        """Serve one HTTP request; the log gets a path without the callback."""
         place = scope["path"].removeprefix(PATH)
         await super().__call__({**scope, "path": f"{PATH}***", "microsub.callback": place}, receive, send)
 
@@ -297,7 +297,7 @@ class WebSubEndpoint(HttpEndpoint):
 
 
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    """The body of a request as it comes. Raises InvalidRequest where it breaks off."""
+    """The body of a request as it arrives. Raises InvalidRequest if the connection closes early."""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -1,8 +1,8 @@
-"""Deliveries that were accepted, taken in by workers: parsed as polled documents are, and stored by `posts.ingest`.
+"""Workers process accepted deliveries: parsed as polled documents are, stored by `posts.ingest`.
 
-Everything may run twice. A delivery's version is the time at which it was accepted, by Redis' clock, which numbers the
-readings of polls too: what a later poll found isn't replaced by an earlier delivery. A hub may send what is new alone,
-so a delivery says nothing of the feed itself, of its validators, nor of posts that it doesn't list.
+Everything may run twice. A delivery's version is the time it was accepted, by Redis' clock, which also numbers the
+readings of polls: an earlier delivery doesn't replace what a later poll found. A hub may send only what is new, so a
+delivery says nothing about the feed itself, its validators, or posts that it doesn't list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SOME = 20
 
 @dataclass(eq=False, repr=False)
 class Deliveries:
-    """Takes deliveries in."""
+    """Processes deliveries."""
 
     feeds: Feeds
     agreements: Agreements
@@ -55,9 +55,9 @@ class Deliveries:
     clock: Callable[[], float] = time.time
 
     async def handle(self, message: Message) -> None:
-        """Take in one delivery; what is wrong with it is counted and never raised. Raises StoreError."""
+        """Process one delivery; its faults are counted, never raised. Raises StoreError."""
         feed_id, digest = text(message.fields["feed"]), short_digest(message.fields["body"])
-        # Each round trip costs time beside other programs, because a worker gives way to them.
+        # Each round trip takes time next to other programs, because workers run at low priority.
         found, has_seen = await asyncio.gather(self.feeds.to_read(feed_id), self.agreements.has_seen(feed_id, digest))
         if found is None or found.feed.gone or not found.users:
             end = "unfollowed"
@@ -86,7 +86,7 @@ class Deliveries:
                 version = version_of(received)
                 taken = await self.ingest.add(feed, read.items, received, version, mostly_new=known is not None)
                 new = taken.new
-                # Handled again after a crash, what it brought isn't new any more.
+                # After a crash it is processed again, and its posts aren't new any more.
                 brought = bool(taken.new or taken.updated) or message.deliveries > 1
                 end = "stored" if brought else "unchanged"
                 log.info(
@@ -101,7 +101,7 @@ class Deliveries:
         return end
 
     async def _note(self, feed: FeedRecord, hub: str, digest: str, new: int, seconds: float, *, brought: bool) -> None:
-        """Count the delivery, once, and trust its hub where it has brought something."""
+        """Count the delivery, once, and trust its hub if it brought something."""
         now = self.clock()
         spent = spend((await self.agreements.get(feed.id)).spent, seconds, now)
         record = {"push_at": f"{now:.3f}", **pushed_fields(feed, new, now)} | ({"push": "1"} if brought else {})

@@ -1,8 +1,8 @@
 """Requests to hubs: subscribe and unsubscribe.
 
-Spec: https://www.w3.org/TR/websub/#subscriber-sends-subscription-request. A hub is whatever a publisher names: its
-address passes the guard like any other, at each hop, and so does what it redirects to. Callback and secret go by https,
-or to a network that the admin lists. Few requests go to one hub at a time, with pauses; nobody waits long for a turn.
+Spec: https://www.w3.org/TR/websub/#subscriber-sends-subscription-request. Publishers name any hub they like, so each
+hub's address is checked like any other, and so is each redirect. Callback and secret are sent over https, or to a
+network that the admin lists. A hub gets few requests at a time, with pauses; no request waits long for a turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from microsub.push.agreement import LEASE_WISHED, Callback, address
 LIMITS = SendLimits(total=10.0, body=16 * 1024)
 REDIRECTS = 5
 _AGAIN = frozenset({307, 308})
-"""Redirects that keep method and body (RFC 9110, 15.4); no others are followed."""
+"""Redirects that keep the method and body (RFC 9110, 15.4); no others are followed."""
 
 PATH = "/websub/"
 _LONGEST_REASON = 120
@@ -37,9 +37,9 @@ _LONGEST_REASON = 120
 
 @dataclass(frozen=True, slots=True)
 class HubAnswer:
-    """What a hub said to a request: `accepted`, or `why` not.
+    """A hub's reply to a request: `accepted`, or `why` not.
 
-    `put_off`: nobody was asked, because it isn't this hub's turn. `lasting`: the same request would end as this one.
+    `put_off`: no request was sent, because it isn't this hub's turn. `lasting`: a retry would fail the same way.
     `retry_after` is in seconds.
     """
 
@@ -51,9 +51,9 @@ class HubAnswer:
 
 
 class Hubs:
-    """Asks hubs. `base` is the URL under which the world reaches this server.
+    """Sends requests to hubs. `base` is this server's public URL.
 
-    A hub that can't be reached is left alone for a while, so that its feeds hold up no others.
+    A hub that can't be reached gets no requests for a while, so its feeds don't delay others.
     """
 
     def __init__(self, sender: Sender, base: str) -> None:
@@ -63,7 +63,7 @@ class Hubs:
         self._resting = RestingServers()
 
     async def ask(self, feed_id: str, callback: Callback, mode: str) -> HubAnswer:
-        """Send `subscribe` or `unsubscribe` for a callback. What hubs do wrong is an answer, never raised."""
+        """Send `subscribe` or `unsubscribe` for a callback. A hub's mistakes are returned, never raised."""
         form = {
             "hub.callback": f"{self._base}{PATH}{address(feed_id, callback.token)}",
             "hub.mode": mode,
@@ -87,7 +87,7 @@ class Hubs:
             if isinstance(answer, FetchFailed):
                 if not answer.ours and not answer.lasting:
                     self._resting.rest(url)
-                why = f"the hub can't be asked: {answer.detail}"
+                why = f"the request to the hub failed: {answer.detail}"
                 return HubAnswer(False, why, put_off=answer.ours, lasting=answer.lasting)
             location = answer.headers.get("location")
             if answer.status not in _AGAIN or not location:
@@ -95,7 +95,7 @@ class Hubs:
             try:
                 url = urljoin(answer.final_url, location)
             except ValueError:
-                return HubAnswer(False, "the hub redirects to what is no address", lasting=True)
+                return HubAnswer(False, "the hub redirects to an invalid address", lasting=True)
         return HubAnswer(False, f"the hub redirects more than {REDIRECTS} times", lasting=True)
 
     def _check_rest(self, url: str) -> None:
@@ -103,7 +103,7 @@ class Hubs:
             raise HopError("busy", f"{host_of(url)} could not be reached a moment ago", left)
 
     async def _send(self, url: str, form: dict[str, str]) -> Answered | FetchFailed:
-        """Send to `url`; an address of http that may not be trusted with secrets is asked by https."""
+        """Send to `url`; over https if it is an http address that must not get secrets."""
         answer = await self._sender.send(Sending(url, "POST", form, accept="*/*", limits=LIMITS))
         if isinstance(answer, FetchFailed) and answer.reason == "blocked" and (secure := _by_https(url)):
             return await self._sender.send(Sending(secure, "POST", form, accept="*/*", limits=LIMITS))
@@ -120,7 +120,7 @@ def _by_https(url: str) -> str | None:
 
 
 def _said(answer: Answered) -> HubAnswer:
-    """202 is what the spec has; older hubs say 204."""
+    """Read a hub's reply: the spec demands 202, older hubs send 204."""
     if 200 <= answer.status < 300:
         return HubAnswer(True)
     text = " ".join(answer.body.decode("utf-8", "replace").split())[:_LONGEST_REASON]

@@ -1,4 +1,4 @@
-"""What was agreed with hubs, in Redis: by feed, and counts by hub."""
+"""Agreements with hubs, in Redis: by feed, and counts by hub."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 _WRITE, _DELIVERED = load("websub_write"), load("websub_delivered")
 
 _CALLBACK = "callback "
-"""What the name of a callback's field begins with; its token follows."""
+"""The name of a callback's field: this, then its token."""
 
 SEEN = 50
-"""Deliveries of a feed whose bodies are known again."""
+"""Deliveries of a feed whose bodies are recognised if they are sent again."""
 
 COUNTS_KEPT = 90 * 86_400
 
 _WITHOUT_CONTACT = frozenset({"refused", "missed"})
-"""What is counted of a hub without a request of it having come here."""
+"""Counts of a hub that need no request from it."""
 
 LATE_DELIVERY = 60.0
 SILENCE = 3600.0
-"""Seconds that a delivery may wait for a worker, and that no hub may be heard of after one was asked."""
+"""Seconds that a delivery may wait for a worker, and that all hubs may stay silent after a request to one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTaken:
-    """What taking in a delivery came to: `new` posts, and until when the feed has `spent` its processor time."""
+    """The result of a processed delivery: `new` posts, and until when processor time is `spent`."""
 
     digest: str
     new: int
@@ -49,14 +49,14 @@ class DeliveryTaken:
 
 
 class Agreements:
-    """Subscriptions by feed, all of them in the feed's own slot, and what hubs did."""
+    """Subscriptions by feed, each in the feed's own slot, and the counts of hubs."""
 
     def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.time) -> None:
         self._redis = redis
         self._clock = clock
 
     async def get(self, feed_id: str) -> Agreement:
-        """What was agreed for a feed; an empty agreement where nothing was."""
+        """The agreement of a feed; empty if there is none."""
         key = keys.feed_websub(feed_id)
         found = fields(await self._redis.command("HGETALL", key))
         with reading(key):
@@ -76,32 +76,32 @@ class Agreements:
         *,
         read: Callback | None = None,
     ) -> bool:
-        """Set fields of the agreement and of the feed's record, or delete those that are None.
+        """Set fields of the agreement and of the feed's record; None deletes a field.
 
-        False, and nothing is written, where the feed has gone, or the callback isn't as it was `read`.
+        False, without a change, if the feed is gone or the callback has changed since it was `read`.
         """
         expected = ("", "") if read is None else (_CALLBACK + read.token, read.to_json())
         args: list[Arg] = [KEEP_UNFOLLOWED, *expected, len(agreed), *set_or_deleted(agreed), *set_or_deleted(health)]
         return bool(await self._redis.script(_WRITE, [keys.feed(feed_id), keys.feed_websub(feed_id)], args))
 
     async def has_seen(self, feed_id: str, digest: str) -> bool:
-        """Whether a delivery with that digest was taken in lately."""
+        """Whether a delivery with that digest was processed recently."""
         seen = await self._redis.command("HGET", keys.feed_websub(feed_id), "seen")
         return digest.encode() in (seen or b"").split()
 
     async def delivered(self, feed_id: str, taken: DeliveryTaken, record: Mapping[str, str]) -> bool:
-        """Note a delivery, with fields of the feed's record; False where it was noted before."""
+        """Record a delivery, with fields of the feed's record; False if it was recorded before."""
         flat = [part for pair in record.items() for part in pair]
         args: list[Arg] = [taken.digest, SEEN, taken.new, f"{taken.spent:.3f}", *flat]
         return bool(await self._redis.script(_DELIVERED, [keys.feed(feed_id), keys.feed_websub(feed_id)], args))
 
     async def with_callbacks(self, feed_ids: list[str]) -> list[str]:
-        """Those of the feeds for which anything was agreed. One round trip."""
+        """The feeds that have an agreement. One round trip."""
         found = await self._redis.pipeline([("EXISTS", keys.feed_websub(feed_id)) for feed_id in feed_ids])
         return [feed_id for feed_id, there in zip(feed_ids, found, strict=True) if there]
 
     async def count(self, hub: str, **more: int) -> None:
-        """Add to what the hub at a URL did: asked, verified, denied, refused, delivered, forged, posts, missed."""
+        """Add to a hub's counts: asked, verified, denied, refused, delivered, forged, posts, missed."""
         key = keys.hub_counts(host_of(hub))
         commands: list[Command] = [("HINCRBY", key, what, count) for what, count in more.items() if count]
         commands.append(("EXPIRE", key, COUNTS_KEPT))
@@ -121,14 +121,15 @@ class Agreements:
 
 
 def callback_fields(*changed: Callback, gone: tuple[Callback, ...] = ()) -> dict[str, str | None]:
-    """The fields of an agreement that hold these callbacks; those that are `gone` hold none."""
+    """The fields that store these callbacks; None for callbacks that are `gone`."""
     found: dict[str, str | None] = {_CALLBACK + one.token: None for one in gone}
     return found | {_CALLBACK + one.token: one.to_json() for one in changed}
 
 
 async def push_state(redis: Redis, now: float) -> PushState:
-    """Whether deliveries come in: `late`, while one has waited long for a worker; `silent`, where hubs were asked and
-    none has reached a callback since. Raises StoreError.
+    """Whether deliveries arrive. Raises StoreError.
+
+    `late`: one has waited long for a worker; `silent`: since the last request to a hub, none has reached a callback.
     """
     waiting = await Stream(redis, "pushed").oldest_time()
     if waiting is not None and now - waiting > LATE_DELIVERY:
@@ -139,18 +140,18 @@ async def push_state(redis: Redis, now: float) -> PushState:
 
 @dataclass(frozen=True, slots=True)
 class PushStatus:
-    """Followed feeds that name a hub with their health, and what each hub, by host, did in the last months."""
+    """Followed feeds that name a hub, with their health, and each hub's counts of the last months, by host."""
 
     feeds: tuple[tuple[FeedRecord, PushHealth], ...]
     hubs: Mapping[str, Mapping[str, int]]
 
     def of_hub(self, host: str) -> list[PushHealth]:
-        """The health of all feeds of a hub."""
+        """The health of all the hub's feeds."""
         return [health for feed, health in self.feeds if host_of(feed.hub or "") == host]
 
 
 async def status_of(feeds: Feeds, agreements: Agreements, now: float, only: str | None = None) -> PushStatus:
-    """The status of all followed feeds that name a hub, or `only` of the feed with that id, with a hub or without."""
+    """The status of all followed feeds that name a hub, or `only` of the feed with that id."""
     found = (await feeds.get_many(await feeds.all_ids() if only is None else [only])).values()
     followed = [one for one in found if one.id == only or (one.hub and await feeds.subscribers(one.id))]
     counts = await agreements.counts([one.hub for one in followed if one.hub])

@@ -1,7 +1,7 @@
-"""Subscriptions are made, renewed and ended when they are due, by workers.
+"""Workers create, renew and end subscriptions when they are due.
 
-Each look at a feed decides by what stands in Redis (`agreement.plan_push`), and may be repeated at any step. A callback
-is written before a hub hears of it, so that its verification is known; what isn't verified is asked for again.
+Each look at a feed starts from the state in Redis (`agreement.plan_push`), and may be repeated at any step. A callback
+is written before its hub learns of it, so its verification is recognised; unverified ones are asked for again.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ DUE = "websub"
 """The kind of work, as `redis.due` has it."""
 
 LOOKS_AT_ONCE = 16
-"""Feeds whose hubs are asked together."""
+"""Feeds whose hubs are asked at the same time."""
 
 BETWEEN_LOOKS = 2.0
 """Seconds between two looks for what is due."""
 
 _FARTHEST = 1.5 * 86_400
-"""Seconds ahead of which no look is planned: `redis.due` plans none further."""
+"""Seconds ahead of which no look is planned, because `redis.due` doesn't allow more."""
 
 _PUT_OFF = 30.0
 _LASTING = 86_400.0
-"""Until a hub is asked again that has refused for a reason that stays, and the longest `Retry-After` that counts."""
+"""Seconds until a hub that refused for a lasting reason is asked again, and the longest `Retry-After` that counts."""
 _BATCH = 500
 
 
 class Subscriber:
-    """Keeps the subscriptions of all followed feeds. `hubs` None: this server can't be reached, and ends them all."""
+    """Manages the subscriptions of all followed feeds; `hubs` None: this server isn't public, ends all."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Subscriber:
         self._due = DueTimes(redis, DUE, at_once=LOOKS_AT_ONCE)
 
     async def polled(self, feed: FeedRecord, missed: int) -> None:
-        """Hear that a poll read `feed`, and found so many posts that its hub should have delivered first."""
+        """Note that a poll read `feed`, and found `missed` posts that its hub should have delivered."""
         if missed and feed.hub:
             WEBSUB_MISSED.inc(missed)
             await self._agreements.count(feed.hub, missed=missed)
@@ -87,7 +87,7 @@ class Subscriber:
             await self._due.note({feed.id: self._clock()})
 
     async def visit(self, feed_id: str) -> float | None:
-        """Do what is due for a feed; when to look again, None for never. Raises StoreError."""
+        """Do what is due for a feed; returns when to look again, None for never. Raises StoreError."""
         feed = await self._feeds.get(feed_id)
         if feed is None:
             return None
@@ -109,7 +109,7 @@ class Subscriber:
         return None if look is None else min(look, now + _FARTHEST)
 
     async def look_at_all(self, now: float) -> None:
-        """Note, for each feed that names a hub or has a subscription, that it is due, where nothing is noted."""
+        """Plan work for each feed that names a hub or has a subscription, if nothing is planned."""
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
             batch = ids[start : start + _BATCH]
@@ -119,11 +119,11 @@ class Subscriber:
             await self._due.note_missing(dict.fromkeys(wanted, now))
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Do what is due, again and again, until cancelled."""
+        """Do what is due, repeatedly, until cancelled."""
         await for_ever(self.visit_due, DUE, pace, BETWEEN_LOOKS)
 
     async def visit_due(self, now: float) -> int:
-        """Do what is due; for how many feeds."""
+        """Do what is due; returns for how many feeds."""
         return await self._due.visit(now, self.visit)
 
     async def _ask(self, feed: FeedRecord, agreement: Agreement, wish: Wish) -> float:
@@ -144,7 +144,7 @@ class Subscriber:
         return await self._refused(feed, callback, agreement, answer)
 
     async def _refused(self, feed: FeedRecord, callback: Callback, before: Agreement, answer: HubAnswer) -> float:
-        """Forget what a hub didn't take; what was agreed before stays."""
+        """Forget a request that a hub refused; the earlier agreement stays."""
         now = self._clock()
         if answer.put_off:
             wait, tries = _PUT_OFF + (answer.retry_after or 0.0), before.tries
@@ -155,12 +155,12 @@ class Subscriber:
             await self._agreements.count(callback.hub, refused=1)
             log.info("a hub refused a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
         left = replace(before, tries=tries, next=now + wait)
-        # A hub that verified before its answer went wrong has taken it.
+        # If the hub verified before its reply failed, it has accepted the callback.
         await self._write(feed, left, answer.why, gone=(callback,), read=callback)
         return now + wait
 
     async def _end(self, feed: FeedRecord, agreement: Agreement, callback: Callback) -> Agreement:
-        """Ask a hub to end a subscription. Until it verifies that, or the lease is over, what it delivers is taken."""
+        """Ask a hub to end a subscription; deliveries are accepted until it verifies or the lease ends."""
         now = self._clock()
         ending = replace(callback, ending=now)
         callbacks = tuple(ending if one.token == callback.token else one for one in agreement.callbacks)
@@ -199,11 +199,11 @@ class Subscriber:
 
 
 def _says(feed: FeedRecord, health: Mapping[str, str | None]) -> bool:
-    """Whether the record says that of the subscription already."""
+    """Whether the record already has these values."""
     return all(feed.extra.get(name) == value for name, value in health.items())
 
 
 async def back_to_polling(schedule: Schedule, feed: FeedRecord, health: Mapping[str, str | None], now: float) -> None:
-    """Have a feed polled at once whose deliveries were trusted, and are no more."""
+    """Poll a feed at once if its deliveries were trusted, and no longer are."""
     if feed.extra.get("push") == "1" and health.get("push") is None and not feed.gone:
         await schedule.bump([(feed.id, host_of(feed.url))], now)

@@ -31,7 +31,7 @@ NAVIGATION = (
     NavigationLink(settings.SETTINGS, N_("Settings")),
     NavigationLink(admin.ADMIN, N_("Administration"), for_admins=True),
 )
-"""What stands in the head of all pages."""
+"""The links in the header of all pages."""
 
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:

@@ -1,10 +1,10 @@
-"""A Redis Cluster: a multiplexed connection per master, each command to its slot's.
+"""A Redis Cluster: one multiplexed connection per master; commands go to their slot's master.
 
-https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/ (Redirection and resharding). What a node
-refuses to run, because the slot is elsewhere or the cluster isn't ready, is sent again where it belongs; so is a
-read whose connection broke. A write whose connection broke is not: nobody knows whether it ran. The layout is read
-again after every such refusal and every few seconds, so that calls to a master that has gone silent don't wait for
-longer than the cluster itself does.
+https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/ (Redirection and resharding). A
+command that a node refuses, because the slot is elsewhere or the cluster isn't ready, is sent again to the right
+node; so is a read whose connection broke. A write whose connection broke isn't sent again: nobody knows whether it
+ran. The layout is read again after every refusal and every few seconds. So calls to a silent master wait no longer
+than the cluster itself takes to replace it.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ Address = tuple[str, int]
 
 PORT = 6379
 NEXT_AFTER = 0.3
-"""Seconds without an answer after which another node is asked as well."""
+"""Seconds without an answer after which the next node is tried as well."""
 ANSWER_WITHIN = 3.0
 
 
-# --- who holds which slots ----------------------------------------------------------------------------------------
+# --- layout of the slots ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`ranges`: first slot, last slot and their master; `replicas`: everybody else."""
+    """`ranges`: first slot, last slot and their master; `replicas`: all other nodes."""
 
     ranges: tuple[tuple[int, int, Address], ...]
     replicas: frozenset[Address] = frozenset()
 
     @property
     def masters(self) -> frozenset[Address]:
-        """Everybody who holds slots."""
+        """The nodes that hold slots."""
         return frozenset(address for _, _, address in self.ranges)
 
 
 def split_url(url: str) -> tuple[str, list[Address]]:
-    """A cluster's URL as the URL that reaches any one node, and the nodes that it names.
+    """Split a cluster's URL into the URL pattern of a single node and the nodes that it names.
 
-    It is `redis+cluster://[user:password@]host[:port][,host[:port]…]`. Raises ValueError for an invalid port.
+    The form is `redis+cluster://[user:password@]host[:port][,host[:port]…]`. Raises ValueError for an invalid port.
     """
     parts = urlsplit(url.replace("+cluster://", "://", 1))
     credentials, at, places = parts.netloc.rpartition("@")
@@ -65,15 +65,15 @@ def split_url(url: str) -> tuple[str, list[Address]]:
         nodes.append((one.hostname or "localhost", one.port or PORT))
     host, port = nodes[0]
     first = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    # A cluster has database 0 alone.
+    # A cluster has only database 0.
     return urlunsplit((parts.scheme, f"{credentials}{at}{first}", "", parts.query, "")), nodes
 
 
 def layout_of(reply: Sequence[Any], asked: Address) -> Layout:
-    """The reply of `CLUSTER SLOTS` from the node at `asked`, without nodes of no address."""
+    """The reply of `CLUSTER SLOTS` from the node at `asked`; nodes without an address are left out."""
     ranges: list[tuple[int, int, Address]] = []
     replicas: set[Address] = set()
-    # Per range of slots: first, last, master, replicas; and per node: address, port, id, and from Redis 7 on more.
+    # Per range of slots: first, last, master, replicas. Per node: address, port, id; more since Redis 7.
     for first, last, *nodes in reply:
         places = [_address(node, asked) for node in nodes]
         if places[0] is not None:
@@ -88,15 +88,15 @@ def _address(node: Sequence[Any], asked: Address) -> Address | None:
 
 
 async def look_up(url: str, known: Iterable[Address]) -> Layout:
-    """What the first of the `known` nodes to answer says; `url` tells how to connect.
+    """The layout, from the first of the `known` nodes to answer; `url` defines how to connect.
 
-    They are asked in no fixed order, so that one that has missed something isn't asked for ever. Raises StoreUnreached
-    where nobody answers, and ConfigError where the answer is that it is no cluster.
+    Nodes are tried in random order, so that an outdated node isn't read every time. Raises StoreUnreached if no node
+    answers, and ConfigError if the node that answers isn't part of a cluster.
     """
     waiting = list(dict.fromkeys(known))
     random.shuffle(waiting)
     asking: set[asyncio.Task[Layout]] = set()
-    trouble = "nobody was asked"
+    trouble = "no node was contacted"
     try:
         async with asyncio.timeout(ANSWER_WITHIN):
             while waiting or asking:
@@ -131,7 +131,7 @@ async def _ask(url: str, address: Address) -> Layout:
         raise ConfigError(
             file="MICROSUB_REDIS_URL",
             path="",
-            found=f"a Redis at {host}:{port} that belongs to no cluster",
+            found=f"a Redis at {host}:{port} that isn't part of a cluster",
             expected="redis:// for a single server",
         ) from error
     finally:
@@ -149,7 +149,7 @@ _KEYLESS: tuple[Arg, ...] = (
     *("CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "FLUSHALL", "FLUSHDB", "INFO", "KEYS", "PING"),
     *("PUBLISH", "RANDOMKEY", "ROLE", "SCAN", "SCRIPT", "TIME", "WAIT"),
 )
-# Where the first key stands; 0 where there is none, so that any server may answer. All others have it first.
+# Position of the first key; 0 for commands without a key, which any server can run. It is 1 for commands not listed.
 _PLACES: dict[Arg, int] = dict.fromkeys(_KEYLESS, 0) | {
     "EVAL": 3,
     "EVALSHA": 3,
@@ -163,12 +163,12 @@ _PLACES: dict[Arg, int] = dict.fromkeys(_KEYLESS, 0) | {
 
 
 def slot_of(key: Arg) -> int:
-    """The slot of a key: CRC16 of its hash tag, or of all of it."""
+    """The slot of a key: CRC16 of its hash tag, or of the whole key."""
     return key_slot(key if isinstance(key, bytes) else str(key).encode())
 
 
 def key_of(command: Command) -> Arg | None:
-    """The key that decides where the command runs; None where any server will do."""
+    """The key that decides which node runs the command; None if any server will do."""
     place = _PLACES.get(command[0], 1)
     if place == 1:
         return command[1]
@@ -182,16 +182,16 @@ def key_of(command: Command) -> Arg | None:
 # --- calls --------------------------------------------------------------------------------------------------------
 
 PATIENCE = 2.0
-"""Seconds for which a call is tried again while the cluster is about to put itself in order."""
+"""Seconds for which calls are retried while the cluster recovers."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 LOOK_EVERY = 5.0
-"""Seconds after which the cluster is asked who holds what although nothing is wrong."""
+"""Seconds between two reads of the layout while nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A command, or a script's call as one. `slot` None: any master will do."""
+    """A command or a script call. `slot` None: any master will do."""
 
     command: Command
     script: Script | None = None
@@ -265,7 +265,7 @@ class ClusterRedis:
                 yield names
 
     async def masters(self) -> list[Acknowledged]:
-        """Everybody who holds slots, for what each must be asked; not to be closed."""
+        """Connections to all masters, for commands that each must run; callers don't close them."""
         if self._layout is None:
             await self._look()
         return list(self._masters.values())
@@ -295,17 +295,17 @@ class ClusterRedis:
             if asyncio.get_running_loop().time() > ends:
                 break
             if sent_on or any(not isinstance(replies[index], AskError) for index, _ in to_try):
-                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - callers shall not come all at once
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads the callers' retries
                 pause = min(2 * pause, LONGEST_PAUSE)
-                with contextlib.suppress(StoreError):  # the attempt says what is wrong
+                with contextlib.suppress(StoreError):  # the attempt reports what is wrong
                     await self._look()
-            # One redirection is followed at once: the node that redirects knows better than any other.
+            # The first redirection is followed at once: the node that redirects knows the slot's master best.
             sent_on = True
             await self._attempt(calls, to_try, replies)
         return [_final(reply) for reply in replies]
 
     def _to_try_again(self, calls: Sequence[_Call], replies: Sequence[Any]) -> list[tuple[int, Address | None]]:
-        """Calls that were not run, or may run twice, with a node other than the slot's master."""
+        """Calls that didn't run, or can safely run twice; with the node to ask instead of the master."""
         again: list[tuple[int, Address | None]] = []
         if self._closed:
             return again
@@ -329,7 +329,7 @@ class ClusterRedis:
     async def _attempt(
         self, calls: Sequence[_Call], to_try: Sequence[tuple[int, Address | None]], replies: list[Any]
     ) -> None:
-        """Send each call to its master, all at the same time; replies go into their places."""
+        """Send each call to its master, all concurrently; put the replies in their places."""
         groups: defaultdict[Acknowledged, list[int]] = defaultdict(list)
         asked: dict[Address, list[int]] = defaultdict(list)
         for index, address in to_try:
@@ -349,7 +349,7 @@ class ClusterRedis:
                 replies[index] = reply
 
     async def _sent_asking(self, address: Address, calls: Sequence[_Call]) -> list[Any]:
-        """The replies of a node that takes a slot over, which must be told that we know."""
+        """The replies of a node that is importing a slot; it serves only calls that follow ASKING."""
         commands: list[Command] = []
         for call in calls:
             if call.script is not None:
@@ -369,10 +369,10 @@ class ClusterRedis:
             raise StoreUnreached(f"no master of the Redis Cluster has slot {slot}")
         return master
 
-    # --- who holds what --------------------------------------------------------------------------------------------
+    # --- the layout ------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Ask who holds what, once for all who want to know. Raises StoreUnreached and ConfigError."""
+        """Read the layout, once for all waiting callers. Raises StoreUnreached and ConfigError."""
         await asyncio.shield(self._look_soon())
 
     def _look_soon(self) -> asyncio.Task[None]:
@@ -384,13 +384,15 @@ class ClusterRedis:
     def _looked(self, task: asyncio.Task[None]) -> None:
         self._looking = None
         if not task.cancelled():
-            task.exception()  # also where everybody who waited has left, the error counts as seen
+            task.exception()  # marks the error as seen, even if all waiting callers have left
 
     async def _look_now(self) -> None:
         known = [*self._masters, *(self._layout.replicas if self._layout else ()), *self._seeds]
         layout = await look_up(self._url, known)
         if self._layout is not None and layout.masters != self._layout.masters:
-            log.info("the Redis Cluster has other masters", masters=sorted(f"{h}:{p}" for h, p in layout.masters))
+            log.info(
+                "the masters of the Redis Cluster have changed", masters=sorted(f"{h}:{p}" for h, p in layout.masters)
+            )
         self._take(layout)
         if self._watch is None and not self._closed:
             self._watch = asyncio.create_task(self._look_now_and_then(), name="redis-cluster-watch")
@@ -401,7 +403,7 @@ class ClusterRedis:
         for first, last, address in layout.ranges:
             self._at[first : last + 1] = [self._master(address)] * (last + 1 - first)
         for address in self._masters.keys() - layout.masters:
-            # Who waits for a master that was replaced would wait in vain.
+            # Callers would wait in vain for a master that was replaced.
             task = asyncio.create_task(self._masters.pop(address).aclose())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -434,7 +436,7 @@ async def _sent(master: Acknowledged, calls: Sequence[_Call]) -> list[Any]:
 
 
 async def _values(run: Any, count: int) -> list[Any]:
-    """What `run` returns, or as many times the error that it raises."""
+    """The replies of `run`; if it raises, `count` times that error."""
     try:
         replies: list[Any] = await run
     except StoreError as error:
@@ -443,9 +445,5 @@ async def _values(run: Any, count: int) -> list[Any]:
 
 
 def _final(reply: Any) -> Any:
-    """A redirection that led nowhere is no reply."""
-    return (
-        StoreUnavailable(f"the Redis Cluster sends us from node to node: {reply}")
-        if isinstance(reply, AskError)
-        else reply
-    )
+    """The reply, or an error in place of a redirection that led nowhere."""
+    return StoreUnavailable(f"the Redis Cluster keeps redirecting: {reply}") if isinstance(reply, AskError) else reply

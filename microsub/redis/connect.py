@@ -1,11 +1,11 @@
-"""From a URL to a connection: which implementation of `protocol.Redis` serves which scheme."""
+"""Connections by URL: each scheme has its implementation of `protocol.Redis`."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for those who ask a Redis of others
+from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for callers that use somebody else's Redis
 
 from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable
 from microsub.redis.cluster import ClusterRedis
@@ -18,12 +18,12 @@ SCHEMES = ("redis://", "rediss://", "unix://", CLUSTER, SECURE_CLUSTER)
 
 
 async def connect(url: str, *, replicas: int | None = None, most_bytes: float = math.inf) -> Redis:
-    """A connection to the Redis at `url`, known to answer.
+    """A connection to the Redis at `url`, which has answered.
 
     `redis://host:port/db`, `rediss://…` (TLS), `unix:///path?db=n` lead to one server; `redis+cluster://host:port` and
-    `rediss+cluster://…`, which may name several nodes, to all nodes of a cluster. `replicas` is how many of them must
-    have a change before it counts as made; None means one in a cluster whose masters have any, else none. Where the
-    server is not ours, `most_bytes` bounds its replies to one call.
+    `rediss+cluster://…`, which may name several nodes, to all nodes of a cluster. `replicas` is how many replicas
+    must confirm a change before it counts as made. None means one in a cluster whose masters have replicas, otherwise
+    none. `most_bytes` bounds the replies to one call of a server that isn't ours.
 
     Raises ConfigError for any other URL and StoreUnavailable when nothing answers there.
     """
@@ -42,7 +42,7 @@ async def connect(url: str, *, replicas: int | None = None, most_bytes: float = 
 
 
 async def _no_cluster(redis: Redis) -> None:
-    """Raises ConfigError for one node of a cluster: it would refuse most keys."""
+    """Raise ConfigError if this is a single node of a cluster: it would refuse most keys."""
     try:
         reply = await redis.command("INFO", "cluster")
     except (StoreError, RedisError):  # a rented one may forbid it
@@ -57,7 +57,7 @@ async def _no_cluster(redis: Redis) -> None:
 
 
 async def doubts(redis: Redis) -> list[str]:
-    """Sentences about settings of that Redis under which data can be lost, where known."""
+    """Warnings about settings of that Redis that can lose data, as far as they can be read."""
     try:
         servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
         replies = [await server.command("INFO") for server in servers]
@@ -69,14 +69,14 @@ async def doubts(redis: Redis) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RedisMemory:
-    """Bytes that Redis uses, and that it may use; 0 for no limit of its own."""
+    """Bytes that Redis uses, and its limit; 0 if it has no limit of its own."""
 
     used: int
     most: int
 
 
 async def memory(redis: Redis) -> RedisMemory | None:
-    """The memory of all its servers together; None where that isn't known."""
+    """The memory of all its servers together; None if unknown."""
     try:
         servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
         replies = [await server.command("INFO", "memory") for server in servers]
@@ -89,7 +89,7 @@ async def memory(redis: Redis) -> RedisMemory | None:
 
 
 def doubts_about(info: str) -> list[str]:
-    """`doubts`, from what `INFO` said (https://redis.io/docs/latest/commands/info/)."""
+    """`doubts`, from the reply of `INFO` (https://redis.io/docs/latest/commands/info/)."""
     facts = _facts(info)
     found = []
     policy = facts.get("maxmemory_policy", "noeviction")
@@ -99,7 +99,7 @@ def doubts_about(info: str) -> list[str]:
             "set it to noeviction"
         )
     if facts.get("aof_enabled", "1") == "0":
-        found.append("Redis may lose what was written last when it ends: set its appendonly to yes")
+        found.append("Redis may lose the latest writes when it stops: set its appendonly to yes")
     return found
 
 

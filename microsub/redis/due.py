@@ -1,9 +1,9 @@
-"""Due times: what is to be done for whom, and when.
+"""Due times: work planned per user, and when it is due.
 
-A sorted set per shard of users, so that a cluster spreads them.
+There is a sorted set per shard of users, so that a cluster spreads them.
 
-The sets are derived: an entry that is lost is written again by a daily look at everything, and one that is there
-without need costs a look. So an entry is written before the change that needs it, and no crash loses the work.
+The sets are derived data: a daily pass over everything writes lost entries again, and a needless entry costs one
+visit. An entry is written before the change that needs it, so no crash loses the work.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ T = TypeVar("T")
 SHARDS = 16
 
 FARTHEST = 2 * 86_400.0
-"""Seconds ahead of which nothing is planned. What stands further ahead was planned while a clock was ahead: it is due.
+"""Seconds ahead up to which work is planned. Entries further ahead stem from a clock that was ahead: they are due.
 """
 
 _RETRY = 600.0
-"""Seconds after which work that broke off is tried again."""
+"""Seconds after which failed work is retried."""
 
 _AT_ONCE = 100
 
 DAY = 86_400.0
 
 BETWEEN_LOOKS = 600.0
-"""Seconds between two looks whether a daily job is due."""
+"""Seconds between two checks whether a daily job is due."""
 
 
 class DueTimes:
     """The due times of one kind of work, `what`.
 
-    Members begin with a user's name, and may go on behind a blank.
+    Members begin with a user's name; a blank and more text may follow.
     """
 
     def __init__(self, redis: Redis, what: str, shards: int = SHARDS, *, at_once: int = 1) -> None:
-        """`at_once` members are worked on together; whatever becomes of one, the others are done."""
+        """`at_once` members are worked on concurrently; if one fails, the others are still done."""
         self._redis = redis
         self._what = what
         self._shards = shards
@@ -54,20 +54,20 @@ class DueTimes:
         self._shards_at_once = asyncio.Semaphore(at_once)
 
     async def note(self, times: Mapping[str, float]) -> None:
-        """Plan work: member to Unix time, instead of the time that was planned before."""
+        """Plan work (member to Unix time), replacing the time planned before."""
         await self._add(times, ())
 
     async def note_missing(self, times: Mapping[str, float]) -> None:
-        """Plan work for those members for which none is planned."""
+        """Plan work for members that have none planned."""
         await self._add(times, ("NX",))
 
     async def visit(self, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
-        """Do what is due: `work` gets the member, and replies when it is due again, None for never.
+        """Run `work` for each due member; it returns the next due time, or None for never.
 
-        How often it ran.
+        Returns how often it ran.
 
-        One process at a time works on a shard, under a lease. Work that breaks off ends the visit; it is tried again
-        ten minutes later, so that nothing stands in the way of what is due behind it.
+        One process at a time works on a shard, under a lease. Failed work ends the visit; it is retried ten minutes
+        later, so that it doesn't block the entries after it.
         """
         commands = [self._asking(shard, now, 1, part) for shard in range(self._shards) for part in (0, 1)]
         replies = await self._redis.pipeline(commands)
@@ -82,7 +82,7 @@ class DueTimes:
         key, count = keys.due(self._what, str(shard)), 0
         while True:
             early, ahead = await self._redis.pipeline([self._asking(shard, now, _AT_ONCE, part) for part in (0, 1)])
-            # A time for each, by which to see whether the entry was planned again during the work.
+            # Each gets a time of its own, which shows whether the entry was planned again during the work.
             begun = {member: now + _RETRY + at / 1000 for at, member in enumerate(dict.fromkeys(texts(early + ahead)))}
             if not begun:
                 return count
@@ -112,7 +112,7 @@ class DueTimes:
 
 
 async def _all(parts: Iterable[Awaitable[T]]) -> list[T]:
-    """What each of these comes to, once all have ended. Raises what the first of them raised."""
+    """The results in order, once all have ended. Raises the first error among them."""
     ends = await asyncio.gather(*parts, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):
@@ -127,11 +127,11 @@ def _pairs(times: Mapping[str, float]) -> Iterable[Arg]:
 async def run_daily(
     redis: Redis, jobs: Mapping[str, Callable[[float], Awaitable[object]]], pace: RoundTiming = PACE
 ) -> None:
-    """Do each of the jobs once a day, of all processes in one, until cancelled.
+    """Run each job once a day, in one of all processes, until cancelled.
 
-    They are given Unix time.
+    Jobs get the Unix time.
 
-    A job that nobody has ever done is due at once.
+    A job that has never run is due at once.
     """
     due = DueTimes(redis, "daily", shards=1)
 

@@ -1,4 +1,4 @@
-"""Leases: on a job for one process at a time, and on a turn that one process takes."""
+"""Leases on a job for one process at a time, and on one round of a periodic job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from microsub.redis.scripts import load
 _RENEW = load("lease")
 _LOOK_AGAIN = 0.02
 _AHEAD = 60_000
-"""Milliseconds that a lease may have left beyond its length before Redis' clock must have been ahead."""
+"""A lease with more milliseconds left beyond its length was given while Redis' clock was ahead."""
 
 
 class LeaseCommands:
@@ -29,11 +29,11 @@ class LeaseCommands:
         self.lease: float | None = lease
 
     def acquiring(self) -> Command:
-        """Takes it; the reply is None where it isn't free."""
+        """The command that takes it; the reply is None if it isn't free."""
         return "SET", self._key, self._token, "NX", "PX", self._milliseconds
 
     def extending(self, milliseconds: int | None = None) -> Command:
-        """Extends it to its length from now; 0 gives it back. The reply is 1 where it was ours."""
+        """The command that extends it to its length from now; 0 releases it. The reply is 1 if it was ours."""
         left = self._milliseconds if milliseconds is None else milliseconds
         return "EVAL", _RENEW.text, 1, self._key, self._token, left
 
@@ -46,7 +46,7 @@ class Lease(LeaseCommands):
         self._redis = redis
 
     async def acquire(self) -> bool:
-        """Take it if it is free; one given while Redis' clock was far ahead is cut."""
+        """Take it if it is free; a lease given while Redis' clock was far ahead is shortened."""
         if await self._redis.command(*self.acquiring()) is not None:
             return True
         if await self._redis.command("PTTL", self._key) > self._milliseconds + _AHEAD:
@@ -54,16 +54,16 @@ class Lease(LeaseCommands):
         return False
 
     async def renew(self) -> bool:
-        """Extend it to its whole length from now; False where it is not ours any more."""
+        """Extend it to its whole length from now; False if it isn't ours any more."""
         return bool(await self._redis.command(*self.extending()))
 
     async def release(self) -> None:
-        """Give it back, if it is still ours."""
+        """Release it, if it is still ours."""
         await self._redis.command(*self.extending(0))
 
 
 async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
-    """Whether nobody began that part of upkeep within so many seconds: the turn is ours."""
+    """Whether this round of that part of upkeep is ours: no process began one within `seconds`."""
     return await Lease(redis, f"upkeep:{part}", seconds).acquire()
 
 
@@ -71,8 +71,8 @@ async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
 async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterator[bool]:
     """Whether the job is ours for the block. A process that dies loses it after `seconds`.
 
-    While Redis can't be reached the lease may run out; who needs more than "hardly ever two at once" must ask inside
-    Redis again. Raises StoreError when Redis can't be asked at the beginning.
+    The lease can run out while Redis can't be reached. Callers that need more than "hardly ever two at once" must
+    check again inside Redis. Raises StoreError if Redis can't be reached at the beginning.
     """
     lease = Lease(redis, what, seconds)
     if not await lease.acquire():
@@ -96,7 +96,7 @@ async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterato
 
 @contextlib.asynccontextmanager
 async def leased_in_turn(redis: Redis, what: str) -> AsyncIterator[None]:
-    """`leased`, when it is our turn: the end of an earlier one is waited for."""
+    """Take the lease as `leased` does, but wait until an earlier holder has finished."""
     while True:
         async with leased(redis, what, 30.0) as mine:
             if mine:

@@ -1,11 +1,11 @@
-"""One connection to Redis for all callers of a process, with hardly any cost per call.
+"""One connection to Redis for all callers of a process, at very little cost per call.
 
-redis-py's `Connection` connects (TCP, TLS, unix socket, authentication), always in RESP2, so that a reply has the same
-shape here as through any other implementation of `protocol.Redis`. Then replies, which Redis sends in the order of the
-commands, are parsed by hiredis and handed to the callers' futures.
+redis-py's `Connection` connects (TCP, TLS, unix socket, authentication), always in RESP2, so that replies have the
+same shape as in any other implementation of `protocol.Redis`. Redis sends replies in the order of the commands; hiredis
+parses them, and each sets its caller's future.
 
-A caller that is cancelled leaves its place in the queue of replies; a lost connection fails everything that is
-outstanding, since nobody can know whether it ran, and the next call connects again.
+The reply to a cancelled caller is discarded. A lost connection fails all outstanding calls, since nobody can know
+whether they ran; the next call connects again.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
 
 CONNECT_TIMEOUT = 5.0
 REPLY_TIMEOUT = 30.0
-"""Seconds without any reply, while some are due, after which a connection counts as dead."""
+"""Seconds without a reply, while any are due, after which a connection counts as dead."""
 
 AT_ONCE = 8
-"""Calls in flight up to which a command is written at once. Gathering costs a fifth of the requests per second of eight
-clients: Redis idles while requests are read, and then this process while Redis works them off.
+"""Calls in flight up to which a command is written at once. With eight clients, batching costs a fifth of the requests
+per second: Redis idles while requests are read, then this process idles while Redis handles them.
 """
 
 _Run = Callable[[Sequence[Command]], Awaitable[list[Any]]]
@@ -57,7 +57,7 @@ _pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignm
 def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable[[], AbstractConnection]:
     """A function that makes unconnected connections to a `redis`, `rediss` or `unix` URL.
 
-    `changes` replace what the URL says (`host`, `port`). Raises ValueError when `url` is none of these.
+    `changes` override parts of the URL (`host`, `port`). Raises ValueError for other schemes.
     """
     pool = ConnectionPool.from_url(url)
     options = {
@@ -77,8 +77,8 @@ def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable
 class Multiplexed:
     """`Redis` for a single server. Belongs to one event loop; connects with the first call.
 
-    `changes` replace what the URL says (`host`, `port`). `most_bytes` bounds the replies to one call, where the server
-    may be anybody's: the connection is lost beyond that.
+    `changes` override parts of the URL (`host`, `port`). `most_bytes` bounds the replies to one call of an untrusted
+    server: larger replies end the connection.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Multiplexed:
             await self._link.aclose()
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies in order, errors among them as values, as redis-py names them."""
+        """The replies in order; errors are values among them, of redis-py's classes."""
         if not commands:
             return []
         link = self._link
@@ -148,7 +148,7 @@ class Multiplexed:
         return await link.send_all([_pack(command) for command in commands])
 
     async def run_scripts(self, calls: Sequence[ScriptCall], run: _Run | None = None) -> list[Any]:
-        """As `scripts`, errors among the replies as values; `run` sends in place of this one's."""
+        """Run scripts as `scripts` does; errors are values among the replies. `run` replaces our own."""
         run = run or self.run
         commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
         replies = await run(commands)
@@ -162,7 +162,7 @@ class Multiplexed:
         return replies
 
     async def _connected(self) -> _Link:
-        """The live connection, made by one caller on behalf of all that wait for it."""
+        """The live connection; one caller makes it for all that wait."""
         if self._closed:
             raise StoreUnavailable("this connection to Redis was closed")
         if self._link is not None and not self._link.lost:
@@ -176,7 +176,7 @@ class Multiplexed:
     async def _connect(self) -> _Link:
         connection = self._make()
         try:
-            async with asyncio.timeout(self._reply_timeout):  # redis-py waits for replies to AUTH without end
+            async with asyncio.timeout(self._reply_timeout):  # redis-py waits for replies to AUTH without a limit
                 await connection.connect()  # type: ignore[no-untyped-call]
         except (RedisError, OSError) as error:
             raise StoreUnreached(f"Redis can't be reached: {error}") from error
@@ -189,15 +189,15 @@ class Multiplexed:
     def _connect_done(self, task: asyncio.Task[_Link]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # also where every waiting caller was cancelled, the error counts as seen
+            task.exception()  # marks the error as seen, even if all waiting callers were cancelled
 
 
 class _Link(asyncio.Protocol):
     """A live connection with the callers that wait for its replies; not used after a loss.
 
-    redis-py connects, secures and authenticates; from then on this speaks for its transport. As long as Redis has
-    little to do, commands are written at once, so that it works while this process reads the next request; what comes
-    beyond that is gathered for a turn of the loop and written in one piece.
+    redis-py connects, secures and authenticates; then this protocol takes over its transport. While Redis has little
+    to do, commands are written at once, so that it works while this process reads the next request. Further commands
+    are collected during one turn of the loop and written together.
     """
 
     def __init__(self, connection: AbstractConnection, reply_timeout: float, most_bytes: float) -> None:
@@ -257,19 +257,19 @@ class _Link(asyncio.Protocol):
             return
         try:
             reader.feed(data)
-            while (reply := reader.gets()) is not False:  # RESP2 has no booleans: False says that there is no more
+            while (reply := reader.gets()) is not False:  # RESP2 has no booleans: False means no more replies
                 if isinstance(reply, RedisConnectionError):
-                    # Redis is loading, or out of clients: nothing that stands in the queue was run.
+                    # Redis is loading, or out of clients: no command in the queue was run.
                     self._lose(reply)
                     return
                 self._replies += 1
                 self._hand_out(reply)
         except RedisError as error:
             self._lose(error)
-        except MemoryError:  # the length of a list, say
+        except MemoryError:  # for example, the announced length of a list
             self._lose(RedisConnectionError("a reply is larger than memory"))
         except IndexError:
-            self._lose(RedisConnectionError("a reply that nobody had asked for"))
+            self._lose(RedisConnectionError("it sent a reply without a request"))
 
     def _hand_out(self, reply: Any) -> None:
         future, replies, wanted = self._waiting[0]
@@ -292,11 +292,11 @@ class _Link(asyncio.Protocol):
         self._lose(exc or RedisConnectionError("the server closed it"))
 
     def _check(self, replies_before: int) -> None:
-        """Give a connection up that owes replies and has sent none since the last look."""
+        """Close a connection that owes replies and has sent none since the last check."""
         if self._waiting and self._replies == replies_before:
             self._lose(TimeoutError(f"no reply within {self._reply_timeout:g} s"))
         elif not self.lost:
-            # With nothing outstanding now, a call made right after this look would be blamed at the next one.
+            # With nothing outstanding now, the next check would blame a call made right after this one.
             before = self._replies if self._waiting else -1
             self._watch = self._loop.call_later(self._reply_timeout, self._check, before)
 
@@ -310,13 +310,13 @@ class _Link(asyncio.Protocol):
             if not future.done():
                 future.set_exception(kind(f"the connection to Redis was lost: {error}"))
         self._waiting.clear()
-        # Nothing that is still to be written matters any more, so there is nothing to wait for.
+        # Unsent data doesn't matter any more, so there is nothing to wait for.
         self._transport.abort()
         closing = self._loop.create_task(self._connection.disconnect(nowait=True))
         closing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def aclose(self) -> None:
-        """Fail what is outstanding and close the socket."""
+        """Fail the outstanding calls and close the socket."""
         self._lose(RedisConnectionError("closed"))
         await self._connection.disconnect(nowait=True)
 
@@ -333,11 +333,11 @@ _MOVING_IN_SCRIPT = "non local key"
 # Until Redis 7 an error inside a script arrives wrapped: "ERR Error running script (…): … -OOM command not allowed".
 _REFUSALS_IN_SCRIPT = tuple(f"-{word}" for word in _REFUSALS)
 _WHERE_IN_SCRIPT = re.compile(r"\s*script: [0-9a-f]{40}, on @user_script:\d+\.?|\A.*@user_script: ?\d+: -?")
-"""Where in a script of ours it happened, in the words of Redis 7 and of Redis 6: nothing that an operator can use."""
+"""The place in our script, as Redis 7 and Redis 6 write it: of no use to an operator."""
 
 
 def translate(error: BaseException) -> BaseException:
-    """A StoreError in place of `error` where Redis can't serve, else `error` itself (a bug)."""
+    """A StoreError in place of `error` if Redis can't serve, otherwise `error` itself (a bug)."""
     if isinstance(error, OutOfMemoryError | ReadOnlyError):
         return StoreFull(f"Redis refuses writes: {_plain(str(error))}")
     if isinstance(error, _NOT_READY):
@@ -355,7 +355,7 @@ def translate(error: BaseException) -> BaseException:
 
 
 def all_good(replies: list[Any]) -> list[Any]:
-    """The replies; the first error among them is raised, translated."""
+    """The replies. Raises the first error among them, translated."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise translate(reply) from reply
@@ -369,22 +369,22 @@ def _plain(text: str) -> str:
 # --- replicas --------------------------------------------------------------------------------------------------
 
 WAIT_SECONDS = 1.0
-"""How long replicas may take for what is written. They answer at once unless something is wrong."""
+"""Seconds that replicas have to confirm a write. They answer at once unless something is wrong."""
 
-# What is lost of these the next call finds again: a message goes to another consumer.
+# If one of these is lost, the next call finds the message again and another consumer gets it.
 _HARMLESS = READS | {"XREADGROUP", "XAUTOCLAIM", "XCLAIM"}
 
 
 class Acknowledged(Multiplexed):
-    """`Redis` for one server, where a change counts as made once `replicas` have it.
+    """`Redis` for one server; a change counts as made once `replicas` replicas have it.
 
-    Redis answers before its replicas have heard anything, and a replica that takes over knows nothing of the last
-    moments. So every write is followed by `WAIT` (https://redis.io/docs/latest/commands/wait/) in the same packet; it
-    costs the way to the replica and back, and no further round trip. Writes have a connection of their own, because
-    Redis keeps back whatever comes behind a `WAIT` on the same one, and reads shall not wait.
+    Redis answers before its replicas get the change, and a replica that takes over lacks the last moments. So every
+    write is followed by `WAIT` (https://redis.io/docs/latest/commands/wait/) in the same packet; it costs the way to
+    the replica and back, but no further round trip from here. Writes have a connection of their own: Redis delays all
+    commands after a `WAIT` on the same connection, and reads must not wait.
 
-    A write that replicas don't confirm raises StoreUnavailable: it was made, and may be lost again. `replicas` None
-    stands for one, as long as there is one that keeps up. `changes` as in `Multiplexed`.
+    A write that replicas don't confirm raises StoreUnavailable: it was made, but might be lost. `replicas` None means
+    one, if a replica is connected and up to date. `changes` as in `Multiplexed`.
     """
 
     def __init__(self, url: str, replicas: int | None, **changes: Any) -> None:
@@ -394,7 +394,7 @@ class Acknowledged(Multiplexed):
         self._writes = Multiplexed(url, **changes)
 
     def look_again(self) -> None:
-        """Replicas may have come or gone: with the next write the server is asked."""
+        """Count the replicas again at the next write: some may have come or gone."""
         self._wanted = self._asked_for
 
     async def command(self, *args: Arg) -> Any:
@@ -442,10 +442,10 @@ class Acknowledged(Multiplexed):
         if self._asked_for is None and not await self._replicas():
             log.warning("a master has lost its last replica; new writes are not replicated")
             return replies
-        raise StoreUnavailable(f"written, but of {wanted} replicas only {have} had it within {WAIT_SECONDS:g} s")
+        raise StoreUnavailable(f"written, but only {have} of {wanted} replicas had it within {WAIT_SECONDS:g} s")
 
     async def _replicas(self) -> int:
-        """How many to wait for where nobody said: one, if one is connected and has caught up."""
+        """The number of replicas to wait for by default: one, if one is connected and has caught up."""
         try:
             role = await super().command("ROLE")
         except ResponseError:  # a rented Redis may forbid it

@@ -1,4 +1,4 @@
-"""Signs of life of workers, a trial write for /health, and sums over all processes."""
+"""Heartbeats of workers, a trial write for /health, and sums over all processes."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 
 SIGN_SECONDS = 60
-"""How long a sign of life counts. A worker gives one several times as often."""
+"""Seconds for which a heartbeat counts. Workers send them several times as often."""
 
 TO_COME = "-to-come"
-"""End of the name of a worker that is about to be started."""
+"""Suffix of the name of a worker that is about to start."""
 
 _FORGET_AFTER = 24 * 3600.0
 COUNTS_KEPT = 86_400
 
 
 class Presence:
-    """Writes and reads the workers' signs of life; times are Unix seconds."""
+    """Writes and reads the workers' heartbeats; times are Unix seconds."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def beat(self, worker: str, now: float) -> None:
-        """`worker` is alive."""
+        """Write a heartbeat of `worker`."""
         await self._redis.pipeline(
             [
                 ("ZADD", keys.workers(), f"{now:.3f}", worker),
                 ("ZREMRANGEBYSCORE", keys.workers(), "-inf", f"({now - _FORGET_AFTER:.3f}"),
-                # The signs of a clock that was ahead: who is alive gives another one.
+                # Heartbeats of a clock that was ahead: live workers send new ones.
                 ("ZREMRANGEBYSCORE", keys.workers(), f"({now + CLOCKS_DIFFER:.3f}", "+inf"),
             ]
         )
 
     async def leave(self, worker: str) -> None:
-        """`worker` ended as it should."""
+        """Note that `worker` ended properly."""
         await self._redis.command("ZREM", keys.workers(), worker)
 
     async def last_sign(self) -> float | None:
-        """The newest sign of life of any worker; None when there is none."""
+        """The time of the newest heartbeat of any worker, or None."""
         found = await self._redis.command("ZREVRANGE", keys.workers(), 0, 0, "WITHSCORES")
         return float(found[1]) if found else None
 
     async def probe(self) -> None:
-        """Write next to nothing, to one node: raises StoreFull where Redis refuses writes."""
+        """Write a few bytes to one node; raises StoreFull if Redis refuses writes."""
         await self._redis.command("SET", keys.probe(), "", "EX", SIGN_SECONDS)
 
     async def dead_letters(self) -> int:
-        """How many messages are kept because no attempt could handle them."""
+        """The number of messages kept because all attempts to handle them failed."""
         return int(await self._redis.command("XLEN", keys.stream("dead")))
 
     async def alive(self, now: float) -> list[str]:
-        """Names of the workers that gave a sign lately."""
+        """Names of the workers with a current heartbeat."""
         found = await self._redis.command("ZRANGEBYSCORE", keys.workers(), f"{now - SIGN_SECONDS:.3f}", "+inf")
         return texts(found)
 

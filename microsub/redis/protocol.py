@@ -1,4 +1,4 @@
-"""What the stores need of Redis, and no more: one connection, a cluster or a fake.
+"""The interface to Redis that the stores need: one connection, a cluster or a fake.
 
 Replies are as Redis sends them: bytes, int, None and lists of these; nothing is decoded. A Redis error raises:
 `StoreFull` for `OOM` and `MISCONF`, `StoreUnavailable` when the connection is lost, `redis.ResponseError` for a bug of
@@ -26,7 +26,7 @@ READS = frozenset(
         *("ZSCAN", "ZSCORE"),
     )
 )
-"""Commands that change no key: sending one twice does no harm. What isn't named here counts as a write."""
+"""Commands that change no key: sending one twice does no harm. All other commands count as writes."""
 
 _CALLS = re.compile(r"redis\.p?call\((?:'(\w+)')?")
 
@@ -35,7 +35,7 @@ _CALLS = re.compile(r"redis\.p?call\((?:'(\w+)')?")
 class Script:
     """A Lua script: its text, its SHA-1 as Redis knows it, and a name for errors and metrics.
 
-    `writes` is False where the text calls nothing but `READS`.
+    `writes` is False if the text calls only `READS`.
     """
 
     name: str
@@ -53,7 +53,7 @@ ScriptCall = tuple[Script, Sequence[str], Sequence[Arg]]
 
 
 class Redis(Protocol):
-    """A way to talk to Redis, one slot per command and script, so that it may be a cluster."""
+    """A connection to Redis; each command or script uses one slot, so that it can be a cluster."""
 
     async def command(self, *args: Arg) -> Any:
         """Run one command; its first key decides the node."""
@@ -67,7 +67,7 @@ class Redis(Protocol):
         ...
 
     async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
-        """Run a script whose keys share a slot, by its SHA; one that is unknown is loaded."""
+        """Run a script whose keys share a slot, by its SHA; unknown scripts are loaded."""
         ...
 
     async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
@@ -75,9 +75,9 @@ class Redis(Protocol):
         ...
 
     def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
-        """The names of all keys, of every node, in batches of about `count`.
+        """The names of all keys, on every node, in batches of about `count`.
 
-        A key that is there from the beginning to the end is named; one may be named repeatedly.
+        A key that exists throughout the scan is included; a key may occur repeatedly.
         """
         ...
 

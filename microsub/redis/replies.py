@@ -1,6 +1,6 @@
 """Replies of Redis decoded, once and strictly: text is UTF-8, records are whole.
 
-What can't be decoded was written by something else: StoreDamaged names it, and nobody goes on as if it weren't there.
+Data that can't be decoded was written by another program: StoreDamaged names it, and no caller ignores it.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ def texts(values: Iterable[bytes]) -> list[str]:
 
 
 def filled(values: Iterable[bytes | None]) -> list[str]:
-    """The same, with '' for what isn't there. Raises StoreDamaged."""
+    """A reply of several texts, with '' for missing ones. Raises StoreDamaged."""
     return [text(value) or "" for value in values]
 
 
 def fields(flat: Sequence[bytes]) -> dict[str, str]:
-    """A flat reply of names and values, as HGETALL gives it. Raises StoreDamaged."""
+    """A flat reply of names and values, as from HGETALL. Raises StoreDamaged."""
     return dict(zip(texts(flat[0::2]), texts(flat[1::2]), strict=True))
 
 
 def raw_fields(flat: Sequence[bytes]) -> dict[str, bytes]:
-    """The same with the values as they are. Raises StoreDamaged."""
+    """A flat reply of names and values, the values as bytes. Raises StoreDamaged."""
     return dict(zip(texts(flat[0::2]), flat[1::2], strict=True))
 
 
 @contextmanager
 def reading(key: str) -> Iterator[None]:
-    """Reading a record under `key`: what its shape makes go wrong raises StoreDamaged."""
+    """Raise StoreDamaged, naming `key`, for errors that the shape of its record causes."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

@@ -1,10 +1,10 @@
-"""Lua scripts live in files, `lua/<name>.lua` in the package of what they do, with unique names.
+"""Lua scripts: files `lua/<name>.lua` in the package that they serve, with unique names.
 
-Each opens with what must be atomic in it, and the catalogue of its KEYS, ARGV and reply.
+The head of each says what must be atomic in it, and lists its KEYS, ARGV and reply.
 
-Functions that several scripts share lie in `redis/lua/parts/`; a line `-- include: <part>` puts that file's text before
-the script's own. They are local functions, so a script remains one self-contained text for Redis. The part `reasons` is
-made of `model.reader.Reason`: a local variable for each, and the table `MAY_RETURN`.
+Functions that several scripts share are in `redis/lua/parts/`; a line `-- include: <part>` inserts that file's text
+before the script's own. They are local functions, so a script remains one self-contained text for Redis. The part
+`reasons` is generated from `model.reader.Reason`: a local variable for each, and the table `MAY_RETURN`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _PARTS = Path(__file__).parent / "lua" / "parts"
 _Part = TypeVar("_Part")
 
 BATCH = 1000
-"""Most members that one script call or command is given, so that it holds up Redis for a few milliseconds."""
+"""Maximum members per script call or command, so that it blocks Redis for only a few milliseconds."""
 
 
 @cache
 def script_files() -> dict[str, Path]:
-    """Where each script lies, by its name."""
+    """The path of each script, by its name."""
     return {path.stem: path for depth in ("*", "*/*") for path in _PACKAGE.glob(f"{depth}/lua/*.lua")}
 
 
 @cache
 def load(name: str) -> Script:
-    """The script of that name. Raises KeyError, which is a bug, when there is none."""
+    """The script of that name. Raises KeyError (a bug) for an unknown name."""
     text = script_files()[name].read_text(encoding="utf-8")
     parts = re.findall(r"^-- include: (\w+)$", text, re.MULTILINE)
     return Script(name, "\n".join([*map(_part, parts), text]))

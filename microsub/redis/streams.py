@@ -3,8 +3,8 @@
 https://redis.io/docs/latest/develop/data-types/streams/
 
 A message stays in its stream until it is done: the length is the backlog, and nothing is ever trimmed. The consumer
-that takes a message owns it for as long as it gives signs of life; what a dead consumer left is taken over by another
-one. So every message is handled at least once, and its handler must be idempotent.
+that takes a message owns it as long as it sends heartbeats; another consumer takes over the messages of a dead one. So
+every message is handled at least once, and its handler must be idempotent.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 
 GROUP = "workers"
-"""The only consumer group of each stream: every message is for one of them."""
+"""The only consumer group of each stream: each message goes to one consumer."""
 
 FIRST_ID = "first"
-"""The field of a message that is tried again with the id that it had the first time."""
+"""The field with a retried message's first id."""
 
 _ADD = load("stream_add")
 _DONE = load("stream_done")
@@ -34,14 +34,14 @@ _LEAVE = load("stream_leave")
 _RELEASE = load("lease")
 
 _LONG_IDLE = 30 * 86400 * 1000
-"""Milliseconds that a message handed back claims to have been idle: the next look takes it."""
+"""Idle milliseconds given to a message that is handed back, so that the next look takes it over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message that a consumer owns.
 
-    `deliveries` counts how often it was handed out, this time included; `size` are the bytes that it was counted with.
+    `deliveries` counts its deliveries, this one included; `size` is the bytes that it adds to the backlog.
     """
 
     id: str
@@ -55,13 +55,13 @@ class Message:
 
     @property
     def added(self) -> float:
-        """Unix time, by Redis' clock, when it was added; when the first time, of one that is tried again."""
+        """Unix time, by Redis' clock, when it was added; for a retried message, the first time."""
         return int(self.fields.get(FIRST_ID, self.id.encode()).partition(b"-")[0]) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits in a stream or is being handled: `messages`, and the `bytes` of their values."""
+    """The messages in a stream, waiting or being handled: their number, and the `bytes` of their values."""
 
     messages: int
     bytes: int
@@ -69,13 +69,13 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may wait in a stream before its writers have to pause."""
+    """Limits of a stream's backlog, beyond which its writers pause."""
 
     messages: int = 10_000
     bytes: int = 256 * 1024 * 1024
 
     def leave_room(self, backlog: Backlog) -> bool:
-        """Whether a stream with that backlog takes more."""
+        """Whether a stream with that backlog accepts more messages."""
         return backlog.messages < self.messages and backlog.bytes < self.bytes
 
     def hold(self, backlog: Backlog) -> bool:
@@ -84,7 +84,7 @@ class Bounds:
 
 
 class Stream:
-    """One queue. `name` is that of a stage, or `dead`, which has no group."""
+    """One queue. `name` is a stage's name, or `dead`, which has no group."""
 
     def __init__(self, redis: Redis, name: str) -> None:
         self.name = name
@@ -103,38 +103,38 @@ class Stream:
         return _ADD, self._keys, [0, 0, "", *_args(messages)]
 
     async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
-        """Append messages, all or none; False where the stream is full. Raises StoreFull and StoreUnavailable."""
+        """Append messages, all or none; False if the stream is full. Raises StoreFull and StoreUnavailable."""
         limits: list[Arg] = [bounds.messages, bounds.bytes, ""]
         return bool(await self._redis.script(_ADD, self._keys, [*limits, *_args(messages)]))
 
     def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that appends messages unless the stream is full.
 
-        Then it notes that some were left out (`left_out`), and replies 0.
+        If it is full, the call notes that messages were left out (`left_out`), and replies 0.
         """
         limits: list[Arg] = [bounds.messages, bounds.bytes, secrets.token_hex(8)]
         return _ADD, [*self._keys, keys.stream_left_out(self.name)], [*limits, *_args(messages)]
 
     async def left_out(self) -> str | None:
-        """A mark, another one each time, if messages were left out and not made up for."""
+        """A mark, different each time, if messages were left out and not added since; otherwise None."""
         mark = await self._redis.command("GET", keys.stream_left_out(self.name))
         return text(mark) if mark is not None else None
 
     async def made_up(self, mark: str) -> None:
-        """All that was left out when `left_out` gave that mark has been added."""
+        """Note that all messages left out when `left_out` returned that mark have been added."""
         await self._redis.script(_RELEASE, [keys.stream_left_out(self.name)], [mark, 0])
 
     async def take(self, consumer: str, count: int) -> list[Message]:
-        """Up to `count` messages that nobody had yet, oldest first; `consumer`'s until done."""
+        """Up to `count` new messages, oldest first; `consumer` owns them until they are done."""
         command = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", self._key, ">")
         reply = await self._in_group(command)
         return [] if not reply else [message_of(entry) for entry in _of_first_stream(reply)]
 
     async def take_over(self, consumer: str, idle: float, count: int) -> list[Message]:
-        """Up to `count` messages whose owners were silent for `idle` seconds, and lose them."""
+        """Take over up to `count` messages whose owners were silent for `idle` seconds."""
         if count < 1:
             return []
-        # XAUTOCLAIM looks at ten times `count` messages and no further: behind what others are busy with it finds none.
+        # XAUTOCLAIM looks at only ten times `count` messages: busy ones at the front can hide the idle ones.
         silent = ("IDLE", int(idle * 1000)) if idle else ()
         rows = await self._in_group(("XPENDING", self._key, GROUP, *silent, "-", "+", count))
         if not rows:
@@ -144,14 +144,14 @@ class Stream:
         return [message_of(entry, handed_out[entry[0]]) for entry in claimed]
 
     async def keep(self, consumer: str, ids: Sequence[str]) -> set[str]:
-        """A sign of life for messages in hand; which of them are still `consumer`'s."""
+        """Send a heartbeat for messages; returns those that `consumer` still owns."""
         if not ids:
             return set()
         try:
             rows = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1, consumer) for id_ in ids])
         except ResponseError as error:
             if _missing(error):
-                return set(ids)  # somebody deleted the stream: nobody else can have them
+                return set(ids)  # the stream was deleted: no other consumer can have them
             raise
         mine = [id_ for id_, row in zip(ids, rows, strict=True) if row]
         if mine:
@@ -159,7 +159,7 @@ class Stream:
         return set(mine)
 
     async def done(self, messages: Sequence[Message]) -> None:
-        """These messages have had all their effects; they leave the stream. Idempotent."""
+        """Remove messages that have had all their effects. Idempotent."""
         if messages:
             args: list[Arg] = [GROUP]
             for message in messages:
@@ -167,7 +167,7 @@ class Stream:
             await self._redis.script(_DONE, self._keys, args)
 
     async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
-        """Let others take over what `consumer` won't finish, without counting the attempt."""
+        """Release messages that `consumer` won't finish, without counting the attempt."""
         if messages:
             args: list[Arg] = [GROUP, consumer, _LONG_IDLE]
             for message in messages:
@@ -179,7 +179,7 @@ class Stream:
                     raise
 
     async def newest(self) -> str | None:
-        """The id of the newest message that isn't done; None where there is none."""
+        """The id of the newest message that isn't done, or None."""
         return await self._first("XREVRANGE", "+", "-")
 
     async def oldest_time(self) -> float | None:
@@ -192,11 +192,11 @@ class Stream:
         return await self._first("XRANGE", "-", message_id) is None
 
     async def backlog(self) -> Backlog:
-        """What isn't done yet."""
+        """The messages that aren't done yet."""
         return (await backlogs(self._redis, [self.name]))[self.name]
 
     async def forget_consumers(self, idle: float) -> int:
-        """Forget consumers that own nothing and were idle for that many seconds; how many."""
+        """Forget consumers without messages that were idle for `idle` seconds; returns how many."""
         return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
 
     async def _first(self, verb: str, start: str, end: str) -> str | None:
@@ -204,7 +204,7 @@ class Stream:
         return text(found[0][0]) if found else None
 
     async def _in_group(self, command: Command) -> Any:
-        """Run a command of the group, made by the first one; None where no stream exists."""
+        """Run a command of the group, creating the group if needed; None if the stream doesn't exist."""
         try:
             return await self._redis.command(*command)
         except ResponseError as error:
@@ -221,7 +221,7 @@ class Stream:
 
 
 async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
-    """What waits in these streams, by name. One round trip."""
+    """The backlogs of these streams, by name. One round trip."""
     commands: list[Command] = []
     for name in names:
         commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
@@ -244,12 +244,12 @@ def size_of(fields: Mapping[str, bytes]) -> int:
 
 
 def _of_first_stream(reply: Any) -> Any:
-    """What XREADGROUP says of the one stream asked for: a list in RESP2, a map in RESP3."""
+    """The entries of the only stream in a reply of XREADGROUP: a list in RESP2, a map in RESP3."""
     return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
 
 
 def message_of(entry: Sequence[Any], deliveries: int = 1) -> Message:
-    """A message of what XRANGE says of it."""
+    """The message in an entry of XRANGE."""
     parts = entry[1]
     fields = {text(name): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
     return Message(text(entry[0]), fields, deliveries)

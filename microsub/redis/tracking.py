@@ -1,8 +1,7 @@
 """Changes as Redis reports them: `CLIENT TRACKING … BCAST`, a connection per server.
 
-https://redis.io/docs/latest/develop/reference/client-side-caching/ describes it. The connection is watched: a server
-that says nothing is asked whether it lives, and while there is no connection, listeners know that their copies
-may be out of date.
+https://redis.io/docs/latest/develop/reference/client-side-caching/ describes it. The connection is watched: a silent
+server gets a PING, and while there is no connection, listeners know that their copies may be out of date.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from microsub.redis.cluster import Address, look_up, split_url
 from microsub.redis.multiplexer import connection_maker
 
 PING_EVERY = 10.0
-"""Seconds of silence after which the server is asked whether it lives."""
+"""Seconds of silence after which the server gets a PING."""
 
 PATIENCE = 10.0
 """Seconds that the server has to answer."""
@@ -27,10 +26,10 @@ RETRY_EVERY = 1.0
 
 
 class Listener(Protocol):
-    """A cache of what is stored."""
+    """A cache of stored data."""
 
     def tracked(self) -> None:
-        """From now on every change is reported; what was kept before may be out of date."""
+        """From now on every change is reported; earlier copies may be out of date."""
 
     def untracked(self) -> None:
         """Changes are not reported any more."""
@@ -42,8 +41,8 @@ class Listener(Protocol):
 class Tracker:
     """Reports changes of keys that begin with `prefix`, from `start` to `aclose`.
 
-    `url` is any that `redis.connect` takes. Of a cluster every master is listened to, and only while all of them are,
-    changes count as reported.
+    `url` is any that `redis.connect` accepts. In a cluster it listens to every master; changes count as reported only
+    while all of them are connected.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Tracker:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, listener: Listener) -> None:
-        """Begin to listen, in the background; connects, and connects again, by itself."""
+        """Begin to listen in the background; connects, and reconnects, by itself."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(listener), name="redis-tracking")
 
@@ -80,7 +79,7 @@ class Tracker:
             try:
                 await self._session(listener)
             except (MicrosubError, RedisError, OSError):
-                # Those who use the store get the error themselves; here it only means that no change is reported.
+                # Users of the store get the error themselves; here it only means that no change is reported.
                 pass
             finally:
                 listener.untracked()
@@ -110,7 +109,7 @@ class Tracker:
         await connection.read_response()
 
     async def _listen(self, connections: list[AbstractConnection], masters: set[Address]) -> None:
-        """Until one of them fails; the tasks of the others end with it."""
+        """Listen until one connection fails; the tasks of the others end with it."""
         tasks = [asyncio.create_task(self._follow(connection)) for connection in connections]
         if masters:
             tasks.append(asyncio.create_task(self._watch(masters)))
@@ -129,14 +128,14 @@ class Tracker:
                 continue
             await connection.send_command("PING")
             if not await self._heard(connection, self._patience):
-                raise TimeoutError("the server has gone silent")
+                raise TimeoutError("the server stopped responding")
 
     async def _heard(self, connection: AbstractConnection, seconds: float) -> bool:
         reply: Any = await connection.read_response(push_request=True, timeout=seconds, disconnect_on_error=False)
         return reply is not None
 
     async def _watch(self, masters: set[Address]) -> None:
-        """Until the cluster has other masters."""
+        """Wait until the cluster has other masters."""
         while True:
             await asyncio.sleep(self._ping_every)
             if await self._masters() != masters:
@@ -147,7 +146,7 @@ class Tracker:
         if not self._cluster:
             return set()
         layout = await look_up(self._url, self._known)
-        # The node of the URL may be down the next time.
+        # The node of the URL might be down next time.
         self._known = list(dict.fromkeys([*self._known, *layout.masters, *layout.replicas]))
         return set(layout.masters)
 

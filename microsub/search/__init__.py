@@ -1,8 +1,8 @@
-"""Full-text search in posts: one index for all users, a replica on each machine.
+"""Full-text search in posts: one index for all users, with a replica on each machine.
 
 PostSearch      answers requests, from the index and the user's own timelines
-IndexReader     reads the index in threads              IndexFollower   keeps it in step with the posts
-IndexFolder     its files                              IndexFigures    what is known of it
+IndexReader     reads the index in threads              IndexFollower   updates it when posts change
+IndexFolder     its files                              IndexFigures    its statistics
 """
 
 from typing import TYPE_CHECKING

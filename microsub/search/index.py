@@ -1,11 +1,11 @@
-"""One generation of the index: an SQLite file with the words of every post, and the rows that stand for posts.
+"""One generation of the index: an SQLite file with the words of every post, and a row for each post.
 
-A row's number grows with the time of publishing, so that the newest matches come first without sorting and a span of
-time is a span of rows. FTS5 keeps no text (`content=''`), so that what a post once said can't be taken out again: an
-edited post gets another row, and the former one stays empty, until a new generation is built. All of it is derived from
-Redis. Works with SQLite from 3.34 on, where it has FTS5.
+Row numbers grow with the time of publication, so the newest matches come first without sorting, and a time span is a
+span of rows. FTS5 stores no text (`content=''`), so a post's old words can't be removed: an edited post gets a new row,
+and the old one stays empty until a new generation is built. Everything is derived from Redis. Needs SQLite 3.34 or
+later, with FTS5.
 
-Calls block: they belong into a thread. A generation is written by one process (`replica`), and read by any number.
+Calls block, so run them in a thread. One process writes a generation (`replica`); any number may read it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from pathlib import Path
 from microsub.search.words import IndexedPost
 
 VERSION = "2"
-"""Of what stands in the file, the folding of words included. A file of another one is built again."""
+"""The version of the file's content, including how words are folded. A file of another version is rebuilt."""
 
 IN_A_SECOND = 1021
-"""Rows for posts of the same second: many feeds give dates alone, so that midnight has a crowd. A prime, since ids of
-such posts may lie at regular distances. A post whose row is taken has one of the minute, hour or day behind it.
+"""Rows for posts of the same second: many feeds give only dates, so many posts share midnight. A prime, because ids of
+such posts may be at regular distances. If a post's row is taken, it gets one of the following minute, hour or day.
 """
 
 _SPANS = (60, 3600, 86_400)
 _TRIES = 4
 _LATEST = 2.0**40
 _HASH_BYTES = 32 * 1024 * 1024
-"""Memory for words that aren't written yet: few large writes cost half of many small ones."""
+"""Memory for unwritten words: a few large writes cost half as much as many small ones."""
 _SEGMENTS = 16
 _WAIT = 5.0
-"""Seconds that a lock of SQLite's is waited for; in WAL mode nobody holds one for long."""
+"""Seconds to wait for a lock of SQLite's; in WAL mode none lasts long."""
 _STEPS = 2000
-"""Instructions of SQLite's machine between two looks at the clock."""
+"""Instructions of SQLite's virtual machine between two checks of the time limit."""
 
 WEIGHTS = "5.0, 2.0, 1.0, 0.0"
-"""What a match counts in title, author, body and marks, when the best are asked for."""
+"""Weights of a match in title, author, body and marks, for ranking."""
 
 _TAKE = "INSERT OR IGNORE INTO rows VALUES (?, ?)"
 
@@ -53,7 +53,7 @@ CREATE VIRTUAL TABLE words USING fts5(title, author, body, marks, content='', to
 class IndexUnusable(Exception):
     """The file is missing, corrupt, of another version, or its disk is full.
 
-    With `corrupt` nobody will ever read it again.
+    With `corrupt` it will never be readable again.
     """
 
     def __init__(self, path: Path, why: object, *, corrupt: bool = False) -> None:
@@ -62,11 +62,11 @@ class IndexUnusable(Exception):
 
 
 class QueryTooSlow(Exception):
-    """A query needs more time than it may take."""
+    """A query has exceeded its time limit."""
 
 
 def is_supported() -> bool:
-    """Whether this machine's SQLite can hold an index."""
+    """Whether this machine's SQLite supports the index."""
     try:
         with sqlite3.connect(":memory:") as database:
             database.executescript(_SCHEMA)
@@ -77,7 +77,7 @@ def is_supported() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A post that matches: its row, its item id, and how well it does (less is better, 0 where nobody asked)."""
+    """A matching post: its row, its item id, and its rank (less is better, 0 if unranked)."""
 
     row: int
     item: int
@@ -86,7 +86,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Matches in their order; more may lie behind the row `last`, and none where that is None."""
+    """Matches in their order; more may follow after the row `last`, none if it is None."""
 
     matches: Sequence[Match]
     last: int | None
@@ -106,7 +106,7 @@ def row_at(moment: float) -> int:
 
 
 class Generation:
-    """An open file. For one thread at a time."""
+    """An open generation. For one thread at a time."""
 
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:
         self.path = path
@@ -116,9 +116,9 @@ class Generation:
 
     @classmethod
     def create(cls, path: Path, facts: Mapping[str, str]) -> Generation:
-        """A new file without posts. Raises IndexUnusable."""
+        """Create a file without posts. Raises IndexUnusable."""
         with _explained(path):
-            path.touch(0o600)  # it holds the words of private feeds
+            path.touch(0o600)  # it contains the words of private feeds
             made = cls._open(path, "rwc")
             made.execute("PRAGMA journal_mode = WAL")
             made.executescript(_SCHEMA)
@@ -130,7 +130,7 @@ class Generation:
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool) -> Generation:
-        """A file that is there. Raises IndexUnusable."""
+        """Open an existing file. Raises IndexUnusable."""
         with _explained(path):
             found = cls(path, cls._open(path, "rw"))
             if read_only:
@@ -145,7 +145,7 @@ class Generation:
             f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=_WAIT, isolation_level=None,
             check_same_thread=False,
         )  # fmt: skip
-        # A power failure costs a rebuild at most, which is noticed.
+        # After a power failure, the loss is noticed, and a rebuild at most is needed.
         made.execute("PRAGMA synchronous = NORMAL")
         made.execute("PRAGMA cache_size = -16000")
         return made
@@ -157,12 +157,12 @@ class Generation:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, str]:
-        """What is noted of the whole: texts by name."""
+        """Facts about the whole index: texts by name."""
         with _explained(self.path):
             return dict(self._database.execute("SELECT name, value FROM facts"))
 
     def counts(self) -> tuple[int, int]:
-        """How many posts are in it, and how many rows are empty."""
+        """The number of posts, and of empty rows."""
         with _explained(self.path):
             posts, rows = self._database.execute("SELECT count(item), count(*) FROM rows").fetchone()
             return posts, rows - posts
@@ -171,9 +171,9 @@ class Generation:
         self, expression: str, span: Span, depth: int, *, among: Collection[int] | None = None, upward: bool = False,
         ranked: bool = False, seconds: float = float("inf"),
     ) -> Block:  # fmt: skip
-        """The `depth` newest matches of the span, or the oldest ones (`upward`); of these only the items `among`.
+        """The `depth` newest matches in the span, or the oldest (`upward`); with `among`, only these items.
 
-        Raises QueryTooSlow after so many seconds, and IndexUnusable.
+        Raises QueryTooSlow after `seconds`, and IndexUnusable.
         """
         conditions, values = ["words MATCH ?"], [expression]
         for condition, row in (("words.rowid > ?", span.above), ("words.rowid < ?", span.below)):
@@ -184,8 +184,8 @@ class Generation:
         rank = f"printf(' %.9g', bm25(words, {WEIGHTS}))" if ranked else "' 0'"
         found = f"CASE WHEN {wanted} THEN rows.row || ' ' || rows.item || {rank} END"
         order, last = ("ASC", "max") if upward else ("DESC", "min")
-        # FTS5 has its rows in order already, and mustn't be the inner loop. All comes in one row: between two rows
-        # Python would have to wait for its turn, as often as there are matches, while the event loop is busy.
+        # FTS5 returns rows in order, and mustn't be the inner loop. All matches come in one result row: between two
+        # rows, Python would wait for the GIL, once per match, while the event loop is busy.
         text = (
             f"SELECT group_concat(found, ' '), count(*), {last}(row) FROM ("  # noqa: S608
             f"SELECT rows.row AS row, {found} AS found FROM words CROSS JOIN rows ON rows.row = words.rowid "
@@ -207,7 +207,7 @@ class Generation:
     def matching(
         self, expression: str, span: Span, ids: Collection[int], *, seconds: float = float("inf")
     ) -> list[Match]:
-        """Those of a few items that match within the span. Raises as `matches` does."""
+        """The matches among a few items, within the span. Raises as `matches` does."""
         text = (
             "SELECT rows.row, rows.item FROM rows CROSS JOIN words ON words.rowid = rows.row "  # noqa: S608
             f"WHERE rows.item IN ({','.join(map(str, ids))}) AND words MATCH ?"
@@ -223,7 +223,7 @@ class Generation:
         return [Match(row, item) for row, item in within]
 
     def missing(self, ids: Collection[int]) -> list[int]:
-        """Those of the item ids that it doesn't have."""
+        """The item ids that aren't in the index."""
         with _explained(self.path):
             low, high = min(ids), max(ids)
             there = {item for (item,) in self._database.execute(
@@ -231,7 +231,7 @@ class Generation:
         return [item for item in ids if item not in there]
 
     def items(self, after: int, limit: int) -> list[int]:
-        """Up to `limit` of its item ids that are greater than `after`, in their order."""
+        """Up to `limit` item ids greater than `after`, in their order."""
         with _explained(self.path):
             found = self._database.execute("SELECT item FROM rows WHERE item > ? ORDER BY item LIMIT ?", (after, limit))
             return [item for (item,) in found]
@@ -239,9 +239,9 @@ class Generation:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, documents: Iterable[IndexedPost], gone: Iterable[int], facts: Mapping[str, str]) -> None:
-        """Take in posts, new and edited ones, each once; empty the rows of items that are `gone`; note `facts`.
+        """Write new and edited posts, each once, empty the rows of items that are `gone`, and write `facts`.
 
-        All in one step.
+        In one transaction.
         """
         with _explained(self.path), self._transaction():
             posts = list(documents)
@@ -250,19 +250,19 @@ class Generation:
             texts = [
                 (row, post.title, post.author, post.body, post.marks) for row, post in zip(rows, posts, strict=True)
             ]
-            texts.sort()  # FTS5 writes all that it has gathered whenever a row is less than the one before
+            texts.sort()  # FTS5 flushes its buffer whenever a row number is lower than the one before
             self._database.executemany(
                 "INSERT INTO words (rowid, title, author, body, marks) VALUES (?, ?, ?, ?, ?)", texts
             )
             self._note(facts)
 
     def note(self, facts: Mapping[str, str]) -> None:
-        """Note facts of the whole."""
+        """Write facts about the whole index."""
         with _explained(self.path), self._transaction():
             self._note(facts)
 
     def finish(self) -> None:
-        """Bring what was written into the file itself, for others to open."""
+        """Move all writes into the main file, for others to open."""
         with _explained(self.path):
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -273,7 +273,7 @@ class Generation:
         self._database.executemany("UPDATE rows SET item = NULL WHERE item = ?", ((item,) for item in items))
 
     def _rows_for(self, posts: Sequence[IndexedPost]) -> list[int]:
-        """A row for each, the first place of its own where that is free."""
+        """A row for each post: its preferred row if that is free."""
         rows = {post.item: row_at(post.score) + post.item % IN_A_SECOND for post in posts}
         if self._database.executemany(_TAKE, ((row, item) for item, row in rows.items())).rowcount < len(rows):
             items = ",".join(map(str, rows))
@@ -298,7 +298,7 @@ class Generation:
 
 
 def _further_rows(post: IndexedPost) -> Iterator[int]:
-    """Where a post may stand whose first place is taken, the best one first: the shortest span that has room."""
+    """Rows for a post whose preferred row is taken, best first: in the shortest span that has room."""
     first = row_at(post.score)
     scattered = post.item
     for seconds in _SPANS:
@@ -312,7 +312,7 @@ def _further_rows(post: IndexedPost) -> Iterator[int]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """What SQLite says in the words of this module."""
+    """Convert SQLite's errors to those of this module."""
     try:
         yield
     except sqlite3.OperationalError as error:

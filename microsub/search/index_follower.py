@@ -1,9 +1,9 @@
-"""The writer of a machine's index: it follows the stream of stored, edited and deleted posts, and builds generations.
+"""The writer of a machine's index: it reads the stream of stored, edited and deleted posts, and builds generations.
 
-How far it has come stands in the generation itself, and is written in the step that writes the posts: a process that
-dies anywhere goes on where the file ends. Some things come without an event (imports, what the sweep deletes), so once
-in a while the ids that were given out are compared with those in the index. Where events were lost, because the stream
-was trimmed behind it or Redis has other data than before, all is built again; the former generation answers meanwhile.
+Its position in the stream is stored in the generation, in the same transaction as the posts, so after a crash it
+continues where the file ends. Some changes have no event (imports, deletions by the sweep), so assigned ids are
+regularly compared with the index. If events were lost, because the stream was trimmed too early or Redis has other data
+than before, the index is rebuilt; the old generation answers queries meanwhile.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = structlog.get_logger(__name__)
 
 _READ_AT_ONCE = 500
 _WRITTEN_AT_ONCE = 4000
-"""Posts of one write while all is built: the more, the fewer times their words are sorted."""
+"""Posts per write during a rebuild: with more posts, their words are sorted fewer times."""
 _MANY = 500
 _TOO_MANY = 4000
-"""Events after which the next look comes later, since large writes are cheaper; and at once, since many wait."""
+"""Above the first number of events, the next look comes later: large writes cost less. Above the second, at once."""
 _COMPARED_AT_ONCE = 1000
 _MOST_EMPTY = 0.25
 _ALWAYS_EMPTY = 1000
-"""Rows that edits and deletions may leave empty, as a part of all posts and beside that."""
+"""Empty rows that are allowed, as a fraction of all posts, and in addition to that."""
 
 _Stored = tuple[int, bytes, float]
 """Item id, wire JSON, score."""
@@ -51,8 +51,8 @@ _Stored = tuple[int, bytes, float]
 
 @dataclass(frozen=True, slots=True)
 class FollowTiming:
-    """Seconds between two looks at the stream, and while much comes in (`busy`); between two comparisons; until the
-    first attempt to become the writer, and between two; and after the index couldn't be written.
+    """Seconds between two looks at the stream, and under load (`busy`); between two comparisons; before the first
+    attempt to become the writer, and between attempts; and after a failed write.
     """
 
     pause: float = 1.0
@@ -64,11 +64,11 @@ class FollowTiming:
 
 
 STANDING_BY = FollowTiming(first=10.0, attempt=60.0)
-"""Of a process that answers readers: it writes where no worker of its machine does."""
+"""For web processes: one becomes the writer if the machine has no worker."""
 
 
 class IndexFollower:
-    """Keeps the index in `folder` in step with Redis, while no other process of the machine does."""
+    """Updates the index in `folder` from Redis, if no other process of the machine does."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class IndexFollower:
         self._timing = timing or FollowTiming()
         self._clock = clock
         self._given_out = 0
-        """The greatest id at the last comparison: by the next one its item is there, or never will be."""
+        """The highest id at the last comparison: by the next one, its item exists or never will."""
         self._looked_through = 0
-        """The item up to which the index was compared with what is stored."""
+        """The item up to which the index was compared with the store."""
         self._hollow = False
         """Whether too many rows are empty."""
 
     async def run_for_ever(self) -> None:
-        """Follow until cancelled; what can't be done now is tried again."""
+        """Follow until cancelled; failures are retried."""
         await asyncio.sleep(self._timing.first)
         while True:
             pause = self._timing.attempt
@@ -105,15 +105,15 @@ class IndexFollower:
             except StoreError as error:
                 log.info("the index of posts waits for Redis", error=str(error))
             except (IndexUnusable, OSError) as error:
-                log.warning("the index of posts can't be written and is tried again", error=str(error))
+                log.warning("the index of posts can't be written; will retry", error=str(error))
                 pause = self._timing.failure
             except Exception:
-                log.exception("following the posts for the index broke off")
+                log.exception("updating the index of posts failed")
                 pause = self._timing.failure
             await asyncio.sleep(pause)
 
     async def build(self) -> bool:
-        """Build a new generation and put it into use; False where another process is the writer."""
+        """Build a new generation and use it; False if another process is the writer."""
         with self._folder.writing() as is_writer:
             if is_writer:
                 with _Thread() as thread:
@@ -146,7 +146,7 @@ class IndexFollower:
                 await asyncio.shield(thread.run(generation.close))
 
     async def _opened(self, thread: _Thread) -> Generation:
-        """The generation in use if it can be followed on, else a new one."""
+        """The generation in use if it can be updated, otherwise a new one."""
         path = self._folder.current()
         if path is not None:
             with suppress(IndexUnusable):
@@ -156,25 +156,25 @@ class IndexFollower:
     async def _has_to_be_built(self, thread: _Thread, generation: Generation) -> bool:
         if self._folder.has_wish():
             return True
-        if self._folder.current() != generation.path:  # lost, or corrupt for a reader
+        if self._folder.current() != generation.path:  # lost, or found corrupt by a reader
             return True
         facts = await thread.run(generation.facts)
         instance, before = await self._instance(), facts["instance"]
-        if not before and instance:  # it was built before the server's first start was over
+        if not before and instance:  # it was built before the server's first start was complete
             await thread.run(lambda: generation.note({"instance": instance}))
         why = ""
         if before and before != instance:
-            why = "Redis holds other data than before"
+            why = "Redis has other data than before"
         elif not await self._events.reach(facts["cursor"]):
             why = "events were lost"
         elif self._hollow:
             why = "edits and deletions have left many rows empty"
         if why:
-            log.info("the index of posts is built again", why=why)
+            log.info("the index of posts is being rebuilt", why=why)
         return bool(why)
 
     async def _take_events(self, thread: _Thread, generation: Generation) -> int:
-        """Bring in what has happened since the generation was written last; how many events that were."""
+        """Apply the events since the last write; returns how many there were."""
         cursor = (await thread.run(generation.facts))["cursor"]
         changed = await self._events.posts_since(cursor, 2 * _TOO_MANY)
         if changed.events:
@@ -182,7 +182,7 @@ class IndexFollower:
         return changed.events
 
     async def _compare(self, thread: _Thread, generation: Generation) -> None:
-        """Bring in posts that came without an event, and take out some that went without one."""
+        """Add posts that had no event, and remove some that were deleted without one."""
         facts = await thread.run(generation.facts)
         checked, given_out = int(facts["checked"]), self._given_out
         self._given_out = await newest_id(self._redis)
@@ -226,7 +226,7 @@ class IndexFollower:
             self._folder.tidy()
             raise
         posts, _ = await thread.run(generation.counts)
-        say = log.info if posts else log.debug  # the first start of a server has nothing to say of it
+        say = log.info if posts else log.debug  # on a server's first start there is nothing to report
         say("the index of posts was built", posts=posts, seconds=round(took, 1))
         self._looked_through, self._hollow = 0, False
         return generation
@@ -234,7 +234,7 @@ class IndexFollower:
     # --- both ---------------------------------------------------------------------------------------------------------
 
     async def _write(self, thread: _Thread, generation: Generation, ids: Sequence[int], **facts: str) -> None:
-        """Bring these items in as they are now; those that aren't stored any more go."""
+        """Write the present state of these items; those that aren't stored any more are removed."""
         if not ids and not facts:
             return
         stored = await self._stored(list(dict.fromkeys(ids)))
@@ -248,7 +248,7 @@ class IndexFollower:
             part = ids[start : start + _READ_AT_ONCE]
             rows = await self._items.fields([str(item) for item in part], ("Data", "score"))
             for item, (data, score) in zip(part, rows, strict=True):
-                if data is not None and score is not None:  # without a score it is about to be deleted
+                if data is not None and score is not None:  # without a score, it is about to be deleted
                     found.append((item, data, float(score)))
         return found
 
@@ -262,7 +262,7 @@ def _document(stored: _Stored) -> IndexedPost:
 
 
 class _Thread:
-    """A thread in which one generation is read and written."""
+    """A thread that reads and writes one generation."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
@@ -274,5 +274,5 @@ class _Thread:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` there."""
+        """Run `work` in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

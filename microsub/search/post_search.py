@@ -1,8 +1,8 @@
-"""Search in the posts that a user has: matches of the index, walked newest first and tested against their timelines.
+"""Search in a user's posts: matches of the index, newest first, filtered by the user's timelines.
 
-The index is one for all users. What it finds is shown only where the user's own timeline shows it at that moment: what
-others follow, what has left and what is muted is not. A walk that takes too long breaks off, and its page says where to
-go on.
+All users share the index. A match is shown only if the user's own timeline shows it at that moment, so posts that only
+others follow, or that were removed or muted, aren't found. A search that takes too long stops early, and its page has a
+cursor to continue.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from microsub.timelines.pages import ShownItems, item_ids, shown
 from microsub.timelines.views import ReaderViews
 
 DEPTHS = (200, 1000)
-"""Matches that are looked at first, and then at a time, each in one round trip: mostly the first ones are enough."""
+"""Matches in the first round trip, and in each later one: mostly the first are enough."""
 
 OWN_DEPTHS = (2000, 20_000)
-"""The same for users with few items, whose ids SQLite is told, so that it hands out none of others."""
+"""The same for users with few items: SQLite gets their ids, and returns no others."""
 
 MOST_OWN = 5000
-"""Items of such a user at most."""
+"""The maximum number of items of such a user."""
 
 WALK_SECONDS = 0.3
-"""For which one request walks; then the page is as long as it is."""
+"""Time limit of one search; the page may then be shorter than requested."""
 
 MOST_NEWEST = 100
-"""Items of one request."""
+"""Items per request."""
 
 MOST_RANKED = 3000
-"""The newest matches in the user's timelines, among which the best are looked for."""
+"""The newest matches in the user's timelines that are ranked."""
 
 MOST_FEEDS = 500
-"""Feeds that one `feed:` may mean: a query with more is refused."""
+"""Feeds that one `feed:` may match: a query that matches more is refused."""
 
 _PLACE = re.compile(r"n(-?[0-9]{1,18})", re.ASCII)
 _RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})", re.ASCII)
@@ -64,16 +64,16 @@ _RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})", re.ASCII)
 
 @dataclass(slots=True)
 class _Walk:
-    """What has been found so far, nearest to the cursor first; `last` is the row that was looked at last."""
+    """The matches so far, nearest to the cursor first; `last` is the last row that was checked."""
 
     found: list[tuple[Match, Row]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     last: int | None = None
     broken_off: bool = False
-    """More may lie behind `last`."""
+    """More may follow after `last`."""
 
     def take(self, matches: Sequence[Match], seen: ShownItems, query: PostQuery) -> None:
-        """Take in those of the matches that the user sees, in the state that the query wants."""
+        """Add the matches that the user can see, in the state that the query wants."""
         self.names.update(seen.names)
         for match in matches:
             row = seen.rows.get(str(match.item))
@@ -94,7 +94,7 @@ class PostSearch:
         *,
         visits: bool = True,
     ) -> None:
-        """`visits`: who searches is the user, who is seen by that."""
+        """`visits`: a search counts as a visit of the user."""
         self._visits = visits
         self._redis = redis
         self._channels = channels
@@ -105,10 +105,9 @@ class PostSearch:
         self._turns = KeyedLocks()
 
     async def page(self, user: str, uid: str, request: PostSearchRequest, now: float) -> bytes:
-        """The reply: items as in a timeline. `uid` may be `global`.
+        """The reply, with items as in a timeline. `uid` may be `global`.
 
-        Raises InvalidRequest for a query or cursor that can't be used, NotFound, TooManyRequests and
-        SearchUnavailable.
+        Raises InvalidRequest for an invalid query or cursor, NotFound, TooManyRequests and SearchUnavailable.
         """
         query = parsed(request.text, now)
         with self._place_of(user):
@@ -118,14 +117,14 @@ class PostSearch:
             return await self._newest(user, uid, query, found, request, now)
 
     async def newest(self, user: str, uid: str, text: str, now: float) -> list[str]:
-        """Ids of the newest items that match, a hundred at most. Raises as `page` does."""
+        """Ids of the newest items that match, at most a hundred. Raises as `page` does."""
         reply = await self.page(user, uid, PostSearchRequest(text, MOST_NEWEST), now)
         return [item["_id"] for item in orjson.loads(reply)["items"]]
 
     async def matching(
         self, user: str, uid: str, text: str, ids: Sequence[str], now: float
     ) -> tuple[Sequence[str], bool]:
-        """Those of the ids that match and that the user sees, and whether the index has all that are stored.
+        """The ids that match and that the user can see, and whether the index has all of the stored ones.
 
         Raises as `page` does.
         """
@@ -146,19 +145,19 @@ class PostSearch:
         """Count a search of the user for the block. Raises TooManyRequests, and InvalidRequest if it takes too long."""
         place = (SEARCHES_AT_ONCE, user)
         if not self._limiter.has_room(*place) or not self._limiter.count(SEARCHES_OF_USER, user):
-            raise TooManyRequests("too many searches: try again in some seconds", 10)
+            raise TooManyRequests("too many searches: try again in a few seconds", 10)
         give_back = self._limiter.take([place])
         try:
             yield
         except QueryTooSlow:
             raise InvalidRequest(
-                "'query' can't be used: found words that too many posts have, expected more or longer ones"
+                "'query' can't be used: too many posts match its words, expected more or longer ones"
             ) from None
         finally:
             give_back()
 
     def _turn_of(self, user: str) -> asyncio.Semaphore:
-        """Held during each question to SQLite, so that a user's slow ones take one thread at most."""
+        """Held during each query to SQLite, so that a user's slow queries take one thread at most."""
         return self._turns.of(user)
 
     async def _newest(
@@ -188,7 +187,7 @@ class PostSearch:
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float
     ) -> bytes:
         if request.before is not None:
-            raise wrong("before", request.before, "'after' alone where the best matches are asked for")
+            raise wrong("before", request.before, "only 'after' if the best matches are requested")
         top, first = _rank(request.after)
         span = _span(query, above=None, below=None if top is None else top + 1)
         walk = await self._walk(user, uid, query, found, span, MOST_RANKED, now, ranked=True)
@@ -225,7 +224,7 @@ class PostSearch:
         return walk
 
     async def _own(self, user: str, uid: str, now: float) -> Sequence[int] | None:
-        """The ids of what the user sees, if these are few, after all that waits for their timelines was brought in."""
+        """The ids of the items the user can see, if these are few, once waiting posts were added to the timelines."""
         own = await item_ids(self._redis, user, uid, MOST_OWN)
         if own.behind and await self._bring_in(user, uid, now):
             own = await item_ids(self._redis, user, uid, MOST_OWN)
@@ -237,14 +236,14 @@ class PostSearch:
         return await self._reading.has_caught_up(Grant(user, frozenset(), behind=True), uid, now)
 
     async def _feeds_named(self, user: str, names: Sequence[str]) -> dict[str, list[str]]:
-        """The feeds that the user follows, and has followed, by what the query says of them: a part of the name or
-        address, or the `_source` of an item. Raises InvalidRequest for what too many are called.
+        """The feeds that the user follows or followed, by the query's names: a part of a feed's name or address, or
+        the `_source` of an item. Raises InvalidRequest if a name matches too many feeds.
         """
         if not names:
             return {}
         followed = await self._channels.followed_feeds(user)
         records = await self._feeds.get_many(followed)
-        # Thousands of follows take a tenth of a second, and as much again for each dozen of names.
+        # Thousands of follows take a tenth of a second, and as much again for each dozen names.
         named = await asyncio.to_thread(_named, names, followed, records)
         given = {one.id: one.feed for one in followed.values()}
         former = fields(await self._redis.command("HGETALL", keys.former_feeds(user)))
@@ -255,7 +254,7 @@ class PostSearch:
                 ids.add(given[name])
             ids |= {was for was, now in former.items() if now in ids}
             if len(ids) > MOST_FEEDS:
-                raise wrong("query", name, f"in 'feed:' a name of at most {MOST_FEEDS} feeds, not of {len(ids)}")
+                raise wrong("query", name, f"a 'feed:' that matches at most {MOST_FEEDS} feeds, found {len(ids)}")
             found[name] = sorted(ids)
         return found
 
@@ -263,7 +262,7 @@ class PostSearch:
 def _named(
     names: Iterable[str], followed: Mapping[str, Subscription], records: Mapping[str, FeedRecord]
 ) -> dict[str, list[str]]:
-    """The feeds of which each name's words are, side by side, the last one the beginning of one perhaps."""
+    """The feeds whose text contains each name's words in a row; the last word may be incomplete."""
     texts = {
         feed: _blanked(
             words_of(f"{one.name or ''} {one.url} {(records[feed].title if feed in records else None) or ''}")
@@ -284,7 +283,7 @@ def _is_wanted(row: Row, query: PostQuery) -> bool:
 
 
 def _span(query: PostQuery, *, above: int | None, below: int | None) -> Span:
-    """The rows between the cursors, within the query's times."""
+    """The rows between the cursors and within the query's times."""
     if query.since is not None:
         first = row_at(query.since) - 1
         above = first if above is None else max(above, first)
@@ -299,7 +298,7 @@ def _place(cursor: str | None, parameter: str) -> int | None:
         return None
     found = _PLACE.fullmatch(cursor)
     if found is None:
-        raise wrong(parameter, cursor, "a value taken from 'paging' of a search")
+        raise wrong(parameter, cursor, "a value from the 'paging' of a search")
     return int(found[1])
 
 
@@ -308,5 +307,5 @@ def _rank(cursor: str | None) -> tuple[int | None, int]:
         return None, 0
     found = _RANK.fullmatch(cursor)
     if found is None:
-        raise wrong("after", cursor, "a value taken from 'paging' of a search for the best matches")
+        raise wrong("after", cursor, "a value from the 'paging' of a search for the best matches")
     return int(found[1]), int(found[2])

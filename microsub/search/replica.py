@@ -1,13 +1,13 @@
 """The index of a machine: a folder with one generation in use, one writer, and any number of readers.
 
-What lies in the folder:
+Files in the folder:
 
-- `current`: the name of the generation in use. A new one is built beside it and named here when it is ready;
-- `posts-….sqlite`: generations, with what SQLite keeps beside them. Those that aren't named are removed by the writer;
-- `writer.lock`: held by the process that follows the posts (flock(2)), however that process ends;
-- `rebuild`: somebody asks the writer for a new generation.
+- `current`: the name of the generation in use. A new one is built next to it, and named here when it is complete;
+- `posts-….sqlite`: generations, with SQLite's additional files. The writer removes those that aren't in use;
+- `writer.lock`: held by the process that follows the posts (flock(2)); it is freed however that process ends;
+- `rebuild`: a request to the writer for a new generation.
 
-A reader that finds the generation corrupt takes its name away, and the writer builds another one.
+A reader that finds the generation corrupt removes its name, and the writer builds a new one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 THREADS = 2
-"""Queries of one process that SQLite works on at the same time, off the event loop."""
+"""Queries of one process that SQLite runs at the same time, off the event loop."""
 MOST_WAITING = 32
-"""Queries that may wait for a thread; further ones are told to come again."""
+"""Queries that may wait for a thread; further ones are refused."""
 SECONDS = 1.0
-"""For which one question to SQLite may take."""
+"""Time limit of one query to SQLite."""
 
 
 class IndexFolder:
-    """The files. Raises IndexUnusable and OSError where they can't be had."""
+    """The index's files. Raises IndexUnusable and OSError if they can't be used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class IndexFolder:
         self._wish = path / "rebuild"
 
     def current(self) -> Path | None:
-        """The generation in use; None where there is none."""
+        """The generation in use, or None."""
         try:
             name = self._current.read_text("utf-8").strip()
         except OSError:
@@ -59,19 +59,19 @@ class IndexFolder:
         return found if name and "/" not in name and found.is_file() else None
 
     def use(self, generation: Path) -> None:
-        """Put a generation into use, and remove all others; who reads one of them reads on."""
+        """Use this generation, and remove all others; open ones remain readable for their readers."""
         new = self._current.with_suffix(".new")
         new.write_text(generation.name, "utf-8")
         new.replace(self._current)
         self.tidy()
 
     def condemn(self, generation: Path) -> None:
-        """Take a generation out of use, if it still is in use."""
+        """Stop using a generation, if it is still in use."""
         if self.current() == generation:
             self._current.unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove generations that aren't in use, and what a dead writer left half built."""
+        """Remove generations that aren't in use, and incomplete ones of dead writers."""
         current = self.current()
         for path in self.path.glob("posts-*.sqlite*"):
             if current is None or not path.name.startswith(current.name):
@@ -86,16 +86,16 @@ class IndexFolder:
         self._wish.touch()
 
     def has_wish(self) -> bool:
-        """Whether somebody waits for a new generation."""
+        """Whether a new generation was requested."""
         return self._wish.exists()
 
     def settle_wish(self) -> None:
-        """The new generation is there."""
+        """Clear the request: the new generation is in use."""
         self._wish.unlink(missing_ok=True)
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Whether this process is the writer, for the block; the folder is made where there is none."""
+        """Whether this process is the writer, for the block; creates the folder if necessary."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -109,7 +109,7 @@ class IndexFolder:
             os.close(descriptor)
 
     def has_writer(self) -> bool:
-        """Whether a process follows the posts just now."""
+        """Whether a process is following the posts."""
         if not (self.path / "writer.lock").exists():
             return False
         with self.writing() as free:
@@ -126,9 +126,9 @@ class IndexFolder:
 
 @dataclass(frozen=True, slots=True)
 class IndexFigures:
-    """What is known of an index: times are Unix seconds, `took` is how long its building did.
+    """Statistics of an index; times are Unix seconds, `took` is the duration of its build.
 
-    `cursor` is the event up to which it holds all posts; `empty` counts rows that edits and deletions left.
+    `cursor` is the event up to which it has all posts; `empty` counts rows left by edits and deletions.
     """
 
     posts: int = 0
@@ -147,7 +147,7 @@ class IndexFigures:
 
 
 class IndexReader:
-    """Reads the generation in use, in threads of its own. `aclose` ends them."""
+    """Reads the generation in use, in its own threads. `close` ends them."""
 
     def __init__(self, folder: IndexFolder) -> None:
         self.folder = folder
@@ -156,7 +156,7 @@ class IndexReader:
         self._waiting = 0
 
     def close(self) -> None:
-        """End the threads; questions under way are answered before."""
+        """End the threads, after the queries under way."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def matches(
@@ -171,13 +171,13 @@ class IndexReader:
         )
 
     async def matching(self, expression: str, span: Span, ids: Collection[int]) -> tuple[list[Match], list[int]]:
-        """Those of the items that match, and those that it doesn't have. Raises SearchUnavailable and QueryTooSlow."""
+        """The items that match, and those it doesn't have. Raises SearchUnavailable and QueryTooSlow."""
         return await self._asked(
             lambda generation: (generation.matching(expression, span, ids, seconds=SECONDS), generation.missing(ids))
         )
 
     async def figures(self) -> IndexFigures:
-        """What is known of it; never raises: an index that can't be used is not `usable`."""
+        """The statistics; never raises: an index that can't be used is not `usable`."""
         followed, size = await asyncio.to_thread(lambda: (self.folder.has_writer(), self.folder.size()))
         try:
             return await self._asked(lambda generation: figures_of(generation, size, followed=followed))
@@ -186,7 +186,7 @@ class IndexReader:
 
     async def _asked(self, question: Callable[[Generation], T]) -> T:
         if self._waiting >= THREADS + MOST_WAITING:
-            raise SearchUnavailable("too many searches wait for each other")
+            raise SearchUnavailable("too many searches are waiting")
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
@@ -211,10 +211,10 @@ class IndexReader:
         return own
 
     def _opened(self) -> Generation | None:
-        """The generation in use, opened; None where another one took its place meanwhile.
+        """Open the generation in use; None if it was replaced meanwhile.
 
-        Files are removed after another generation is named. So who finds the name unchanged after the first read has
-        opened all files of it; who doesn't may have a file without its journal, in which the newest posts are missing.
+        Files are removed after another generation is named. So if the name is unchanged after the first read, all its
+        files were opened; otherwise its journal, with the newest posts, may be missing.
         """
         path = self.folder.current()
         if path is None:
@@ -228,7 +228,7 @@ class IndexReader:
             raise SearchUnavailable(str(error)) from error
 
     def _drop(self, generation: Generation | None, error: IndexUnusable, path: Path | None = None) -> None:
-        """Begin with a new connection, or with a new generation where this one is corrupt."""
+        """Reopen the generation, or replace it if it is corrupt."""
         log.warning("the index of posts can't be read", error=str(error), corrupt=error.corrupt)
         if generation is not None:
             path = generation.path
@@ -240,7 +240,7 @@ class IndexReader:
 
 
 def figures_of(generation: Generation, size: int, *, followed: bool) -> IndexFigures:
-    """What an open generation says of itself. Raises IndexUnusable."""
+    """The statistics of an open generation. Raises IndexUnusable."""
     facts = generation.facts()
     posts, empty = generation.counts()
     times = {name: float(facts[name]) for name in ("built", "took", "written") if name in facts}

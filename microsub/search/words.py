@@ -1,4 +1,4 @@
-"""Posts and queries in the words of the index. Pure."""
+"""Converts posts and queries to the words of the index. Pure."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from microsub.model.query import PostQuery, Term
 from microsub.model.words import Phrase, folded, words_of
 
 MOST_CHARACTERS = 100_000
-"""Of one post that are indexed. Books come as feeds too."""
+"""Indexed characters of one post: books are published as feeds too."""
 
 MARK = "\ue000"
-"""What the words of addresses, kinds and feeds begin with: no word of a text does."""
+"""The prefix of words for addresses, kinds and feeds; no word of a text starts with it."""
 
 ALL = f"{MARK}all"
-"""A word of every post, from which a query of exclusions alone takes away."""
+"""A word of every post, the base of queries that only exclude."""
 
 
 def link_words(address: str) -> list[str]:
-    """The words of an address, marked, in their order."""
+    """The words of an address, marked, in order."""
     return [MARK + word for word in words_of(address.partition("://")[2] or address)]
 
 
 def feed_word(feed_id: str) -> str:
-    """The word of every post of that feed."""
+    """The word of all posts of that feed."""
     return f"{MARK}f{feed_id}"
 
 
 def kind_word(kind: str) -> str:
-    """The word of every post of that kind (`post-type`)."""
+    """The word of all posts of that kind (`post-type`)."""
     return f"{MARK}k{kind}"
 
 
 class IndexedPost(NamedTuple):
-    """A post as the index takes it: its item id, its score (Unix time), and a text for each column."""
+    """A post in the form of the index: its item id, its score (Unix time), and a text per column."""
 
     item: int
     score: float
@@ -49,7 +49,7 @@ _LINKS = ("url", "in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-o
 
 
 def document(item: int, score: float, wire: Mapping[str, Any]) -> IndexedPost:
-    """What is found of an item with that JSON (`docs/reference/api.md`, Items): also what it replies to and repeats."""
+    """The words of an item's JSON (`docs/reference/api.md`, Items), including posts it replies to or repeats."""
     body = _body(wire)
     refs = wire.get("refs")
     quoted = [ref for ref in refs.values() if isinstance(ref, dict)] if isinstance(refs, dict) else []
@@ -108,15 +108,15 @@ def _strings(value: object) -> Sequence[str]:
     return ()
 
 
-# --- as FTS5 is asked -------------------------------------------------------------------------------------------------
+# --- queries for FTS5 -------------------------------------------------------------------------------------------------
 
 _ADDRESS = re.compile(r"(?:\w+://)?[\w-]+(?:\.[\w-]+)+(?:[/:?#].*)?|\w+://\S+", re.DOTALL)
 
 
 def expression(query: PostQuery, feeds: Mapping[str, Sequence[str]]) -> str:
-    """The query in FTS5's language (https://www.sqlite.org/fts5.html, 3). `feeds` has the ids for each of its feeds.
+    """The query in FTS5's language (https://www.sqlite.org/fts5.html, 3). `feeds` maps its feed names to ids.
 
-    What the query says of states and times isn't in it.
+    States and times of the query aren't part of it.
     """
     wanted, unwanted = [f'"{ALL}"'], []
     for clause in query.clauses:

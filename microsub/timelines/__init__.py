@@ -1,6 +1,6 @@
-"""What a reader sees: channels, follows, pages, read state, mutes and blocks, retention.
+"""A reader's view: channels, follows, pages, read state, mutes and blocks, retention.
 
-What other features ask about saved items, and about the order in which items came to a user.
+Also answers other features' questions about saved items and the order of arrival.
 """
 
 from microsub.timelines.saved import count_saved, save, save_posts, saved_among, unsave

@@ -1,8 +1,8 @@
-"""Items come into timelines: adding, and the filters of channels.
+"""Adds items to timelines, and applies the filters of channels.
 
-An item enters a timeline once, in one script call per timeline (lua/timeline_add.lua) that asks everything that keeps
-it out. What a channel filters out leaves no trace in its timeline, so that an edit, which may read otherwise, can bring
-the item in; what stands in a timeline isn't filtered any more. All times are Unix seconds.
+One call of lua/timeline_add.lua per timeline checks everything that keeps an item out, and adds the others. Adding an
+item twice has no effect. A filtered-out item leaves no trace, so a later edit of it can pass the filter; items in a
+timeline aren't filtered again. All times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from microsub.timelines.timelinekeys import shown_keys, split, url_lines
 log = LibraryLogger(__name__)
 
 _MOST_FILTERING = 10_000
-"""Channels of which a process remembers the filters."""
+"""Channels whose filters a process remembers."""
 
 _ADD = load("timeline_add")
 
 
 UNFILTERED = b"*"
-"""Instead of filters: these items come in whatever the channel filters, with the limits that are given."""
+"""In place of filters: the items pass any filter, and the given limits apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What came of the items given to one timeline into it, as ids.
+    """The result of adding items to one timeline, as ids.
 
-    `added` are unread, `read` read (found older than the follow), `hidden` muted. `subscribed` is False where the
-    channel doesn't follow the feed (any more), or doesn't exist (any more): then nothing happened.
+    `added` are unread, `read` read (found older than the follow), `hidden` muted. `subscribed` is False if the channel
+    doesn't follow the feed, or doesn't exist (any more): then nothing happened.
     """
 
     added: tuple[str, ...] = ()
@@ -53,26 +53,26 @@ class Added:
 
     @property
     def taken(self) -> int:
-        """How many came in, in whatever state."""
+        """The number of items that were taken, in any state."""
         return len(self.added) + len(self.read) + len(self.hidden)
 
     @property
     def all_taken(self) -> tuple[str, ...]:
-        """What came in, in whatever state."""
+        """The items that were taken, in any state."""
         return self.added + self.read + self.hidden
 
     def without(self, ids: Collection[str]) -> Added:
-        """The same as if those items had stayed out."""
+        """The same result without those items."""
         states = [tuple(one for one in state if one not in ids) for state in (self.added, self.read, self.hidden)]
         return replace(self, added=states[0], read=states[1], hidden=states[2])
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineTarget:
-    """A timeline that items go to.
+    """A timeline that items are added to.
 
-    Where its channel's settings say nothing else, it holds `limit` items (0: all) and takes the `fresh` newest of a
-    first fill as unread.
+    `limit` (0: none) and `fresh` are the defaults for channels without these settings: the number of items it holds,
+    and the number of newest items of a first fill that are unread.
     """
 
     user: str
@@ -84,7 +84,7 @@ class TimelineTarget:
 class Adder:
     """Adds items to timelines.
 
-    Remembers which channels filter, so that most calls take one round trip. `items` answers what ids stand for.
+    Remembers the filters of channels, so that most calls take one round trip. `items` looks items up by id.
     """
 
     def __init__(self, redis: Redis, items: Items) -> None:
@@ -98,11 +98,11 @@ class Adder:
     ) -> Added:  # fmt: skip
         """Add a feed's items to one timeline. Idempotent.
 
-        The first items of a feed after a follow are its first fill: give them in one call. They decide from which score
-        on the feed's items are unread, then and later: that of the `fresh`-th newest, or the time of following where
-        that is earlier. The channel's own settings take precedence over `limit` (0: none) and `fresh`, and its filters
-        choose, unless the items are to come in `unfiltered`. Doesn't raise for a channel that is gone. Items that were
-        deleted meanwhile are taken out again.
+        The first items of a feed after a follow are its first fill: give them in one call. They set the score from
+        which the feed's items are unread, then and later: that of the `fresh`-th newest, or the time of following if
+        that is earlier. The channel's own settings take precedence over `limit` (0: none) and `fresh`. Its filters
+        apply unless `unfiltered`. Doesn't raise for a channel that is gone. Items that are deleted at the same time
+        are taken out again.
         """
         incoming = Incoming(self._items, feed_id, items, now, unfiltered=unfiltered)
         added = (await self.add_to([TimelineTarget(user, uid, limit, fresh)], incoming))[0]
@@ -112,7 +112,7 @@ class Adder:
     async def fill(
         self, user: str, uid: str, feed_id: str, ids: Sequence[str], settings: ChannelSettings, now: float
     ) -> Added:
-        """`add` those of a feed's stored posts, with the limits that hold in the channel."""
+        """`add` these stored posts of a feed, with the limits that the channel's settings give."""
         items = await self._items.timeline_items(ids)
         limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
         return await self.add(user, uid, feed_id, items, now=now, limit=limit, fresh=fresh) if items else Added()
@@ -120,8 +120,8 @@ class Adder:
     async def add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
         """`add` to several timelines, of several users; results in the order of `targets`.
 
-        One round trip, and another one for channels whose filters this process doesn't know yet. Items that were
-        deleted meanwhile are left to the caller.
+        One round trip, and another for channels whose filters this process doesn't know yet. Items that are deleted
+        at the same time are left to the caller.
         """
         remembered = self._filtering
         addings = [
@@ -141,7 +141,7 @@ class Adder:
         return [one.result() for one in addings]
 
     def _remember(self, target: TimelineTarget, filters: bytes) -> None:
-        """What a channel filters by, so that the next items are chosen by it at once."""
+        """Remember a channel's filters, so that the next items are filtered without asking for them."""
         if filters:
             if len(self._filtering) >= _MOST_FILTERING:
                 self._filtering.clear()
@@ -152,7 +152,7 @@ class Adder:
     async def put(
         self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0, *, unfiltered: bool = False
     ) -> Added:
-        """Add an item that comes from no feed; the rules of `add` hold. Raises NotFound."""
+        """Add an item without a feed; the rules of `add` apply. Raises NotFound."""
         result = await self.add(user, uid, "", [item], now=now, limit=limit, fresh=0, unfiltered=unfiltered)
         if not result.subscribed:
             raise await absent(self._redis, user, uid)
@@ -160,20 +160,20 @@ class Adder:
 
 
 async def filtering_channels(redis: Redis, channels: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those of the channels (user, uid) that filter. One round trip."""
+    """Those of the channels (user, uid) that have filters. One round trip."""
     filters = await redis.pipeline([("HGET", keys.channel(*one), "filters") for one in channels])
     return [one for one, text in zip(channels, filters, strict=True) if text]
 
 
 @lru_cache(maxsize=1024)
 def filter_of(filters: bytes) -> Filter | None:
-    """The filter in a channel's field `filters`; None where there is none, or none that can be read."""
+    """The filter in a channel's field `filters`; None if there is none, or it is corrupt."""
     if not filters:
         return None
     try:
         made = Filter.of(orjson.loads(filters))
-    except (ValueError, KeyError, TypeError, AttributeError):  # one channel stops no delivery to all others
-        log.exception("filters of a channel are corrupt and ignored", filters=filters[:80])
+    except (ValueError, KeyError, TypeError, AttributeError):  # one channel must not stop delivery to all others
+        log.exception("a channel's filters are corrupt and were ignored", filters=filters[:80])
         return None
     if made.broken:
         log.warning("an invalid expression in a filter is ignored", settings=made.broken)
@@ -181,10 +181,10 @@ def filter_of(filters: bytes) -> Filter | None:
 
 
 class Incoming:
-    """Items of one feed on their way to timelines, and which of them each channel takes.
+    """Items of one feed that are being added, and which of them each channel takes.
 
-    Made once, for any number of timelines: the posts are read once, and only if somebody filters. `feed` is '' for
-    items of no feed. `unfiltered` items come in whatever a channel filters.
+    Made once for any number of timelines: posts are read once, and only if a channel filters. `feed` is '' for items
+    without a feed. `unfiltered` items pass any filter.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Incoming:
         self._args: dict[bytes, list[list[Arg]]] = {}
 
     async def args(self, filters: bytes) -> list[list[Arg]]:
-        """What a channel with these filters takes, as arguments of one script call after the other."""
+        """The items that a channel with these filters takes, as the arguments of its script calls."""
         known = self._args.get(filters)
         if known is None:
             rule = None if self.unfiltered else filter_of(filters)
@@ -212,7 +212,7 @@ class Incoming:
             parts = [*batches(chosen)]
             known = [[_scores(parts[at + 1 :]), *item_args(part)] for at, part in enumerate(parts)]
             if not known and self._items:
-                known = [[""]]  # the channel may have other filters by now, as the script knows
+                known = [[""]]  # an empty call: the script may find that the channel has other filters by now
             self._args[filters] = known
         return known
 
@@ -220,16 +220,16 @@ class Incoming:
         if self._posts is None:
             ids = [item.id for item in self._items]
             rows = await self._lookup.fields(ids, ("Data",))
-            # One that was deleted in this moment has no text any more, and is in no timeline either.
+            # A post deleted in this moment has no text any more, and is in no timeline either.
             found = {item_id: data for item_id, (data,) in zip(ids, rows, strict=True) if data is not None}
             self._posts = await asyncio.to_thread(Searched.all_of, found)
         return self._posts
 
 
 class Adding:
-    """How far items have come into one timeline.
+    """The progress of adding items to one timeline.
 
-    By which filters they are chosen (`chosen_by`, see the script), and what has become of the items so far.
+    `chosen_by` names the filters that chose them (see the script); the results so far are collected.
     """
 
     __slots__ = ("chosen_by", "parts", "step", "target")
@@ -241,16 +241,16 @@ class Adding:
         self.parts: list[Added] = []
 
     def call(self, feed_id: str, now: str, items: Sequence[Arg]) -> ScriptCall:
-        """The next call of the script; `items` as `Incoming.args` has them, `now` in decimals."""
+        """The next script call; `items` are arguments from `Incoming.args`, `now` is in decimals."""
         target = self.target
         script_keys = _KEYS.replace(_USER, target.user).replace(_UID, target.uid).split("\n")
         further, *rest = items
         return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, further, self.chosen_by, target.uid, *rest]
 
     def heard(self, reply: list[bytes], steps: int) -> bool:
-        """Take in the reply to the last call, of `steps` in all; whether another is due."""
+        """Collect the reply to the last of `steps` calls; whether another call is needed."""
         if reply[0] == b"filters":
-            # All from the beginning, by other filters: what is in already is known there.
+            # Start over with the channel's filters: the script recognises items that are already in.
             self.step = 0
             self.chosen_by = reply[1]
             return True
@@ -261,11 +261,11 @@ class Adding:
         return self.step < steps
 
     def result(self) -> Added:
-        """What has become of the items."""
+        """The collected results."""
         return together(self.parts) if self.parts else Added()
 
 
-# One text with all keys of the script, so that the keys of a timeline are made by two replacements.
+# One text with all keys of the script: two replacements make the keys of a timeline.
 _USER, _UID = "\1", "\2"
 _KEYS = "\n".join(
     [
@@ -288,12 +288,12 @@ _KEYS = "\n".join(
 
 
 def newest_first(items: Sequence[TimelineItem]) -> list[TimelineItem]:
-    """The order in which the script wants them, and in which the timeline will hold them."""
+    """Sort items as the script expects them and the timeline orders them."""
     return sorted(items, key=lambda item: (float(item.score), item.id), reverse=True)
 
 
 def item_args(items: Sequence[TimelineItem]) -> list[Arg]:
-    """The items as the script reads them."""
+    """The items as arguments of the script."""
     args: list[Arg] = []
     for item in items:
         duplicates = " ".join(f"{other.item} {other.feed} {int(other.wins)}" for other in item.duplicates)
@@ -306,7 +306,7 @@ def _scores(parts: Sequence[Sequence[TimelineItem]]) -> str:
 
 
 def added(reply: list[bytes]) -> Added:
-    """The script's reply as a value; `{'channel'}` and `{'feed'}` mean: not followed."""
+    """The script's reply as a value; `{'channel'}` and `{'feed'}` mean that it isn't followed."""
     if reply[0]:
         return Added(subscribed=False)
     came, read, hidden = (split(ids) if ids else () for ids in reply[1:])
@@ -314,7 +314,7 @@ def added(reply: list[bytes]) -> Added:
 
 
 def together(parts: Sequence[Added]) -> Added:
-    """Several batches for one timeline as one result."""
+    """Combine the results of several batches for one timeline."""
     if len(parts) == 1:
         return parts[0]
     ids = {state: tuple(item for one in parts for item in getattr(one, state)) for state in ("added", "read", "hidden")}

@@ -1,9 +1,9 @@
-"""Timelines that were left alone while their readers were away are filled when they read.
+"""Fills timelines that delivery has put off, when their readers ask for them.
 
-Delivery notes for which timelines posts wait, because their readers are away or many others come first
-(`TimelineBacklog`). The page or list of channels that finds such a note waits until they are filled (`CatchUp`). What
-is added comes from the post store, within its bounds: the newest `MOST_ITEMS` posts of a feed, none older than the
-instance's `warm_up_days`. Doing it twice, or in two processes at once, changes nothing more; a crash leaves the note.
+If the readers of a timeline are away, or many others come first, delivery only notes that posts wait for it
+(`TimelineBacklog`). A page or list of channels that finds such a note waits until the timelines are filled (`CatchUp`).
+Posts come from the post store: the newest `MOST_ITEMS` of a feed, none older than the instance's `warm_up_days`.
+Filling twice, or in two processes at once, is harmless; after a crash the note is still there.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ log = structlog.get_logger(__name__)
 DAY = 86_400.0
 
 MOST_ITEMS = 300
-"""Newest posts of a feed that are added; the store keeps no more of those that nobody reads."""
+"""Newest posts of a feed that are added; the store keeps no more posts that nobody reads."""
 
 PATIENCE = 2.0
-"""Seconds that a request waits for its timelines; what takes longer goes on behind it."""
+"""Seconds that a request waits for its timelines; longer fills continue in the background."""
 
 _NOTE, _CAUGHT_UP = load("timeline_behind"), load("compare_and_set")
 
@@ -46,7 +46,7 @@ _NOTE, _CAUGHT_UP = load("timeline_behind"), load("compare_and_set")
 class Waiting:
     """Posts of a feed that wait for a timeline of the channel `uid`.
 
-    They are those from the score `since` (Unix seconds) on. `value` is the note as it was read.
+    `since` (Unix seconds) is the lowest score of these posts. `value` is the note as it was read.
     """
 
     uid: str
@@ -56,18 +56,18 @@ class Waiting:
 
 
 class TimelineBacklog:
-    """What waits for timelines, for all users.
+    """Notes of posts that wait for timelines, of all users.
 
-    It is noted under the user's slot, where every page and list of channels sees it in its own round trip.
+    They are stored in the user's slot, so pages and lists of channels read them in their own round trip.
     """
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def note(self, feed_id: str, since: str, uids: Mapping[str, Sequence[str]]) -> int:
-        """Note that posts of the feed wait for these channels (user → uids); for how many.
+        """Note that posts of the feed wait for these channels (user → uids); the number of timelines.
 
-        `since` is the earliest score. Channels that don't exist are left out. One round trip.
+        `since` is the earliest score. Channels that don't exist are skipped. One round trip.
         """
         calls: list[ScriptCall] = [
             (_NOTE, [keys.channels(user), keys.behind(user)], [feed_id, since, *listed])
@@ -76,14 +76,14 @@ class TimelineBacklog:
         return sum(await self._redis.scripts(calls))
 
     async def of(self, user: str) -> list[Waiting]:
-        """Everything that waits for the user's timelines, in a fixed order."""
+        """All notes for the user's timelines, in a fixed order."""
         key = keys.behind(user)
         found = raw_fields(await self._redis.command("HGETALL", key))
         notes = (_waiting(key, field, value) for field, value in found.items())
         return sorted(notes, key=lambda one: (one.uid, one.feed))
 
     async def caught_up(self, user: str, waiting: Waiting) -> None:
-        """Take back the note of what was added; one that has grown since stays for the next time."""
+        """Delete a note whose posts were added, unless it has changed since it was read."""
         await self._redis.script(_CAUGHT_UP, [keys.behind(user)], [f"{waiting.uid} {waiting.feed}", waiting.value, ""])
 
 
@@ -95,7 +95,7 @@ def _waiting(key: str, field: str, value: bytes) -> Waiting:
 
 @dataclass(eq=False, repr=False)
 class CatchUp:
-    """Brings in what waits. Belongs to one event loop. `patience` is in seconds."""
+    """Adds posts that wait. Belongs to one event loop. `patience` is in seconds."""
 
     backlog: TimelineBacklog
     items: Items
@@ -107,11 +107,11 @@ class CatchUp:
     _running: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
 
     async def fill(self, user: str, uid: str, now: float) -> bool:
-        """Add what waits for any timeline of the user, for `uid` (which may be `global`) first.
+        """Add posts that wait for any timeline of the user, for `uid` (which may be `global`) first.
 
-        Returns within `patience`, and whether all is in by then; else the rest is still on its way. What waits when
-        this is called is in when it returns True: work that began for an earlier request is waited for, and followed by
-        a look of its own. Raises StoreError.
+        Returns within `patience`: True if everything that waited at the time of the call has been added, otherwise
+        the fill continues in the background. A fill that an earlier request began is waited for, and followed by
+        another look. Raises StoreError.
         """
         deadline = asyncio.get_running_loop().time() + self.patience
         while True:
@@ -128,7 +128,7 @@ class CatchUp:
                 return True
 
     async def aclose(self) -> None:
-        """Break off what is under way; the notes stay."""
+        """Cancel the fills under way; their notes remain."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
@@ -140,7 +140,7 @@ class CatchUp:
             await self._one(user, one, now)
 
     async def _one(self, user: str, waiting: Waiting, now: float) -> None:
-        """Add what waits, read after its note: what is noted from now on changes the note."""
+        """Add what waits, read after its note: whatever is noted from now on changes the note."""
         since = max(waiting.since, oldest(self.settings().delivery, now))
         ids = await self.items.newest(waiting.feed, MOST_ITEMS, since)
         if ids:
@@ -154,11 +154,11 @@ class CatchUp:
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, StoreError):
-            log.warning("timelines couldn't be filled; the next request tries again", user=user, error=str(error))
+            log.warning("timelines couldn't be filled; the next request retries", user=user, error=str(error))
         else:
             log.error("timelines couldn't be filled", user=user, exc_info=error)
 
 
 def oldest(delivery: DeliverySettings, now: float) -> float:
-    """The Unix time before which posts are too old to be added; minus infinity: none are."""
+    """The Unix time before which posts are too old to be added; minus infinity if none are."""
     return now - delivery.warm_up_days * DAY if delivery.warm_up_days else float("-inf")

@@ -1,7 +1,7 @@
-"""Following feeds: who follows what is changed here, and the timelines with it.
+"""Following and unfollowing feeds, and the changes to timelines that come with it.
 
-The channels' own lists are the truth and are written first; the feeds' lists of subscribers follow. So a crash leaves
-nothing that a repeated request or upkeep doesn't repair, and every method is idempotent.
+The channels' own lists are the truth and are written first; the feeds' lists of followers come after them. So a
+repeated request or upkeep completes whatever a crash has interrupted, and every method is idempotent.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from microsub.timelines.timelinekeys import members
 
 _WALK = 1000
 _MOST_ITEMS = 5000
-"""Most items of a feed that fill a timeline, whatever its own limit."""
+"""Most items of a feed that fill a timeline, whatever the timeline's own limit."""
 
 TIMES_A_DAY = 3
-"""How many times over somebody may fill their quota of feeds in a day (of Unix time); see `NEW_FOLLOWS`."""
+"""How many times their quota of feeds a user may newly follow in a day (UTC); see `NEW_FOLLOWS`."""
 
 UNDER_WAY = 30.0
-"""Seconds after which a change that was begun and isn't whole must have broken off; upkeep finishes it then."""
+"""Seconds after which an unfinished change counts as interrupted; upkeep finishes it then."""
 
 _IN_FLIGHT = 30.0
-"""Seconds: what was discovered so lately may have been on its way to a timeline when a subscription moved."""
+"""Seconds: posts discovered this recently may have been on their way to a timeline during a move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A subscription, and what is known of the feed itself, its health included."""
+    """A subscription, and the record of its feed, with its health."""
 
     subscription: Subscription
     record: FeedRecord
 
 
 class Following:
-    """Subscriptions of users. Times are Unix seconds; a `url` is an absolute http(s) URL, or an internal address.
+    """The subscriptions of users. Times are Unix seconds; a `url` is an absolute http(s) URL, or an internal address.
 
-    Every method raises NotFound for a channel that isn't there; `follow` and `move` raise InvalidRequest for `saved`.
+    Every method raises NotFound for an unknown channel; `follow` and `move` raise InvalidRequest for `saved`.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class Following:
     async def follow(
         self, user: str, uid: str, url: str, now: float, name: str | None = None, *, most: int | None = None
     ) -> Followed:
-        """Follow a feed in a channel, and fill the timeline with what the store has of it.
+        """Follow a feed in a channel, and fill the timeline with the feed's stored posts.
 
-        Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
-        already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number), or has begun
-        to follow `new_in_a_day` since the day began; without `most` the admin does it, who isn't limited. Raises
-        InvalidRequest for another user's internal feed.
+        Doesn't wait for the network: a feed without stored posts is due at once. Following a feed again changes
+        nothing. Raises QuotaReached if the user follows `most` feeds (0: any number), or has newly followed
+        `new_in_a_day` today; without `most` the admin follows, who isn't limited. Raises InvalidRequest for another
+        user's internal feed.
 
-        All that comes into an internal feed is unread, however old it is.
+        All items of an internal feed are unread, however old they are.
         """
         refuse_saved(uid)
         own = InternalAddress.of(url)
@@ -120,26 +120,25 @@ class Following:
         return await self._one(user, uid, record)
 
     async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
-        """The second half of `follow`: count the channel among the feed's followers, and have it filled and polled.
+        """The second half of `follow`: add the channel to the feed's followers, and have it filled and polled.
 
-        Not where the follow or the channel has ended meanwhile: nobody else would take it out of the followers.
+        Does nothing if the follow or the channel has ended meanwhile: nothing else would remove such a follower.
         """
         await self._feeds.subscribe(record.id, user, uid)
         if not await self._is_held(user, uid, record.id):
             await unsubscribe(self._channels, self._feeds, user, uid, record.id)
             return
-        # Once more: what was stored in the meantime, perhaps by the feed's very first poll, may have found neither the
-        # one list nor the other.
+        # Once more: a post stored in the meantime, perhaps by the feed's very first poll, may have missed both lists.
         await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         if not record.gone:
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
 
     async def _begin(self, user: str, now: float) -> None:
-        """Have upkeep look at the user's follows later, whether this change becomes whole or not."""
+        """Have upkeep look at the user's follows later, in case this change is interrupted."""
         await self._due.note({user: now + UNDER_WAY})
 
     async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:
-        """Raise QuotaReached as the store would, before a feed without followers is recorded."""
+        """Raise QuotaReached as the store would, before a feed without followers gets a record."""
         count = await self._channels.count_feeds(user)
         begun = await self._channels.followed_on(user, now)
         is_full, is_over = 0 < most <= count, begun >= new_in_a_day(most)
@@ -152,22 +151,22 @@ class Following:
         raise QuotaReached("new follows in a day", begun, new_in_a_day(most))
 
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
-        """Stop following. Unread items of the feed leave, read ones stay until retention takes them.
+        """Stop following. Unread items of the feed leave, read ones stay until retention removes them.
 
-        A feed that isn't followed there is no error.
+        Unfollowing a feed that isn't followed is no error.
         """
         while subscription := _named(await self._channels.subscriptions(user, uid), url):
             if await self._leave(user, uid, subscription.feed, now):
                 return
-            # It has become another feed's subscription in this moment, or somebody else has ended it: look again.
+            # In this moment it became another feed's subscription, or another request ended it: look again.
         feed_id = await self._feeds.find(url)
         if feed_id is not None:
             await self._leave(user, uid, feed_id, now)
 
     async def move(self, user: str, target: str, url: str, now: float) -> Followed:
-        """Let the channel `target` follow a feed instead of all others; its items move along.
+        """Follow a feed in the channel `target` and no other; its items move along.
 
-        Raises NotFound where no channel follows it.
+        Raises NotFound if no channel follows it.
         """
         refuse_saved(target)
         await self._channels.get(user, target)
@@ -178,9 +177,9 @@ class Following:
         await self._begin(user, now)
         for uid in holders:
             if uid != target:
-                # The subscription first, so that nothing more comes in behind the walk.
+                # The subscription first, so that nothing is added to the former channel after the walk.
                 await self._channels.move_subscription(user, FeedMove(held.feed, uid, target, now))
-        # Together with those that broke off.
+        # Together with interrupted moves.
         moves = [move for move in await self._channels.moves(user) if move.feed == held.feed and move.source != target]
         await self._feeds.subscribe(held.feed, user, target)
         await self._carry_over(user, target, moves, now)
@@ -188,7 +187,7 @@ class Following:
         return await self._one(user, target, record)
 
     async def finish_moves(self, user: str, moves: Sequence[FeedMove], now: float) -> None:
-        """Finish moves of a user that broke off, and that nobody has asked for again."""
+        """Finish a user's interrupted moves that no request has repeated."""
         further = {(move.feed, move.source): move.target for move in moves}
         for move in moves:
             target, known = move.target, {move.source}
@@ -199,27 +198,27 @@ class Following:
                 await self._feeds.subscribe(move.feed, user, target)
                 await self._carry_over(user, target, [move], now)
             else:
-                # The reader has ended it there too: it ends as any subscription.
+                # The reader has unfollowed it there too: unfollow as usual.
                 await self._leave(user, move.source, move.feed, now)
                 await self._channels.moved(user, move)
 
     async def remove_channel(self, user: str, uid: str, now: float) -> None:
-        """Remove a channel so that `restore_channel` brings it back, as it was (`Channels.disable`)."""
+        """Remove a channel so that `restore_channel` can bring it back as it was (`Channels.disable`)."""
         for feed in await self._channels.disable(user, uid, now):
             await self._feeds.unsubscribe(feed, user, uid)
 
     async def restore_channel(self, user: str, uid: str, now: float, limits: Quotas | None = None) -> None:
-        """Undo `remove_channel`: what it followed it follows again, from the store and by polls.
+        """Undo `remove_channel`: the channel follows its feeds again, and is filled from the store and by polls.
 
-        Raises QuotaReached where the user would have more than `limits` by it.
+        Raises QuotaReached if the user would then exceed `limits`.
         """
-        with suppress(NotFound):  # it isn't removed any more
+        with suppress(NotFound):  # it isn't removed (any more)
             await self._channels.restore(user, uid, limits)
         for subscription in await self._channels.subscriptions(user, uid):
             await self.follow(user, uid, subscription.url, now, subscription.name)
 
     async def holds_only(self, user: str, uid: str, feeds: Collection[str]) -> bool:
-        """Whether all posts of a channel, those that are muted too, come from these feeds."""
+        """Whether all posts of a channel, muted ones included, come from these feeds."""
         for key in (keys.posts(user, uid), keys.hidden(user, uid)):
             async for ids in members(self._redis, key):
                 rows = await self._items.fields(ids, ["feed"])
@@ -230,8 +229,8 @@ class Following:
     async def delete_channel(self, user: str, uid: str) -> None:
         """Delete a channel with its timeline and follows. Raises InvalidRequest for one that everybody has.
 
-        The follows go first, because they are the truth; the feeds' own lists come after them, and a crash between
-        leaves only entries there that upkeep takes out. The ends of its mutes, which may be far away, go with it.
+        The follows are deleted first, because they are the truth. If it crashes before the feeds' own lists are
+        changed, upkeep removes the entries left there. The ends of its mutes are deleted too.
         """
         muted = texts(await self._redis.command("HKEYS", keys.muted(user, uid)))
         for feed in await self._channels.delete(user, uid):
@@ -240,22 +239,22 @@ class Following:
             await self._redis.command("ZREM", keys.mute_ends(), *(end_of_mute(user, uid, url) for url in some))
 
     async def _carry_over(self, user: str, target: str, moves: Sequence[FeedMove], now: float) -> None:
-        """Take a feed's items out of channels that don't follow it any more into one that does."""
+        """Move a feed's items from channels that no longer follow it into one that does."""
         for move in moves:
             with suppress(NotFound):  # the former channel was deleted, and the items with it
                 await self._move_items(user, move.source, target, move.feed, now)
                 await self._leave(user, move.source, move.feed, now)
         for move in moves:
-            # What the reader has removed from the former channel doesn't come back in the new one.
+            # Items that the reader removed from the former channel don't come back in the new one.
             listed = await self._items.newest(move.feed, _MOST_ITEMS)
             await inherit_left(self._redis, user, move.source, target, listed)
-            # What was stored while they moved may have met the old list of followers.
+            # Posts stored during the move may have been delivered by the old list of followers.
             await self._fill(user, target, move.feed, await self._since(listed[:_WALK], move.begun - _IN_FLIGHT), now)
         for move in moves:
             await self._channels.moved(user, move)
 
     async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
-        """Whether there was a subscription to end; the rest is done in any case."""
+        """Unfollow; whether there was a subscription. The feed's lists are corrected in any case."""
         ended = await self._channels.unfollow(user, uid, feed_id)
         await take_out_feed(self._redis, self._items, user, uid, feed_id, now)
         await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
@@ -268,7 +267,7 @@ class Following:
     async def _move_items(self, user: str, uid: str, target: str, feed_id: str, now: float) -> None:
         async for rows in walk_rows(self._redis, user, uid):
             await self._move_some(user, target, feed_id, [row.id for row in rows], now)
-        # Last: what is muted during the walk is found here.
+        # Last, because it finds items that were muted during the walk.
         async for ids in members(self._redis, keys.hidden(user, uid)):
             await self._move_some(user, target, feed_id, ids, now)
 
@@ -284,7 +283,7 @@ class Following:
         return [item for item, (at,) in zip(ids, times, strict=True) if at is not None and float(at) >= since]
 
     async def _holders(self, user: str, url: str) -> dict[str, Subscription]:
-        """The channels that follow the feed behind `url`, with their subscriptions."""
+        """The channels that follow the feed at `url`, with their subscriptions."""
         known = await self._feeds.find(url)
         everywhere = await self._channels.all_subscriptions(user)
         found = {uid: sub for uid, subs in everywhere.items() if (sub := _named(subs, url, known))}
@@ -292,7 +291,7 @@ class Following:
         return found if len(feeds) < 2 else {uid: sub for uid, sub in found.items() if sub.feed == known}
 
     async def _is_held(self, user: str, uid: str, feed_id: str) -> bool:
-        """Whether the channel is there and follows the feed; also of a user who is just being restored."""
+        """Whether the channel exists and follows the feed; also for a user who is being restored."""
         with suppress(NotFound):
             return await self._channels.subscription(user, uid, feed_id) is not None
         return False
@@ -303,15 +302,15 @@ class Following:
 
 
 def new_in_a_day(most: int) -> int:
-    """How many feeds a user may begin to follow in a day who may have `most` (0: any number)."""
+    """The new follows in a day of a user who may follow `most` feeds (0: any number)."""
     return TIMES_A_DAY * most or NEW_FOLLOWS.most
 
 
 async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, feed_id: str) -> None:
     """Take a channel that no longer follows a feed out of the feed's followers.
 
-    The last step of an unfollow. It stays among them where it has followed the feed again in the meantime: else the new
-    subscription would be dead.
+    The last step of an unfollow. If the channel has followed the feed again meanwhile, it stays among them: otherwise
+    the new subscription would receive nothing.
     """
     await feeds.unsubscribe(feed_id, user, uid)
     if await channels.follows(user, uid, feed_id):

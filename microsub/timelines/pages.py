@@ -1,9 +1,9 @@
-"""Pages of a timeline: keyset walks from (score, id), newest first, ties as Redis has them.
+"""Pages of a timeline: keyset walks from (score, id), newest first, ties in Redis's order.
 
-A page that an index carries (all, unread) is one script call, with the check of the token where there is one. The other
-views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its cost is bounded.
+A view with an index (all, unread) takes one script call, which also checks the token, if any. The other views (read,
+one source) filter that walk and examine at most `EXAMINED` ids per request, so their cost is bounded.
 
-The items' JSON is kept by each web process (`ItemCache`), so that a page needs no more than its ids from Redis.
+Each web process caches the items' JSON (`ItemCache`), so that a page reads only its ids from Redis.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from microsub.redis.tracking import Tracker
 from microsub.timelines.timelinekeys import batch_for, distinct, members_at, set_patterns, split
 
 EXAMINED = 1000
-"""Most ids that one request looks at for a view without an index."""
+"""Most ids that one request examines for a view without an index."""
 _STEP, _GLOBAL_STEP = 250, 100
 
 _NO_CURSOR = Cursor("0", "")
@@ -37,7 +37,7 @@ InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
 
 
 class Walk(NamedTuple):
-    """Which piece of a timeline to read: `limit` rows, all or unread, next to a cursor."""
+    """A piece of a timeline to read: `limit` rows, all or unread, next to a cursor."""
 
     limit: int
     unread_only: bool = False
@@ -50,8 +50,8 @@ async def read_page(
 ) -> tuple[bytes, PageRows]:
     """A page of one channel or of `global`, newest first, and the token's scopes if any.
 
-    The token is checked in the same round trip. One round trip for the views `all` and `unread`; at most `EXAMINED` ids
-    are examined for the others. `query.source` is a feed id. Raises NotFound and Unauthorized.
+    One round trip, with the token's check, for the views `all` and `unread`; the others examine at most `EXAMINED`
+    ids. `query.source` is a feed id. Raises NotFound and Unauthorized.
     """
     walk = _walk(query)
     if query.view != "read" and query.source is None:
@@ -67,7 +67,7 @@ async def read_page(
 
 
 class _Found:
-    """What a walk has found for a view without an index, nearest to the cursor first."""
+    """The rows that a walk has found for a view without an index, nearest to the cursor first."""
 
     def __init__(self, query: PageQuery, piece: PageRows, *, upward: bool) -> None:
         self.last: Cursor | None = None
@@ -81,7 +81,7 @@ class _Found:
         self._more = False
 
     async def take(self, piece: PageRows, in_feed: InFeed) -> bool:
-        """Take in a piece of the walk; whether another one is wanted."""
+        """Collect a piece of the walk; whether another piece is needed."""
         self._names.update(piece.names)
         near = piece.rows[::-1] if self._upward else piece.rows
         self._more = bool(near) if self._upward else piece.older
@@ -93,11 +93,11 @@ class _Found:
         return self._more and len(self._rows) <= self._query.limit and self._examined < EXAMINED
 
     def page(self) -> PageRows:
-        """The page: as many rows as were asked for, newest first, and where to go on."""
+        """The page: as many rows as requested, newest first, and where to continue."""
         rows = self._rows[: self._query.limit]
         beyond = len(self._rows) > len(rows)
         older = self._older if self._upward else beyond or self._more
-        # Also behind a full page: what was examined in vain needn't be examined again.
+        # Also after a full page: ids examined without a match needn't be examined again.
         resume = self.last if self._more and not beyond else None
         found = rows[::-1] if self._upward else rows
         return PageRows.of(found, older, self._names, resume, behind=self._behind)
@@ -132,7 +132,7 @@ async def read_walk(
 
 @lru_cache(maxsize=4096)
 def _page_keys(user: str, unread_only: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The keys and the patterns that page.lua is given for all pages of a user."""
+    """The keys and patterns that page.lua takes, the same for all pages of a user."""
     walked = keys.unread if unread_only else keys.posts
     patterns = tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread))
     return (keys.channels(user), keys.user(user), keys.posts(user, SAVED)), patterns
@@ -163,16 +163,16 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
 
 @dataclass(frozen=True, slots=True)
 class ShownItems:
-    """Which of some items a user sees: a row each, without its score, by id; and the names of all channels in them."""
+    """Those of some items that a user sees: a row each, without its score, by id; and the names of their channels."""
 
     rows: Mapping[str, Row]
     names: Mapping[str, str]
 
 
 async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownItems:
-    """Which of the ids stand in the channel, or (`global`) in any. Raises NotFound.
+    """Those of the ids that the channel shows, or (`global`) any channel. Raises NotFound.
 
-    One round trip, for `global` one for every fifty channels.
+    One round trip; for `global` one for every fifty channels.
     """
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
     of_user = [keys.channels(user), keys.posts(user, SAVED)]
@@ -201,9 +201,9 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
 
 @dataclass(frozen=True, slots=True)
 class OwnItems:
-    """The ids of all items that a user sees, one perhaps repeatedly; None where these are too many.
+    """The ids of all items that a user sees, possibly with repetitions; None if there are too many.
 
-    `behind`: posts wait to be brought into timelines of this user.
+    `behind`: posts wait to be added to timelines of this user.
     """
 
     ids: Sequence[int] | None
@@ -211,7 +211,7 @@ class OwnItems:
 
 
 async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
-    """What the channel, or any channel (`global`), shows, where that is `most` at most. Raises NotFound."""
+    """The ids of all items of the channel, or of any channel (`global`), up to `most`. Raises NotFound."""
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts)]
     reply = await redis.script(load("timeline_ids"), [keys.channels(user), keys.behind(user)], [*patterns, uid, most])
     if reply == 0:
@@ -223,14 +223,14 @@ async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
 # --- the items of a page -------------------------------------------------------------------------------------------
 
 UNTRACKED_LIFE = 2.0
-"""Seconds that a copy may serve while changes aren't reported."""
+"""Seconds for which a copy is used while changes aren't reported."""
 
 _OVERHEAD = 150
-"""Bytes that an entry costs besides its JSON, roughly."""
+"""Approximate bytes that an entry takes besides its JSON."""
 
 
 class _CacheRead:
-    """A look-up under way: what was reported as changed since its beginning isn't kept."""
+    """A look-up under way: items reported as changed since it began aren't cached."""
 
     __slots__ = ("all_stale", "stale")
 
@@ -240,13 +240,13 @@ class _CacheRead:
 
 
 class ItemCache:
-    """At most `max_bytes` of item JSON, the least recently used leaving first.
+    """A cache of at most `max_bytes` of item JSON; the least recently used items leave first.
 
-    Each without its opening brace, since what belongs to one reader is put in front: to cut it off for every page would
-    copy the page once more. Belongs to one event loop. Redis reports what changes (`redis.tracking`), and a report
-    drops the copy. Where nothing is reported, because the connection for it is broken, or there is none, everything is
-    dropped every few seconds instead. Listens to `tracker` from the first `get` on, until `aclose`. Missing items
-    aren't remembered.
+    The JSON lacks its opening brace, because each reply puts its reader's members in front: cutting the brace off for
+    every page would copy the page once more. Redis reports changes (`redis.tracking`), and a report drops the copy.
+    Without reports, because their connection is broken or there is none, everything is dropped every few seconds.
+    Listens to `tracker` from the first `get` until `aclose`. Missing items aren't remembered. Belongs to one event
+    loop.
     """
 
     def __init__(
@@ -268,9 +268,9 @@ class ItemCache:
         self._listening = False
 
     async def get(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items without its opening brace, None where an item is gone.
+        """The wire JSON of these items without its opening brace, None if an item is gone.
 
-        At most one round trip, none where all is kept.
+        At most one round trip, none if all are cached.
         """
         if self._flush_at is not None:
             self._flush_when_due(self._flush_at)
@@ -289,10 +289,10 @@ class ItemCache:
             await self._tracker.aclose()
         self._flush()
 
-    # --- what the tracker reports (`tracking.Listener`) ------------------------------------------------------------
+    # --- reports of the tracker (`tracking.Listener`) --------------------------------------------------------------
 
     def tracked(self) -> None:
-        """From now on changes are reported; what was kept before may be out of date."""
+        """Changes are reported from now on; copies made before may be out of date."""
         self._flush()
         self._flush_at = None
 
@@ -302,7 +302,7 @@ class ItemCache:
         self._flush_at = self._clock() + UNTRACKED_LIFE
 
     def changed(self, names: list[str] | None) -> None:
-        """Drop the copies of these keys; None: of all."""
+        """Drop the copies of these keys; None: drop all."""
         if names is None:
             self._flush()
             return
@@ -359,18 +359,18 @@ class ItemCache:
 
 
 _AT_ONCE = 8
-"""Channels that are marked in one round trip: more would hold up others for longer than some milliseconds."""
+"""Channels that are marked in one round trip; more would delay others by more than a few milliseconds."""
 
 ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
-"""Scores of items as text, None where an item doesn't exist any more (`posts.items.Items.places`)."""
+"""Scores of items as text, None if an item doesn't exist any more (`posts.items.Items.places`)."""
 
 
 async def mark(
     redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
 ) -> set[str]:
-    """Mark items as read or unread in one channel or (`global`) in all; those that changed.
+    """Mark items as read or unread in one channel or (`global`) in all; the ids that changed.
 
-    Ids that aren't there are ignored; an empty list still asks whether the channel exists. Raises NotFound.
+    Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
     """
     changed: set[str] = set()
     left = distinct(ids)
@@ -385,20 +385,20 @@ async def mark(
 
 
 async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> set[str]:
-    """Mark an item and all that is older as read, as `mark_until` does; those that changed in any channel."""
+    """Mark an item and all older ones as read, as `mark_until` does; the ids that changed in any channel."""
     return set[str]().union(*(await mark_until(redis, user, uid, item, scores_of, now)).values())
 
 
 async def mark_until(
     redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float
 ) -> dict[str, set[str]]:
-    """Mark an item and all that is older as read, in the channel or (`global`) in all of them.
+    """Mark an item and all older ones as read, in the channel or (`global`) in all of them.
 
-    The reply: those that changed, by channel. One round trip for a channel in which the item stands.
+    Returns the ids that changed, by channel. One round trip for a channel that contains the item.
 
-    An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
-    changes nothing. Muted items stay as they are: the reader hasn't seen them; and what is saved is marked only in
-    `saved` itself. Raises NotFound.
+    `scores_of` looks up the score of an item that has left the timeline; an id that was never in it changes nothing.
+    Muted items aren't marked, because the reader hasn't seen them. Saved items are marked only in `saved` itself.
+    Raises NotFound.
     """
     if uid != GLOBAL:
         changed, has_left = await _mark_until(redis, user, uid, now, item)
@@ -414,7 +414,7 @@ async def mark_until(
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
-    """Mark all that the channel or `global` shows as read, but nothing in `saved` from elsewhere; those that changed.
+    """Mark all items of the channel or `global` as read, except saved ones from elsewhere; the ids that changed.
 
     Raises NotFound.
     """
@@ -425,7 +425,7 @@ async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
 
 
 async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
-    """That channel, or for `global` all of the user. Raises NotFound."""
+    """The channel itself, or for `global` all channels of the user. Raises NotFound."""
     uids = texts(await redis.command("ZRANGE", keys.channels(user), 0, -1))
     named = uids if uid == GLOBAL else [uid] if uid in uids else []
     if not named:
@@ -441,7 +441,7 @@ async def shown_among(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> 
 
 
 async def mark_again(redis: Redis, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:
-    """Mark items as unread again, by channel; how many. What has left meanwhile stays away, channels too."""
+    """Mark items as unread again, by channel; the number. Items and channels that have left are skipped."""
     parts = [(uid, part) for uid, listed in ids.items() for part in batches(listed)]
     changed = 0
     for some in batches(parts, _AT_ONCE):
@@ -453,7 +453,7 @@ async def mark_again(redis: Redis, user: str, ids: Mapping[str, Sequence[str]], 
 async def _mark_everywhere(
     redis: Redis, user: str, uids: Sequence[str], now: float, item: str = "", score: str = ""
 ) -> dict[str, set[str]]:
-    """Mark what stands there or behind it as read; what is saved is left."""
+    """Mark that item and all older ones as read; saved items are left alone."""
     unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
     left = [uid for uid in compress(uids, unread) if uid != SAVED]
     changed: dict[str, set[str]] = {uid: set() for uid in left}
@@ -461,7 +461,7 @@ async def _mark_everywhere(
         some, left = left[:_AT_ONCE], left[_AT_ONCE:]
         replies = await redis.scripts([_marking(user, uid, "until", now, item, score) for uid in some])
         for uid, reply in zip(some, replies, strict=True):
-            if reply == -1:  # it was removed meanwhile
+            if reply == -1:  # the channel has been removed
                 continue
             changed[uid].update(split(reply[0]))
             if reply[1] == BATCH:
@@ -472,9 +472,9 @@ async def _mark_everywhere(
 async def _mark_until(
     redis: Redis, user: str, uid: str, now: float, item: str = "", score: str = ""
 ) -> tuple[set[str], bool]:
-    """Mark what is unread in one channel as read, from that place on; those that changed.
+    """Mark the unread items of one channel as read, from that place on; the ids that changed.
 
-    Beside them whether the item has left the channel: then nothing happens without its `score`. Raises NotFound.
+    The second value: the item has left the channel, and nothing was marked without its `score`. Raises NotFound.
     """
     changed: set[str] = set()
     looked_at, has_left = BATCH, 0

@@ -1,7 +1,7 @@
-"""Items leave a timeline: removed, moved, unfollowed, expired; and lost timelines.
+"""Items leaving a timeline: removed, moved, unfollowed, expired; and lost timelines.
 
-What left is remembered in the channel's `gone`, with the time and the reason, so that nothing brings it back.
-Everything that must change together is one script on one user's slot. All times are Unix seconds.
+The channel's `gone` remembers which items left, when and why, so that nothing adds them again. Everything that must
+change together is one script on one user's slot. All times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from microsub.timelines.timelinekeys import (
 )
 
 SAVED_POSTS = "saved posts"
-"""What their quota is called."""
+"""The name of their quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """How items leave, and on which conditions.
+    """The reason and conditions of a removal.
 
-    `only_unread`: only those that are unread in that moment. `unless_followed`: only while the channel doesn't follow
+    `only_unread`: only items that are unread in that moment. `unless_followed`: only if the channel doesn't follow
     this feed. `removed_too`: also from a removed channel.
     """
 
@@ -55,9 +55,9 @@ class Leaving:
 
 
 async def take_out(redis: Redis, user: str, uid: str, ids: Sequence[str], how: Leaving, now: float) -> list[str]:
-    """Take items out of one channel or (`global`) of all; the ids that left.
+    """Remove items from one channel or (`global`) from all; the ids that left.
 
-    Ids that aren't there are ignored. Raises NotFound for a user or channel that doesn't exist.
+    Unknown ids are ignored. Raises NotFound for a user or channel that doesn't exist.
     """
     left: list[str] = []
     rest = distinct(ids)
@@ -73,7 +73,7 @@ async def take_out(redis: Redis, user: str, uid: str, ids: Sequence[str], how: L
 async def _leave(
     redis: Redis, user: str, uid: str, how: Leaving, which: str, args: Sequence[Arg], now: float
 ) -> tuple[tuple[str, ...], int]:
-    """Call timeline_leave.lua: the ids that left, and how many were looked at."""
+    """Call timeline_leave.lua: the ids that left, and how many were examined."""
     script_keys = [
         keys.channels(user),
         *shown_keys(user),
@@ -87,7 +87,7 @@ async def _leave(
 
 
 async def take_back(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
-    """Take out items that were deleted while they were added; which of the ids these are."""
+    """Remove items that were deleted while they were being added; their ids."""
     rows = await items.fields(ids, ("score",)) if ids else []
     dead = {item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None}
     with suppress(NotFound):
@@ -97,7 +97,7 @@ async def take_back(redis: Redis, items: Items, user: str, uid: str, ids: Sequen
 
 
 async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> None:
-    """Keep the ids that left the channel `source` for good out of `target` too."""
+    """Make ids that left the channel `source` permanently stay out of `target` too."""
     first: list[Arg] = [*set_patterns(user), target, 0, "left", source]
     for some in batches(ids):
         await redis.script(load("timeline_move"), _move_keys(user, target), [*first, *some])
@@ -111,11 +111,11 @@ async def move_items(
     redis: Redis, items: Items, user: str, target: str, ids: Sequence[str], now: float,
     *, hidden_too: bool = False, most: int = 0,
 ) -> int:  # fmt: skip
-    """Move items from all channels that show them into `target`, as read or unread; how many.
+    """Move items from all channels that show them into `target`, with their read state; the number moved.
 
-    With `hidden_too` also from channels that hide them. Items that the target blocks stay where they are; those that it
-    mutes become hidden there. Raises NotFound, and QuotaReached where `saved` would show more than `most` (0: any
-    number): the batches before may have moved.
+    With `hidden_too` also from channels that hide them. Items that the target blocks aren't moved; items that it mutes
+    become hidden there. Raises NotFound, and QuotaReached if `saved` would show more than `most` (0: any number);
+    earlier batches may have moved by then.
     """
     count, left = 0, distinct(ids)
     while True:
@@ -135,9 +135,9 @@ async def move_items(
 
 
 async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id: str, now: float) -> None:
-    """Take out the unread items of a feed that the channel no longer follows.
+    """Remove the unread items of a feed that the channel no longer follows.
 
-    Where another feed of the channel has the same post, that duplicate replaces it. Takes nothing while the channel
+    If another feed of the channel has the same post, that duplicate replaces it. Removes nothing if the channel
     follows the feed.
     """
     async for ids in _unread(redis, user, uid):
@@ -147,7 +147,7 @@ async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id
 
 
 async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[str]]:
-    """All unread items of a channel in batches, and then what is hidden, read or not."""
+    """All unread items of a channel in batches, then the hidden ones, read or not."""
     async for rows in walk_rows(redis, user, uid, unread_only=True):
         yield [row.id for row in rows]
     for batch in batches(await redis.command("ZRANGE", keys.hidden(user, uid), 0, -1)):
@@ -157,7 +157,7 @@ async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[s
 async def _replace_feed(
     redis: Redis, items: Items, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float
 ) -> None:
-    """Take out unread items of the feed; a duplicate comes in with the same step."""
+    """Remove unread items of the feed; a duplicate is added in the same step."""
     duplicates = {
         item.id: [other for other in item.duplicates if other.feed != feed_id]
         for item in await items.timeline_items(ids)
@@ -182,12 +182,12 @@ async def _replace_feed(
         )
 
 
-# --- by age and by number: `timelines.retention` decides the limits. None of these raises for a missing channel. -----
+# --- by age and number: `timelines.retention` decides the limits. A missing channel raises nothing. -------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """What a channel holds, in numbers of items, and when its next item expires (Unix seconds).
+    """The numbers of items in a channel, and when its next item expires (Unix seconds).
 
     `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. `left` items
     left by another given time. The oldest ones by time of reading, and by publication; infinity: no such item.
@@ -205,7 +205,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class OldUnread:
-    """An unread item of a timeline, old by its publication; `published` in Unix seconds."""
+    """An unread item of a timeline that was published long ago; `published` in Unix seconds."""
 
     id: str
     published: float
@@ -213,14 +213,14 @@ class OldUnread:
 
 @dataclass(frozen=True, slots=True)
 class OldBatch:
-    """Old unread items, and how many items were looked at to find them."""
+    """Old unread items, and how many items were examined to find them."""
 
     items: tuple[OldUnread, ...]
     size: int
 
 
 async def stock_of(redis: Redis, user: str, uid: str, read_until: float, left_until: float) -> Stock | None:
-    """A channel's stock; None where there is no such channel. One round trip."""
+    """A channel's stock; None if there is no such channel. One round trip."""
     read_sets = (keys.read(user, uid), keys.hidden_read(user, uid))
     oldest = (*read_sets, keys.unread(user, uid), keys.hidden(user, uid))
     (name, removed), *found = await redis.pipeline(
@@ -241,12 +241,12 @@ async def stock_of(redis: Redis, user: str, uid: str, read_until: float, left_un
 
 
 async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now: float) -> int:
-    """Take out what was read at `read_until` or before; how many. Works in batches."""
+    """Remove items that were read at `read_until` or before; the number. Works in batches."""
     return await _expire(redis, user, uid, "read", read_until, now, Reason.READ_EXPIRED)
 
 
 async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int:
-    """Take out the oldest items beyond `limit`, shown and hidden ones each; how many.
+    """Remove the oldest items beyond `limit`, for shown and hidden ones separately; the number.
 
     Works in batches.
     """
@@ -266,8 +266,7 @@ async def _expire(redis: Redis, user: str, uid: str, what: str, value: float, no
 async def old_unread(redis: Redis, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
     """One batch of unread items published at `published_until` or before, oldest first.
 
-    The first `skip` of them are left out. With `hidden` of the muted ones; the read ones of these count in the size
-    alone.
+    The first `skip` of them are left out. With `hidden` of the muted ones; their read items count only in the size.
     """
     key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
@@ -279,13 +278,13 @@ async def old_unread(redis: Redis, user: str, uid: str, published_until: float, 
     return OldBatch(tuple(found), size)
 
 
-# --- a lost timeline: `unread` and `read` outlive `posts`, and say what was in it ------------------------------------
+# --- a lost timeline: `unread` and `read` outlive `posts`, and show what was in it ------------------------------------
 
 
 class Left(Enum):
-    """What is left of a timeline that may have been lost.
+    """The remains of a timeline that may have been lost.
 
-    BLANK: nothing. UNREAD: only what is unread, so that everything else was read, or never came.
+    BLANK: nothing. UNREAD: only the unread items, so all others were read or never added.
     """
 
     ENOUGH = 0
@@ -294,14 +293,14 @@ class Left(Enum):
 
 
 async def left_of(redis: Redis, user: str, uid: str) -> Left:
-    """What is left of a timeline."""
+    """The remains of a timeline."""
     sets = (keys.unread, keys.posts, keys.read, keys.hidden)
     unread, *others = await redis.pipeline([("EXISTS", key(user, uid)) for key in sets])
     return Left.ENOUGH if any(others) else Left.UNREAD if unread else Left.BLANK
 
 
 async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:
-    """Show again what is read or unread but neither shown nor hidden. Rules hold."""
+    """Show items again that are read or unread but neither shown nor hidden. Rules apply."""
     for key in (keys.unread(user, uid), keys.read(user, uid)):
         async for ids in members(redis, key):
             for batch in batches(ids):

@@ -1,6 +1,6 @@
-"""Timelines as they were: what a user takes out of one instance, and brings into another.
+"""Whole timelines: reading them for an export, and putting them back.
 
-Items come with their state, and what must not come back with the reason. All times are Unix seconds.
+Items are exported with their state, and ids that must not come back with the reason. All times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class RestoredItem:
-    """An item that is to stand in a timeline, and when it was read, None for unread."""
+    """An item to put into a timeline, and when it was read, None for unread."""
 
     item: TimelineItem
     read_at: float | None
@@ -63,7 +63,7 @@ async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[StateI
 
 
 async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Absence]]:
-    """What has left a channel and is remembered, in batches; one may come repeatedly."""
+    """The remembered ids that left a channel, in batches, possibly with repetitions."""
     key = keys.gone(user, uid)
     async for ids in members(redis, key):
         scores = await redis.command("ZMSCORE", key, *ids)
@@ -74,9 +74,9 @@ async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Abse
 async def restore(
     redis: Redis, items: Items, user: str, uid: str, back: Sequence[RestoredItem], out: Sequence[Absence], now: float
 ) -> int:
-    """Put items, the oldest first, back into a channel, and keep others out; how many came in.
+    """Put items, oldest first, back into a channel, and keep others out; the number of items added.
 
-    Neither filters nor limits are asked, mutes and blocks are. Doing it again changes nothing. Raises NotFound.
+    Mutes and blocks apply, filters and limits don't. Repeating it changes nothing. Raises NotFound.
     """
     args: list[Arg] = [now, len(back), uid]
     for one in reversed(back):
@@ -92,7 +92,7 @@ async def restore(
 
 
 async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, str]]]:
-    """A sorted set from its lowest score on, whatever is added or removed meanwhile; nothing comes twice."""
+    """A sorted set in ascending order, each member once, even if it changes during the walk."""
     lowest, seen = "-inf", set[str]()
     while True:
         found = await redis.command(

@@ -1,8 +1,8 @@
-"""Retention of timelines: items read long ago, old unread ones, and those over the limit.
+"""Retention of timelines: removes items read long ago, old unread ones, and those over the limit.
 
-What leaves is remembered in the channel's `gone`, so it never comes back. The item itself belongs to
-the post store, which deletes it when no timeline refers to it. Every step asks again inside Redis, in batches: any
-number of processes may clean up at the same time, and whatever a reader does meanwhile holds.
+The channel's `gone` remembers them, so they never come back. The item itself belongs to the post store, which deletes
+it once no timeline refers to it. Every step checks its conditions again inside Redis, in batches, so several processes
+and readers can work at the same time.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from microsub.timelines.remove import (
 
 DAY = 86400.0
 SOONEST, LATEST = DAY / 4, DAY
-"""Seconds from one look at a channel to the next: as its next item is due, but within these bounds. The latest one is
-for what becomes due otherwise: lower limits, and posts that come in again.
+"""Seconds between two visits to a channel: when its next item is due, but within these bounds. The upper bound is for
+items that become due in other ways: by a lower limit, or added late.
 """
 
 RESTORABLE = 30 * DAY
-"""Seconds that a disabled user or a removed channel can be restored, and that the leaving of a vanished item is
-remembered at least.
+"""Seconds for which a disabled user or a removed channel can be restored, and for which the leaving of a vanished item
+is remembered at least.
 """
 
 BETWEEN_VISITS = 300.0
-"""Seconds between two looks for channels that are due."""
+"""Seconds between two checks for channels that are due."""
 
 FORGOTTEN_AT_ONCE = 50
-"""How many of those that left a visit looks at."""
+"""How many remembered ids a visit examines."""
 
 _log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ Declared = Callable[[], Awaitable[Collection[str] | None]]
 
 @dataclass(frozen=True, slots=True)
 class ChannelCleanup:
-    """What leaves one channel, as numbers of items."""
+    """The numbers of items that leave one channel."""
 
     user: str
     uid: str
@@ -80,7 +80,7 @@ class ChannelCleanup:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What retention removed, or (`dry_run`) would remove: per channel, and users."""
+    """The items that retention removed, or (`dry_run`) would remove, by channel; and users."""
 
     dry_run: bool
     channels: tuple[ChannelCleanup, ...]
@@ -97,7 +97,7 @@ class RetentionReport:
         }
 
     def as_text(self) -> str:
-        """For people: one line per channel, and the sum."""
+        """The report for people: one line per channel, and the sum."""
         would = "would leave" if self.dry_run else "left"
         lines = [
             f"{one.user}/{one.uid}: "
@@ -115,9 +115,9 @@ class RetentionReport:
 class Retention:
     """Retention in all users' timelines.
 
-    `settings` gives what a channel keeps; times are Unix seconds. `declared` names the users who are to stay though
-    they are disabled, because they stand in a backend.json that isn't applied yet; None where nobody knows, and then no
-    user is deleted. Channels are looked at when their next item is due (`redis.due`).
+    `settings` gives the limits of a channel; times are Unix seconds. `declared` names disabled users who must not be
+    deleted, because they are in a backend.json that isn't applied yet; while it is None, no user is deleted. Channels
+    are visited when their next item is due (`redis.due`).
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Retention:
         self._due = DueTimes(redis, "retention")
 
     async def run(self, now: float, dry_run: bool = False) -> RetentionReport:
-        """Clean up all timelines once, or only say what would leave."""
+        """Clean up all timelines once, or only report what would leave."""
         report: list[ChannelCleanup] = []
         for batch in batches(await self._accounts.users()):
             uids = await self._channels.uids([user.name for user in batch])
@@ -151,11 +151,11 @@ class Retention:
         return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted), users)
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Clean up the channels that are due, again and again, until cancelled."""
+        """Clean up the channels that are due, repeatedly, until cancelled."""
         await for_ever(self.clean_due, "cleanup", pace, BETWEEN_VISITS)
 
     async def clean_due(self, now: float) -> int:
-        """Clean up the channels that are due; how many items left."""
+        """Clean up the channels that are due; the number of items that left."""
         count = 0
 
         async def one(member: str) -> float | None:
@@ -170,9 +170,9 @@ class Retention:
         return count
 
     async def visit(self, member: str, now: float, chance: float) -> tuple[ChannelCleanup, float | None]:
-        """Clean up one channel: what left, and when it is due again (no such channel: None).
+        """Clean up one channel: the result, and when it is due again (no such channel: None).
 
-        Also forgets a few of those that left and don't exist any more, at an offset that `chance` (0 to 1) chooses.
+        Also forgets a few remembered items that don't exist any more, at an offset that `chance` (0 to 1) chooses.
         """
         user, _, uid = member.partition(" ")
         limits = await self._settings(user, uid)
@@ -187,9 +187,9 @@ class Retention:
         return cleanup, min(max(next_expiry(stock, limits), now + SOONEST), now + LATEST)
 
     async def look_for_channels(self, now: float) -> None:
-        """Plan a look at channels for which none is planned; delete what was removed 30 days ago.
+        """Plan a visit to channels that have none planned; delete what was removed 30 days ago.
 
-        To be done once a day. The looks are spread over hours, so that all channels of a server aren't due at once.
+        To be called once a day. The visits are spread over hours, so that a server's channels aren't all due at once.
         """
         for batch in batches(await self._accounts.users()):
             uids = await self._channels.uids([user.name for user in batch])
@@ -198,7 +198,7 @@ class Retention:
         await self._removed(now, dry_run=False)
 
     async def _removed(self, now: float, dry_run: bool) -> tuple[list[ChannelCleanup], tuple[str, ...]]:
-        """Delete the channels and users whose time to be restored is over."""
+        """Delete the channels and users that can't be restored any more."""
         report = []
         for user in await self._accounts.users():
             for uid, removed_at in (await self._channels.removed(user.name)).items():
@@ -208,7 +208,7 @@ class Retention:
         return report, await self._departed(now, dry_run)
 
     async def _departed(self, now: float, dry_run: bool) -> tuple[str, ...]:
-        """Delete the users whose time to be restored is over; their names."""
+        """Delete the users that can't be restored any more; their names."""
         overdue = [user for user in await self._accounts.users() if is_overdue(user, now)]
         declared = await self._declared() if overdue else ()
         if declared is None:
@@ -249,10 +249,10 @@ class Retention:
         return cleanup
 
     async def _old_unread(self, user: str, uid: str, until: float, now: float, hidden: bool, dry_run: bool) -> int:
-        """Take out unread items that are old in every respect; an old post found lately stays."""
+        """Remove unread items that are old in every respect; an old post found recently stays."""
         count = skip = 0
         followed: dict[str, float] | None = None
-        # A channel that is deleted meanwhile needs no cleanup.
+        # A channel that has been deleted needs no cleanup.
         with contextlib.suppress(NotFound):
             while (batch := await old_unread(self._redis, user, uid, until, skip, hidden)).size:
                 ids = [item.id for item in batch.items]
@@ -272,9 +272,10 @@ class Retention:
         return count
 
     async def _forget_vanished(self, user: str, uid: str, left: int, now: float, chance: float) -> None:
-        """Forget that items left which don't exist any more and can't return.
+        """Forget remembered items that don't exist any more and can't return.
 
-        Looks at a few, so that it costs little and reaches all in time. What left within the last 30 days is kept.
+        Examines a few at a time, which is cheap and reaches all of them eventually. Items that left within the last
+        30 days are kept.
         """
         skip = int(chance * max(0, left - FORGOTTEN_AT_ONCE + 1))
         gone = keys.gone(user, uid)
@@ -289,7 +290,7 @@ class Retention:
 def next_expiry(stock: Stock, limits: ChannelSettings) -> float:
     """The Unix time at which the first item of a channel may be due; infinity: never.
 
-    An unread one is due later where it was found, or its feed followed, long after its publication.
+    An unread item is due later if it was found, or its feed followed, long after its publication.
     """
     published = min(stock.oldest_unread, stock.oldest_hidden)
     return min(
@@ -299,9 +300,9 @@ def next_expiry(stock: Stock, limits: ChannelSettings) -> float:
 
 
 def is_overdue(user: User, now: float) -> bool:
-    """Whether the user has been disabled for 30 days, by times that can be right.
+    """Whether the user has been disabled for 30 days, by plausible times.
 
-    A clock that was wrong may have disabled them long before they were made, or at no time at all.
+    A wrong clock may have recorded 0, or a time before the user was created.
     """
     disabled = user.disabled
     return disabled is not None and 0 < user.created <= disabled <= now - RESTORABLE
@@ -315,8 +316,8 @@ def old_in_every_respect(
 ) -> list[str]:
     """The items that were published, discovered and their feed followed at `until` or before.
 
-    `rows` holds feed id and time of discovery of each item, None where it doesn't exist any more; `followed` the time
-    of following by feed id.
+    `rows` are feed id and time of discovery of each item, None if it doesn't exist any more; `followed` maps feed ids
+    to the time of following.
     """
     due = []
     for item, (feed, discovered) in zip(items, rows, strict=True):
@@ -327,7 +328,7 @@ def old_in_every_respect(
 
 
 def _over(stock: Stock, unread_posts: int, unread_hidden: int, limit: int) -> int:
-    """How many items are over the limit when what is due by age has left."""
+    """How many items are over the limit after those due by age have left."""
     posts = stock.posts - stock.posts_read - unread_posts
     hidden = stock.hidden - stock.hidden_read - unread_hidden
     return max(0, posts - limit) + max(0, hidden - limit)

@@ -1,9 +1,9 @@
-"""Muted and blocked URLs of a user, in one channel or in all (`global`), and their effects.
+"""Mutes and blocks: a user's rules for one channel or all (`global`), and their effects.
 
-A rule is a URL in the form of `kit.urls.normalise_profile`; it holds for items whose author or source has it.
-It is written first, so that from then on everything that comes in or is moved obeys it (lua/timeline_add.lua,
-lua/timeline_move.lua); then it is applied to the items that are there already, in batches that each ask all rules again
-(lua/timeline_settle.lua). So whatever happens meanwhile, the timelines end as the rules do.
+A rule is a URL in the form of `kit.urls.normalise_profile`; it applies to items whose author or source has that URL.
+The rule is written first, so that all items added or moved from then on obey it (lua/timeline_add.lua,
+lua/timeline_move.lua). Then it is applied to existing items in batches, each of which checks all rules again
+(lua/timeline_settle.lua). So the timelines end up as the rules say, whatever changes in between.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ from microsub.timelines.timelinekeys import every_channel, members, split, timel
 _ENDED = 1000
 """Mutes that are lifted in one round."""
 _REMEMBERED = 50_000
-"""Items that are remembered while a rule is applied."""
+"""Items remembered while a rule is applied."""
 
 
 class Rules:
     """The rules of all users. `items` gives an item's author and sources.
 
-    URLs are those of authors' profiles or of feeds; the store compares them in normal form. `muted`, `blocked` and all
-    writes raise NotFound for a channel that doesn't exist, writes also for a user; `mute` and `block` raise
-    QuotaReached where the user has `most` rules already (0: any number). Writes return when all items have moved, with
-    the number of these.
+    URLs are authors' profiles or feeds; the store compares them in normal form. `muted`, `blocked` and all writes
+    raise NotFound for an unknown channel, writes also for an unknown user; `mute` and `block` raise QuotaReached if
+    the user already has `most` rules (0: any number). Writes return once all items have moved, with their number.
 
-    They hold everywhere but in `saved`: what was saved by hand stays there whatever becomes of its author. So writes
-    raise InvalidRequest for a rule of that channel alone.
+    Rules apply everywhere except in `saved`: what the reader saved stays there. So writes raise InvalidRequest for a
+    rule of that channel alone.
 
-    A user's items move for one write after the other: each looks at all posts of each channel that it is for.
+    One write at a time moves a user's items: each examines all posts of every channel that its rule applies to.
     """
 
     def __init__(self, redis: Redis, items: Items) -> None:
@@ -50,15 +49,15 @@ class Rules:
         self._turns = KeyedLocks()
 
     async def muted(self, user: str, uid: str) -> list[str]:
-        """The muted URLs as they were given, in alphabetical order."""
+        """The muted URLs as they were entered, in alphabetical order."""
         return await self._listed(user, uid, keys.muted(user, uid))
 
     async def blocked(self, user: str, uid: str) -> list[str]:
-        """The blocked URLs as they were given, in alphabetical order."""
+        """The blocked URLs as they were entered, in alphabetical order."""
         return await self._listed(user, uid, keys.blocked(user, uid))
 
     async def of_channels(self, user: str, uids: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
-        """By uid the muted and the blocked URLs, as `muted` and `blocked` have them. One round trip."""
+        """The muted and the blocked URLs by uid, as `muted` and `blocked` return them. One round trip."""
         replies = await self._redis.pipeline(
             [("HVALS", key(user, uid)) for key in (keys.muted, keys.blocked) for uid in uids]
         )
@@ -68,7 +67,7 @@ class Rules:
     async def mute(
         self, user: str, uid: str, url: str, now: float, *, until: float | None = None, most: int = 0
     ) -> int:
-        """Hide what this author or source has posted and will post, for good or until then. Read state is kept."""
+        """Hide all posts of this author or source, permanently or until then. Read state is kept."""
         count = await self._write(user, uid, keys.muted, url, now, on=True, most=most)
         if until is None:
             await self._redis.command("ZREM", keys.mute_ends(), end_of_mute(user, uid, url))
@@ -77,13 +76,13 @@ class Rules:
         return count
 
     async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
-        """Show it again, unless another rule hides it."""
+        """Show its posts again, unless another rule hides them."""
         count = await self._write(user, uid, keys.muted, url, now, on=False)
         await self._redis.command("ZREM", keys.mute_ends(), end_of_mute(user, uid, url))
         return count
 
     async def ends(self, user: str, mutes: Sequence[tuple[str, str]]) -> list[float | None]:
-        """When these mutes (uid, URL) end, in Unix seconds; None for those that hold for good."""
+        """When these mutes (uid, URL) end, in Unix seconds; None for permanent ones."""
         if not mutes:
             return []
         scores = await self._redis.command(
@@ -92,16 +91,16 @@ class Rules:
         return [None if score is None else float(score) for score in scores]
 
     async def lift_ended(self, now: float) -> int:
-        """Unmute what was muted until now, of all users, in removed channels too; how many mutes."""
+        """Lift the mutes of all users that have ended, in removed channels too; their number."""
         ended = texts(await self._redis.command("ZRANGEBYSCORE", keys.mute_ends(), "-inf", now, "LIMIT", 0, _ENDED))
         count = 0
         for end in ended:
             until = await self._redis.command("ZSCORE", keys.mute_ends(), end)
-            if until is None or float(until) > now:  # muted once more while those before it were lifted
+            if until is None or float(until) > now:  # muted again while earlier mutes were lifted
                 continue
             user, uid, url = end.split(" ", 2)
             for listed in (keys.channels, keys.removed_channels):
-                with suppress(NotFound):  # the channel or its user may have gone before the mute
+                with suppress(NotFound):  # the channel or its user may have been deleted before the mute
                     await self._write(user, uid, keys.muted, url, now, on=False, listed=listed)
                     break
             await self._redis.command("ZREM", keys.mute_ends(), end)
@@ -109,11 +108,11 @@ class Rules:
         return count
 
     async def block(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
-        """Take out what this author or source has posted, and keep out what they will post."""
+        """Remove all posts of this author or source, and keep out further ones."""
         return await self._write(user, uid, keys.blocked, url, now, on=True, most=most)
 
     async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
-        """Let in again what comes from now on."""
+        """Take its posts again from now on."""
         return await self._write(user, uid, keys.blocked, url, now, on=False)
 
     async def _listed(self, user: str, uid: str, key: str) -> list[str]:
@@ -136,7 +135,7 @@ class Rules:
     ) -> int:
         if uid == SAVED:
             raise InvalidRequest(
-                "mutes and blocks don't hold in 'saved': found that channel, expected another or 'global'"
+                "mutes and blocks don't apply in 'saved': found that channel, expected another or 'global'"
             )
         url = normalise_profile(given)
         patterns = [keys.pattern(of, user) for of in (keys.muted, keys.blocked)]
@@ -153,13 +152,13 @@ class Rules:
             return await self._apply(user, uid, url, now, mute=key is keys.muted, on=on)
 
     async def _apply(self, user: str, uid: str, url: str, now: float, *, mute: bool, on: bool) -> int:
-        """Move what a rule has come to hold for, or holds for no longer; how many items."""
+        """Move the items that a changed rule affects; their number."""
         parts = [
             (channel, part)
             for channel in await self._channels(user, uid)
             for part in _touched(user, channel, mute=mute, on=on)
         ]
-        # Most of thousands of channels may be empty: asked together, they cost no round trip each.
+        # Thousands of channels may be mostly empty: one round trip finds those that aren't.
         there = await self._redis.pipeline([("EXISTS", part) for _, part in parts])
         count = 0
         matching = _MatchingItems(self._items, url)
@@ -169,7 +168,7 @@ class Rules:
         return count
 
     async def _channels(self, user: str, uid: str) -> list[str]:
-        """The channels that the rule holds for; removed ones too, since they can come back, and `saved` not."""
+        """The channels that the rule applies to: also removed ones, since they can come back, but not `saved`."""
         if uid != GLOBAL:
             return [uid]
         return [channel for channel in await every_channel(self._redis, user) if channel != SAVED]
@@ -188,9 +187,9 @@ class Rules:
 
 
 class _MatchingItems:
-    """Those that a rule is about. Each is looked up once, however many channels have it.
+    """The items that a rule matches. Each is looked up once, however many channels have it.
 
-    Who learns of an item's author later settles it by all rules, of which this is one by then.
+    If an item's author becomes known later, that look-up settles it by all rules, this one included.
     """
 
     def __init__(self, items: Items, url: str) -> None:
@@ -199,7 +198,7 @@ class _MatchingItems:
         self._known: dict[str, TimelineItem | None] = {}
 
     async def among(self, ids: Sequence[str]) -> list[TimelineItem]:
-        """Those of the ids."""
+        """Those of the ids that match."""
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         if new := [item_id for item_id in ids if item_id not in self._known]:
@@ -211,10 +210,10 @@ class _MatchingItems:
 async def settle(
     redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float, *, lost: bool = False
 ) -> tuple[str, ...]:
-    """Apply the rules of this moment to items of a channel; the ids that moved.
+    """Apply the current rules to items of a channel; the ids that moved.
 
-    Ignores items that aren't in the channel, and channels that don't exist. With `lost` those are shown first that are
-    read or unread and neither shown nor hidden; they count as moved.
+    Unknown items and channels are ignored. With `lost`, items that are read or unread but neither shown nor hidden
+    are shown first; they count as moved.
     """
     return (await settle_in(redis, [(user, uid)], items, now, lost=lost))[0]
 
@@ -241,9 +240,9 @@ async def settle_in(
 
 
 def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
-    """The sets in which a change of a rule may find items to move.
+    """The sets in which a changed rule may find items to move.
 
-    An unblocked author's items are gone already.
+    A blocked author's items have left already, so unblocking finds none.
     """
     posts, hidden = keys.posts(user, uid), keys.hidden(user, uid)
     if mute:
@@ -252,7 +251,7 @@ def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
 
 
 def end_of_mute(user: str, uid: str, url: str) -> str:
-    """What `keys.mute_ends` knows a mute by."""
+    """The member of `keys.mute_ends` for a mute."""
     return f"{user} {uid} {normalise_profile(url)}"
 
 

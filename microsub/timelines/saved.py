@@ -1,7 +1,7 @@
-"""What a reader keeps: the channel `saved`, where items stand beside their place in other channels.
+"""The channel `saved`: items that a reader keeps, in addition to their place in other channels.
 
-Nothing leaves it but by its reader: no limit of age or number, no rule, and no "mark all" of other channels reaches it.
-All times are Unix seconds.
+Only its reader removes items: no limit of age or number, no rule, and no "mark all" of other channels affects it. All
+times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from microsub.timelines.timelinekeys import distinct, members_at, set_keys, show
 async def save(
     redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, uid: str = GLOBAL, most: int = 0
 ) -> int:
-    """Save items that the channel or (`global`) any channel of the user shows; how many came in.
+    """Save items that the channel or (`global`) any channel of the user shows; the number newly saved.
 
-    They stay where they are. Ids that aren't there, and what is saved already, are ignored. All come in or, where the
-    user would have more than `most` (0: any number), none: then raises QuotaReached. Raises NotFound.
+    They also stay where they are. Unknown ids and saved items are ignored. If the user would have more than `most`
+    (0: any number), none is saved and QuotaReached is raised. Raises NotFound.
     """
     shown = await shown_among(redis, user, uid, distinct(ids))
     return await save_posts(redis, items, user, shown, now, most=most)
 
 
 async def save_posts(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, most: int = 0) -> int:
-    """Save stored posts for a user, whether or not any channel shows them; how many came in.
+    """Save stored posts for a user, whether or not any channel shows them; the number newly saved.
 
-    Not for what an app asks: the caller knows that the user may see these posts. Posts that don't exist,
-    and what is saved already, are ignored. Of a thousand, all come in or none. Raises NotFound and QuotaReached.
+    The caller must know that the user may see these posts, so never pass on ids from an app. Unknown and saved posts
+    are ignored. Up to a thousand are saved all or none. Raises NotFound and QuotaReached.
     """
     count = 0
     for batch in batches(distinct(ids)):
@@ -57,17 +57,17 @@ async def save_posts(redis: Redis, items: Items, user: str, ids: Sequence[str], 
 
 
 async def unsave(redis: Redis, user: str, ids: Sequence[str], now: float) -> int:
-    """Take items out of `saved` alone; how many were there. Raises NotFound."""
+    """Remove items from `saved` only; the number removed. Raises NotFound."""
     return len(await take_out(redis, user, SAVED, ids, Leaving(Reason.REMOVED), now))
 
 
 async def move_to_saved(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, most: int) -> int:
-    """Move items from all other channels into `saved`, as read or unread; how many.
+    """Move items from all other channels into `saved`, with their read state; the number moved.
 
-    Ids that aren't there are ignored. All come in or, where the user would have more than `most` (0: any number), none;
-    of hundreds those before the limit, where other requests fill it meanwhile. Raises NotFound and QuotaReached.
+    Unknown ids are ignored. If the user would have more than `most` (0: any number), none is moved; of hundreds, some
+    may be moved before other requests reach the limit. Raises NotFound and QuotaReached.
     """
-    if most:  # move_items counts again with each batch, so that the limit holds; here none has moved yet
+    if most:  # move_items counts again with each batch; this check comes before the first one
         new = set(await shown_among(redis, user, GLOBAL, distinct(ids))) - await saved_among(redis, user, ids)
         count = await count_saved(redis, user)
         if new and count + len(new) > most:
@@ -76,7 +76,7 @@ async def move_to_saved(redis: Redis, items: Items, user: str, ids: Sequence[str
 
 
 async def count_saved(redis: Redis, user: str) -> int:
-    """How many items the user has saved."""
+    """The number of items that the user has saved."""
     return int(await redis.command("ZCARD", keys.posts(user, SAVED)))
 
 

@@ -1,4 +1,4 @@
-"""What all timeline scripts are given: keys in the order of their headers, facts on items."""
+"""Common arguments of the timeline scripts: keys in the order of their headers, facts on items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches
 
 GLOBAL_BATCH = 200
-"""Most ids per script call that visits all channels of a user; others take `BATCH`."""
+"""Most ids per script call that walks all channels of a user; other calls take `BATCH`."""
 
 _SETS = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone)
 
@@ -29,7 +29,7 @@ def set_keys(user: str, uid: str) -> tuple[str, ...]:
 
 
 def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
-    """muted, muted globally, blocked, blocked globally: for `saved` its own for both, of which there are none."""
+    """muted, muted globally, blocked, blocked globally; for `saved` two keys of its own that are never written."""
     everywhere = SAVED if uid == SAVED else GLOBAL
     return (
         keys.muted(user, uid),
@@ -40,22 +40,22 @@ def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
 
 
 def arrival_keys(user: str) -> tuple[str, str]:
-    """The order in which items came to the user (lua/parts/timeline.lua)."""
+    """The order of arrival (lua/parts/timeline.lua)."""
     return keys.arrivals(user), keys.arrivals_more(user)
 
 
 def shown_keys(user: str) -> tuple[str, ...]:
-    """What scripts are given that show items or take them out, for `note_all` of lua/parts/timeline.lua."""
+    """The keys for `note_all` (lua/parts/timeline.lua), for scripts that show or remove items."""
     return *arrival_keys(user), keys.live_events(user)
 
 
 def timeline_keys(user: str, uid: str) -> tuple[str, ...]:
-    """Everything that belongs to one timeline, in the order of scripts that move items in it or out of it."""
+    """All keys of one timeline, in the order of scripts that add, remove or move items."""
     return *set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)
 
 
 def batch_for(uid: str) -> int:
-    """How many ids one call may name: fewer where it visits all channels."""
+    """How many ids one call may name: fewer if it walks all channels."""
     return GLOBAL_BATCH if uid == GLOBAL else BATCH
 
 
@@ -65,7 +65,7 @@ def urls(item: TimelineItem) -> list[str]:
 
 
 def url_lines(item: TimelineItem) -> str:
-    """The same as scripts read them."""
+    """The same URLs as scripts read them."""
     return "\n".join(urls(item))
 
 
@@ -79,7 +79,7 @@ def distinct(ids: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-# --- which items and feeds a user's channels refer to, which decides what garbage is ----------------------------------
+# --- the items and feeds that a user's channels refer to, which are therefore no garbage ------------------------------
 
 
 async def subscriptions(redis: Redis, user: str) -> set[str]:
@@ -90,10 +90,7 @@ async def subscriptions(redis: Redis, user: str) -> set[str]:
 
 
 async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
-    """Ids that the user's channels show or hide, in batches; an id may come repeatedly.
-
-    Removed channels are included.
-    """
+    """Ids that the user's channels, removed ones included, show or hide; in batches, possibly with repetitions."""
     for uid in await every_channel(redis, user):
         for key in (keys.posts(user, uid), keys.hidden(user, uid)):
             async for ids in members(redis, key):
@@ -107,7 +104,7 @@ async def every_channel(redis: Redis, user: str) -> list[str]:
 
 
 async def members_at(redis: Redis, sets: Sequence[str], ids: Sequence[str]) -> set[str]:
-    """Those of the ids that stand in any of these sorted sets. One round trip."""
+    """Those of the ids that are in any of these sorted sets. One round trip."""
     commands = [(batch, ("ZMSCORE", key, *batch)) for key in sets for batch in batches(ids)]
     replies = await redis.pipeline([command for _, command in commands])
     return {
@@ -119,9 +116,9 @@ async def members_at(redis: Redis, sets: Sequence[str], ids: Sequence[str]) -> s
 
 
 async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
-    """All ids that stand in a sorted set from the beginning to the end of the walk, in batches.
+    """All ids that are in a sorted set from the beginning to the end of the walk, in batches.
 
-    SCAN promises exactly that, whatever else comes and goes meanwhile; an id may come repeatedly.
+    SCAN promises exactly that, even if the set changes meanwhile; an id may be repeated.
     """
     cursor = b"0"
     while True:

@@ -1,4 +1,4 @@
-"""What a reader looks at: channels and pages, and what is unread."""
+"""Pages and lists of channels, and their unread counts."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arriva
 
 _UNREAD_PAGE = 100
 _MOST_ITEMS = 100_000
-"""Items of which a process remembers the feed."""
+"""Items whose feed a process remembers."""
 MAX_PREFIXES = 20_000
 _MOST_MERGES = 5
-"""How many feeds, each of which replaced the one before, are followed from an id to the feed of now."""
+"""How many replacements of a feed are followed to find its current id."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceCount:
-    """A feed in a channel, and how many of its items are there and unread there.
+    """A feed in a channel, with the number of its items and unread items there.
 
-    `last_update` is the Unix time at which one of its posts came last, or was edited; None where it has none.
+    `last_update` is the Unix time of its newest post or edit; None without posts.
     """
 
     feed: str
@@ -59,19 +59,18 @@ class SourceCount:
 
 
 StyleOf = Callable[[str], Awaitable[UnreadStyle]]
-"""User to the style of unread counts that their channels inherit."""
+"""Maps a user to the style of unread counts that the user's channels inherit."""
 
 
 async def counted(_user: str) -> UnreadStyle:
-    """The default for everybody."""
+    """The default style for every user."""
     return "count"
 
 
 class ReaderViews:
     """Pages and lists of channels for their user.
 
-    Times are Unix seconds; `uid` may be `global` for pages. Every method raises NotFound for a channel that isn't
-    there.
+    Times are Unix seconds; `uid` may be `global` for pages. Every method raises NotFound for an unknown channel.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class ReaderViews:
         self._items = items
         self._cache = cache
         self.style = style
-        """The style of unread counts of a user's channels that have none of their own."""
+        """Gives the style of unread counts for channels without one of their own."""
         self._catch_up = catch_up
         self._seen = seen
         self._splicer = Splicer()
@@ -100,7 +99,7 @@ class ReaderViews:
         self._turns = KeyedLocks()
 
     async def aclose(self) -> None:
-        """Break off what goes on behind replies; nothing is lost by it."""
+        """Cancel background fills; nothing is lost."""
         for part in (self._catch_up, self._seen):
             if part is not None:
                 await part.aclose()
@@ -108,7 +107,7 @@ class ReaderViews:
     async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[bytes]]:
         """All channels in order and their unread counts as digits, with the token's check.
 
-        One round trip. Where posts wait for timelines of a user who was away, these are filled first; so for pages.
+        One round trip. If posts wait for the user's timelines, they are added first; the same applies to pages.
         """
         found = await self._channels.counts_with_token(credential, now)
         if await self.has_caught_up(found[0], GLOBAL, now):
@@ -118,9 +117,9 @@ class ReaderViews:
     async def rows_with_token(
         self, credential: Credential, uid: str, query: PageQuery, now: float
     ) -> tuple[Grant, PageRows]:
-        """The rows of a page, which `shown` makes the reply of.
+        """The rows of a page, for `shown`, with the token's check.
 
-        One round trip with the token's check.
+        One round trip.
         """
         granted, rows = await self._page(credential, uid, query, now)
         if await self.has_caught_up(granted, uid, now):
@@ -128,18 +127,18 @@ class ReaderViews:
         return granted, rows
 
     async def page(self, user: str, uid: str, query: PageQuery, now: float) -> bytes:
-        """A page as the bytes of the reply, of a user whose session was checked."""
+        """A page as the bytes of the reply, for a user whose session was checked."""
         if self._seen is not None:
             self._seen.note(user, now)
         await self.fill(user, uid, now)
         return await self.shown(user, uid, query, await self.rows(user, uid, query, now), now)
 
     async def rows(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
-        """The rows of a page alone, as the timeline is."""
+        """The rows of a page, without adding posts that wait."""
         return (await read_page(self._redis, user, uid, query, now, None, self._items.in_feed))[1]
 
     async def unread_of(self, user: str, uid: str, source: str, now: float, after: Cursor | None = None) -> list[str]:
-        """The ids of all unread items that a feed brought into a channel, newest first; only those behind `after`."""
+        """The ids of all unread items of a feed in a channel, newest first; only those after `after`."""
         found: list[str] = []
         query: PageQuery | None = PageQuery(_UNREAD_PAGE, after=after, view="unread", source=source)
         while query is not None:
@@ -150,9 +149,9 @@ class ReaderViews:
         return found
 
     async def shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
-        """The bytes of the reply with these rows; of another feed where that replaced the source.
+        """The bytes of the reply with these rows; for the replacing feed if the source was replaced.
 
-        No round trip when all items are cached.
+        No round trip if all items are cached.
         """
         source = None
         if query.source is not None:
@@ -161,7 +160,7 @@ class ReaderViews:
                 query = query._replace(source=current)
                 rows = await self.rows(user, uid, query, now)
             source = await self._source(current, subscription, query, rows)
-        # A hundred posts may be fifty megabytes, for which all other requests to Redis wait: one page of each user.
+        # A hundred posts may be fifty megabytes, which delays all other requests to Redis: one page per user at a time.
         async with self._turns.of(user):
             data = await self._cache.get(rows.ids)
             return self._splicer.page(rows, data, newer=query.before is not None, source=source)
@@ -169,7 +168,7 @@ class ReaderViews:
     async def arrivals_with_token(
         self, credential: Credential, uid: str, query: ArrivalQuery, now: float
     ) -> tuple[Grant, Arrivals]:
-        """A piece of the order in which items came to the token's user."""
+        """A piece of the order of arrival of the token's user."""
         user = credential.user
         found = await read_arrivals(self._redis, user, uid, query, now, credential)
         if await self.has_caught_up(found[0], uid, now):
@@ -182,11 +181,11 @@ class ReaderViews:
         return grant(user, scopes, behind=rows.behind), rows
 
     async def spliced(self, rows: PageRows, paging: bytes) -> bytes:
-        """The reply that shows these rows, with that `paging` object."""
+        """The reply with these rows and that `paging` object."""
         return self._splicer.joined(rows, await self._cache.get(rows.ids), paging)
 
     async def wire_items(self, rows: Sequence[Row], name: str) -> list[bytes | None]:
-        """Items of one channel of that name as JSON, None for one that is gone."""
+        """Items of one channel of that name as JSON, None for a missing item."""
         data = await self._cache.get([row.id for row in rows])
         return [
             None if item is None else self._splicer.prefixes(row.channel, name)[row.state][1:] + item
@@ -194,20 +193,20 @@ class ReaderViews:
         ]
 
     async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:
-        """Note the visit; whether posts waited for the user's timelines, and were added now."""
+        """Note the visit; whether posts waited for the user's timelines and have now been added."""
         if self._seen is not None:
             self._seen.note(granted.user, now)
         return granted.behind and await self.fill(granted.user, uid, now)
 
     async def fill(self, user: str, uid: str, now: float) -> bool:
-        """Add what waits for the user's timelines, who needn't be here; whether that could be."""
+        """Add posts that wait for the user's timelines, without a visit; whether all were added."""
         if self._catch_up is None:
             return False
         await self._catch_up.fill(user, uid, now)
         return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
-        """All channels in order, each with its feeds, and what is there of each."""
+        """All channels in order, each with its feeds and their counts."""
         channels = await self._channels.list(user)
         followed = await self._channels.all_subscriptions(user)
         feeds = list(dict.fromkeys(sub.feed for subs in followed.values() for sub in subs))
@@ -233,7 +232,7 @@ class ReaderViews:
         return branches
 
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
-        """A feed that the user follows, or the one that replaced it, and its id now."""
+        """A feed that the user follows, or its replacement, and its current id."""
         followed = await self._channels.followed_feeds(user)
         given = {one.id: one.feed for one in followed.values()}
         current = feed_id if feed_id in followed else given.get(feed_id, feed_id)
@@ -246,20 +245,20 @@ class ReaderViews:
     async def _source(
         self, feed_id: str, subscription: Subscription | None, query: PageQuery, rows: PageRows
     ) -> dict[str, str]:
-        """What a reply says of the feed that it is limited to.
+        """The `source` member of a reply that is limited to one feed.
 
-        Nothing of feeds that this user neither follows nor has items of.
+        Shows nothing of a feed that the user neither follows nor has items of.
         """
         if subscription is None and not rows.ids:
             if query.before or query.after or rows.resume:
-                return {"_id": feed_id}  # an empty page on the way through what is left of an unfollowed feed
+                return {"_id": feed_id}  # an empty page while paging through the items of an unfollowed feed
             raise NotFound(f"'source' is unknown: found '{feed_id}', expected the '_source' of one of your items")
         record = await self._feeds.get(feed_id)
         url = mask_credentials(subscription.url if subscription else record.url if record else "")
         return {"_id": feed_id, "name": feed_name(subscription, record), "url": url}
 
     async def _by_feed(self, user: str, uid: str) -> tuple[Counter[str], Counter[str]]:
-        """How many items of a channel came from each feed, and how many of these are unread."""
+        """The numbers of items and of unread items of a channel, by feed."""
         total, unread = Counter[str](), Counter[str]()
         async for rows in walk_rows(self._redis, user, uid):
             feeds = await self._feeds_of([row.id for row in rows])
@@ -268,7 +267,7 @@ class ReaderViews:
         return total, unread
 
     async def _feeds_of(self, ids: Sequence[str]) -> list[str]:
-        """The feeds that these items came from, '' for none; remembered, since an item's never changes."""
+        """The feeds of these items, '' for none; remembered, because an item's feed never changes."""
         known = self._feed_of
         missing = [item for item in ids if item not in known]
         if missing:
@@ -281,22 +280,22 @@ class ReaderViews:
 
 
 def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> str:
-    """What to call a feed: as its reader named it, else as it names itself, else its address."""
+    """A feed's name for its reader: the reader's own, the feed's, or its address."""
     own = subscription.name if subscription else None
     url = subscription.url if subscription else record.url if record else ""
     return own or (record.title if record else None) or mask_credentials(url)
 
 
 Prefixes = tuple[bytes, bytes, bytes, bytes]
-"""By state: of a read item, an unread, a saved, and an unread and saved one."""
+"""By state: read, unread, saved, unread and saved."""
 
 
 class Splicer:
-    """The reply of a timeline page, put together from bytes that are ready for the wire.
+    """Puts together the reply of a timeline page from bytes that are ready to send.
 
-    Items are stored as encoded JSON objects without what belongs to one reader; that part is put in front of each.
-    Nothing is decoded, because that would cost more than everything else in the request. Remembers the encoded
-    `_channel` of the channels that it met.
+    Items are stored as encoded JSON objects without the members that depend on the reader; these are put in front.
+    Nothing is decoded, because that would cost more than the rest of the request. Remembers the encoded `_channel` of
+    channels.
     """
 
     def __init__(self) -> None:
@@ -307,13 +306,13 @@ class Splicer:
     ) -> bytes:
         """The reply as the bytes of a JSON object: `items`, `paging`, and `source` if given.
 
-        `data` holds the JSON of `rows` as `ItemCache` has it, in the same order; rows without (their item has just been
-        swept) are left out. `newer` says that the walk went upwards, from a `before` cursor.
+        `data` is the JSON of `rows` from `ItemCache`, in the same order; rows without data (their item was just swept)
+        are left out. `newer`: the walk went upwards, from a `before` cursor.
         """
         return self.joined(rows, data, paging(rows, newer), source)
 
     def joined(self, rows: PageRows, data: Sequence[bytes | None], paging: bytes, source: object = None) -> bytes:
-        """`page` with another `paging` object."""
+        """The same as `page`, with another `paging` object."""
         head = b'{"source":' + orjson.dumps(source) + b',"items":[' if source is not None else b'{"items":['
         parts = [head]
         uid = None
@@ -331,7 +330,7 @@ class Splicer:
         return b"".join(parts)
 
     def prefixes(self, uid: str, name: str) -> Prefixes:
-        """What precedes an item of this channel, by its state: a comma and its first members."""
+        """The text before an item of this channel, by its state: a comma and its first members."""
         found = self._prefixes.get((uid, name))
         if found is None:
             if len(self._prefixes) >= MAX_PREFIXES:
@@ -346,8 +345,8 @@ class Splicer:
 def paging(rows: PageRows, newer: bool) -> bytes:
     """The `paging` object.
 
-    `before` leads to what is newer than the page and is there whenever there is a page; `after` only when older items
-    exist. A walk that was cut short goes on from where it stopped, which can be on an empty page.
+    `before` leads to newer items and is present on every page; `after` only if older items exist. A walk that was cut
+    short continues from where it stopped, which may be an empty page.
     """
     before, after = rows.first, rows.last if rows.older else None
     if rows.resume is not None:

@@ -1,8 +1,8 @@
-"""What users bring along, and take away: lists of feeds, whole accounts, files of other readers.
+"""Users' imports and exports: lists of feeds, whole accounts, files from other readers.
 
-FeedLists       OPML in and out                 UserExport, UserImport    all that is a user's, as JSON lines
-OtherReaders    files of other readers          ImportReport              what an import did, for people and as JSON
-ListImports     lists of feeds that come in while somebody watches
+FeedLists       OPML import and export          UserExport, UserImport    all data of a user, as JSON lines
+OtherReaders    files from other readers        ImportReport              an import's result, as text and JSON
+ListImports     imports of lists in the background
 api             /opml, for apps with a token
 """
 

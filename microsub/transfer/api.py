@@ -1,8 +1,8 @@
-"""`/opml`: a user's channels as a list of feeds, and lists into channels, with the user's token.
+"""`/opml`: export a user's channels as a list of feeds, and import lists, with the user's token.
 
-GET needs the scope `read`. POST, whose body is the list as it is, makes channels and follows feeds, and needs the
-scopes `follow` and `channels`; with `dry_run=true` nothing is changed. Tokens and errors are those of the Microsub
-endpoint. Addresses go out without their passwords and keys, as in the list of follows.
+GET needs the scope `read`. POST takes the list as its body, creates channels and follows feeds; it needs the scopes
+`follow` and `channels`. With `dry_run=true` nothing is changed. Tokens and errors are those of the Microsub endpoint.
+Exported addresses have no passwords and keys, as in the list of follows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FeedListEndpoint(HttpEndpoint):
         give_back = self._services.list_imports.admit(user)
         try:
             body = await read_body(exchange.scope, exchange.receive, MOST_BYTES)
-            # The sender decides how long that takes: a token that has ended meanwhile does nothing.
+            # Sending can take long, so check again that the token is still valid.
             await self._credentials.checked(await self._credentials.presented(exchange.scope, params, None), now)
             quotas = await self._services.identity.quotas.of(user)
             with asking_for(f"user {user}"):
@@ -86,7 +86,7 @@ class FeedListEndpoint(HttpEndpoint):
 
 
 def _dry_run(params: Params) -> bool:
-    """Whether nothing is to be changed."""
+    """The parameter `dry_run`: whether to change nothing."""
     text = params.text("dry_run") or "false"
     if text.lower() not in TRUTHS:
         raise wrong("dry_run", text, "'true' or 'false'")
@@ -94,8 +94,8 @@ def _dry_run(params: Params) -> bool:
 
 
 def _loose(params: Params) -> str:
-    """The name of the channel for feeds in no folder."""
+    """The name of the channel for feeds without a folder."""
     name = params.text("name") or LOOSE
     if name != adapted(name):
-        raise wrong("name", name, "a name that a channel can have")
+        raise wrong("name", name, "a valid channel name")
     return name

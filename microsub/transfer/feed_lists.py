@@ -1,9 +1,9 @@
-"""Lists of feeds into a user's channels, and channels as such a list.
+"""Import of lists of feeds into a user's channels, and export of channels as such a list.
 
-A folder is a channel: the one of its uid where this server wrote the list, else the one of its name, else a new one.
-What is followed already, and settings that a channel has, stay as they are, so a list may be imported any number of
-times; and what broke off is finished by importing it again. All is decided before anything is written (`_Planning`),
-so a dry run gives the same report. No publisher is asked for anything: new feeds are due for their first poll.
+A folder becomes a channel: one with its uid if this server wrote the list, or one with its name, or a new one. Existing
+follows and channel settings stay, so a list can be imported any number of times, and importing again finishes an
+interrupted import. Everything is decided before anything is written (`_Planning`), so a dry run gives the same report.
+The import sends no requests: new feeds become due for their first poll.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
     from microsub.timelines.follow import Following
 
 LOOSE = "Home"
-"""The channel for feeds that lie in no folder."""
+"""The channel for feeds without a folder."""
 AT_ONCE = 32
-"""Follows that are written at the same time."""
+"""How many follows are written at a time."""
 MOST_UNICODE = 1000
-"""Hosts in other letters than ASCII of one list."""
+"""How many non-ASCII hosts a list may have."""
 _STEP = 1e-6
 _SPAN = MOST_OUTLINES * _STEP
-"""Seconds between two follows of an import, by which they keep the order of the list, and in which all of them lie."""
+"""Seconds between two follows of an import, which keep the order of the list, and the limit for all of them."""
 _SHOWN = 20
 _LOCAL = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 _MASK = "***"
 
 Progress = Callable[[int, int], None]
-"""Told how many feeds of how many are done."""
+"""Called with the number of feeds done, and of all."""
 
 
 @dataclass(slots=True)
 class ListedChannel:
-    """What a list brings to one channel: feeds that are `added`, and `existing` ones. `made`: it is new."""
+    """The import's result in one channel: `added` and `existing` feeds. `made`: the channel is new."""
 
     uid: str
     name: str
@@ -71,7 +71,7 @@ class ListedChannel:
 
 @dataclass(slots=True)
 class ListReport:
-    """What the import of a list did, or (`dry_run`) would do. `more_problems` aren't named."""
+    """The result of an import of a list, or (`dry_run`) its preview. `more_problems` counts unlisted ones."""
 
     user: str
     dry_run: bool
@@ -81,12 +81,12 @@ class ListReport:
 
     @property
     def added(self) -> int:
-        """Feeds that are new to their channels."""
+        """How many feeds are new to their channels."""
         return sum(one.added for one in self.channels)
 
     @property
     def existing(self) -> int:
-        """Feeds that their channels follow already."""
+        """How many feeds their channels already follow."""
         return sum(one.existing for one in self.channels)
 
     def as_dict(self) -> dict[str, object]:
@@ -94,7 +94,7 @@ class ListReport:
         return {**asdict(self), "added": self.added, "existing": self.existing}
 
     def as_text(self) -> str:
-        """For people: a line per channel, problems by line, and the sum."""
+        """For people: a line per channel, problems by line, and totals."""
         lines = [_described(one) for one in self.channels]
         lines += [f"line {one.line}: {one.found}: {one.why}" for one in self.problems[:_SHOWN]]
         count = len(self.problems) + self.more_problems
@@ -114,7 +114,7 @@ def _described(one: ListedChannel) -> str:
 
 @dataclass(eq=False, repr=False)
 class FeedLists:
-    """Imports and exports lists. Times are Unix seconds; feeds may lie in the `private` networks."""
+    """Imports and exports lists. Times are Unix seconds; feeds may be in the `private` networks."""
 
     channels: Channels
     feeds: Feeds
@@ -133,9 +133,9 @@ class FeedLists:
         quotas: Quotas | None = None,
         progress: Progress = lambda done, count: None,
     ) -> ListReport:
-        """Follow what a list names. `loose` names the channel for feeds in no folder; `quotas` hold where given.
+        """Follow the feeds of a list. `loose` is the channel for feeds without a folder; `quotas` apply if given.
 
-        Raises ParseError for what is no such list, naming the line; then nothing is changed.
+        Raises ParseError, naming the line, if it isn't such a list; then nothing is changed.
         """
         listed = await self.parser.feed_list(body)
         planning = await self._planning(user, listed, now, loose, quotas)
@@ -191,7 +191,7 @@ class FeedLists:
         try:
             made = await self.channels.create(user, wanted.name, now, channel.uid or None, most=most)
         except (QuotaReached, InvalidRequest) as error:
-            # Somebody has changed the channels since they were looked at.
+            # The channels have changed since they were read.
             report.problems.append(ListProblem(channel.line, wanted.name, error.description))
             report.channels.remove(wanted)
             channel.follows, channel.refused = [], True
@@ -206,7 +206,7 @@ class FeedLists:
         return None
 
     async def take_back(self, user: str, report: ListReport, since: float, now: float) -> None:
-        """End the follows that the import of that moment began; delete channels that are new and hold nothing else."""
+        """End the follows begun by the import of that moment; delete its channels if they have nothing else."""
         made = {one.uid for one in report.channels if one.made}
         for uid, followed in (await self.channels.all_subscriptions(user)).items():
             begun = [one for one in followed if since <= one.followed_at < since + _SPAN]
@@ -219,7 +219,7 @@ class FeedLists:
                 await asyncio.gather(*(self.following.unfollow(user, uid, one.url, now) for one in some))
 
     async def export(self, user: str, now: float, *, masked: bool) -> bytes:
-        """All channels with the feeds on the web that they follow, as OPML; `masked`: without passwords and keys in
+        """All channels with the web feeds that they follow, as OPML. `masked` removes passwords and keys from
         addresses.
         """
         channels, followed = await asyncio.gather(self.channels.list(user), self.channels.all_subscriptions(user))
@@ -244,15 +244,15 @@ class FeedLists:
         return await asyncio.to_thread(write_list, f"Feeds of {user}", formatdate(now, usegmt=True), found)
 
 
-# --- what a list comes to -------------------------------------------------------------------------------------------
+# --- planning an import ---------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
 class _Target:
-    """A channel that a list fills: `urls` (with their line, 0: not in the list) and `feeds` are followed there.
+    """A channel that the import fills: it follows `urls` (with their line, 0: not in the list) and `feeds`.
 
-    `uid` is wished for where it is new; `refused`: there is no room for it. It has the settings `own`, and is to get
-    `settings`.
+    `uid` is the preferred uid of a new channel; `refused`: the quota is used up. `own` are its present settings,
+    `settings` those of the list.
     """
 
     counted: ListedChannel
@@ -267,7 +267,7 @@ class _Target:
 
 
 class _Planning:
-    """Decides what a list comes to, given what is there."""
+    """Plans an import, given the present state."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class _Planning:
         begun: int,
         quotas: Quotas | None,
     ) -> None:
-        """What is there: channels, their follows, uids of removed channels, follows begun today."""
+        """The present state: channels, their follows, uids of removed channels, follows begun today."""
         for channel in channels:
             if channel.uid == SAVED:
                 self._saved = channel.name
@@ -320,7 +320,7 @@ class _Planning:
             self._bound(quotas, sum(map(len, followed.values())), begun)
 
     def _bound(self, quotas: Quotas, count: int, begun: int) -> None:
-        """Find how much there is room for where `count` feeds are followed, `begun` of them today."""
+        """Find how many feeds the quotas allow, with `count` followed already, `begun` of them today."""
         channels, feeds = quotas.channels or 0, quotas.feeds or 0
         day = new_in_a_day(feeds)
         self._feeds_left = day - begun
@@ -333,7 +333,7 @@ class _Planning:
             self._reached["channels"] = f"the limit for channels is reached: {channels} of {channels}"
 
     async def decide(self) -> None:
-        """Find a channel for each folder, and what is to be followed in each."""
+        """Find a channel for each folder, and the feeds to follow in each."""
         listed = self._listed
         if listed.own:
             wished = {folder.uid for folder in listed.folders}
@@ -347,7 +347,7 @@ class _Planning:
             self._decide_feed(feed, self._targets[feed.folder])
 
     def report(self, dry_run: bool) -> ListReport:
-        """What is decided, as if all of it came true."""
+        """The report of the plan, as if every step succeeded."""
         problems = [*self._listed.problems, *self._problems]
         return ListReport(self._user, dry_run, [one.counted for one in self.all], problems, self._listed.more_problems)
 
@@ -384,7 +384,7 @@ class _Planning:
     def _settings(self, folder: OutlineFolder) -> OwnChannelSettings:
         given = dict(folder.settings)
         if not self._may_filter and given.pop("filters", None) is not None:
-            # What filters cost, all pay who are served by the same process: so the admin alone sets them.
+            # Filters cost time of a process that serves all users, so only the admin sets them.
             self._problem(folder.line, folder.name, "its filters are left out: they are the admin's to set")
         try:
             return _read_settings(given)
@@ -424,7 +424,7 @@ class _Planning:
             target.feeds.add(known)
 
     def _private_host(self, url: str) -> str | None:
-        """Why a feed is never asked whose address says that it lies in a private network; no name is looked up."""
+        """Why a feed can't be fetched if its address lies in a private network; no name is resolved."""
         host = host_of(url)
         address = parse_address(host)
         if address is not None:
@@ -438,9 +438,9 @@ class _Planning:
 
 
 def _canonical_urls(listed: FeedList) -> dict[str, str]:
-    """The canonical URL of each that the list has.
+    """The canonical URL of each URL in the list.
 
-    Raises InvalidRequest for more hosts in Unicode than anybody follows: each takes up to two milliseconds.
+    Raises InvalidRequest for too many non-ASCII hosts: each takes up to two milliseconds.
     """
     hosts = {parts.netloc for feed in listed.feeds if not feed.url.isascii() and (parts := web_parts(feed.url))}
     if len(hosts) > MOST_UNICODE:
@@ -451,17 +451,17 @@ def _canonical_urls(listed: FeedList) -> dict[str, str]:
 
 
 def _other_form(canonical: str) -> str:
-    """The address without what most often differs between two addresses of one feed: scheme and last slash."""
+    """The address without scheme and last slash, in which addresses of one feed most often differ."""
     return canonical.partition("://")[2].rstrip("/")
 
 
 def adapted(name: str) -> str:
-    """A channel's name as near to `name` as there can be. Pure."""
+    """A valid channel name as close to `name` as possible. Pure."""
     hidden = unprintable(name)
     text = " ".join("".join(" " if one.isspace() else "" if one in hidden else one for one in name).split())
     if len(text) > MOST_OF_NAME:
         cut = MOST_OF_NAME - 1
-        # Not between a letter or emoji and what belongs to it.
+        # Don't split a letter or emoji from its combining characters.
         while cut > MOST_OF_NAME // 2 and (
             unicodedata.category(text[cut])[0] == "M" or "\u200d" in text[cut - 1 : cut + 1]
         ):
@@ -471,7 +471,7 @@ def adapted(name: str) -> str:
 
 
 def _written(settings: OwnChannelSettings) -> dict[str, str]:
-    """Own settings as attributes: numbers and words as they are, filters as JSON."""
+    """Own settings as attributes: numbers and words as text, filters as JSON."""
     return {
         name: orjson.dumps(stated(value)).decode() if isinstance(value, Filters) else str(value)
         for name, value in stated(settings).items()
@@ -486,7 +486,7 @@ def _settings_model() -> TypeAdapter[OwnChannelSettings]:
 
 
 def _read_settings(texts: Mapping[str, str]) -> OwnChannelSettings:
-    """`_written`, back. Raises ValueError for values that a channel can't have."""
+    """The inverse of `_written`. Raises ValueError for invalid values."""
     from pydantic import ValidationError  # slow to load, and few lists need it
 
     given = {name: text if name == "unread" else orjson.loads(text) for name, text in texts.items()}

@@ -1,8 +1,8 @@
-"""Posts in files that people bring, cleaned as what comes from the web. Pure.
+"""Posts in imported files, cleaned like posts from the web. Pure.
 
-In a user's export they are jf2; what this server wrote comes through unchanged. Other readers write those of the Google
+In a user's export they are jf2; what this server wrote comes back unchanged. Other readers use the format of the Google
 Reader API (Takeout, Inoreader, FreshRSS), or their own (Miniflux, https://miniflux.app/docs/api.html#endpoint-get-entries).
-Values are used where they have the type that is expected, and passed over where not.
+Values of an unexpected type are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from microsub.kit.urls import EXECUTABLE, safe_url
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 _DEEPEST = 4
-"""Posts inside each other: a post, what it replies to, and so on."""
+"""How deep posts may be nested: a post, what it replies to, and so on."""
 _LINKS = ("url", "featured", "quotation_of")
 _LINK_LISTS = (
     *("photo", "video", "audio", "syndication"),
@@ -33,7 +33,7 @@ _LINK_LISTS = (
 _TEXTS = ("type", "post_type", "name", "summary", "rsvp", "start", "end")
 _MOST_BODY = 2 * MAX_BODY
 _MOST_TEXTS = 4_000_000
-"""Characters of all texts of a post, as `records.LONGEST_LINE` has it: what this server writes is smaller."""
+"""Characters in all texts of a post, like `records.LONGEST_LINE`: this server writes less."""
 
 
 def exported_posts(body: bytes) -> list[Entry | None]:
@@ -43,7 +43,7 @@ def exported_posts(body: bytes) -> list[Entry | None]:
 
 _BODIES = ("html", "text")
 _UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError)
-"""What values raise that have another type than is expected, or another size."""
+"""Errors raised by values of an unexpected type or size."""
 
 
 def _post(wire: Any) -> Entry | None:
@@ -54,7 +54,7 @@ def _post(wire: Any) -> Entry | None:
 
 
 def _characters(wire: Any, name: str = "") -> int:
-    """Characters of all texts within. Raises ValueError for one that is longer, or a list, than this server's are."""
+    """Characters of all texts within. Raises ValueError for a text or list longer than this server writes."""
     if isinstance(wire, str):
         if len(wire) > (_MOST_BODY if name in _BODIES else MAX_SUMMARY):
             raise ValueError(f"'{name}' is too long")
@@ -69,7 +69,7 @@ def _characters(wire: Any, name: str = "") -> int:
 
 def _cleaned(entry: Entry, depth: int) -> Entry:
     if depth > _DEEPEST:
-        raise ValueError("posts lie too deep inside each other")
+        raise ValueError("posts are nested too deeply")
     url = safe_url(entry.url)
     changes: dict[str, Any] = {name: safe_url(getattr(entry, name)) for name in _LINKS}
     changes |= {name: _links(getattr(entry, name)) for name in _LINK_LISTS}
@@ -128,9 +128,9 @@ def _text(text: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ReaderPost:
-    """A post as another reader had it: its id there, its feed's address ('' where it isn't said), its state.
+    """A post of another reader: its id there, its feed's address ('' if unknown), its state.
 
-    `guid` is what its publisher calls it, and `digest` the SHA-256 of that, where the file says either.
+    `guid` is its publisher's id, and `digest` the SHA-256 of that, if the file has either.
     """
 
     id: str
@@ -219,13 +219,13 @@ def _found(item: str, feed: str, entry: Entry, body: str, **state: Any) -> Reade
 
 
 def _author(name: str, origin: Mapping[str, Any]) -> Card | None:
-    """Who wrote it, else the feed, which a post of no feed doesn't say otherwise."""
+    """The author, or else the feed, because a post of no feed wouldn't name it otherwise."""
     url, title = safe_url(_string(origin, "htmlUrl")), _string(origin, "title")
     return Card(name=name or title or None, url=url) if name or title or url else None
 
 
 def _is(states: list[str], state: str) -> bool:
-    """Whether one of the tags `user/…/state/com.google/…` is that state."""
+    """Whether one of the tags is the state `user/…/state/com.google/…`."""
     return any(tag.startswith("user/") and tag.endswith(f"/state/com.google/{state}") for tag in states)
 
 

@@ -1,6 +1,6 @@
-"""Imports of lists of feeds that go on by themselves: how far one is, and what it has come to, for an hour.
+"""Imports of lists of feeds in the background; progress and result are kept for an hour.
 
-One that its process didn't outlive stands still; the same list imported again finishes it.
+If the process of an import dies, importing the same list again finishes it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 SECONDS = 3600
 UNDO_SECONDS = 600
 STALE = 60.0
-"""Seconds without a word after which an import is taken to have ended with its process."""
+"""Seconds without a heartbeat after which an import counts as ended with its process."""
 _EVERY = 100
-"""Feeds between two words of how far it is."""
+"""Feeds between two reports of progress."""
 _AT_FIRST = 1.0
-"""Seconds in which most lists are done, so that nobody sees them on their way."""
+"""Seconds to wait for the result; most lists are done by then, so no progress is shown."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 class ListImport:
     """An import: `done` of `count` feeds; its `report`, or the `problem` that ended it.
 
-    Unix times: `begun`, and `at` of the last word.
+    Unix times: `begun`, and `at` of the last report.
     """
 
     at: float = 0.0
@@ -57,16 +57,16 @@ class ListImport:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether the import has ended."""
         return self.report is not None or bool(self.problem)
 
     def can_be_undone(self, now: float) -> bool:
-        """Whether it changed something, a short time ago."""
+        """Whether it changed something a short time ago."""
         changed = self.report is not None and any(one.made or one.added for one in self.report.channels)
         return changed and now - self.begun <= UNDO_SECONDS
 
     def is_stale(self, now: float) -> bool:
-        """Whether it broke off."""
+        """Whether it was interrupted."""
         return not self.is_over and now - self.at > STALE
 
 
@@ -83,7 +83,7 @@ class ListImports:
     _running: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     def admit(self, user: str) -> Callable[[], None]:
-        """Take a place among the imports that run; what gives it back. Raises TooManyRequests."""
+        """Reserve a slot for an import; returns a function that frees it. Raises TooManyRequests."""
         if not self._limiter.has_room(LISTS_OF_USER, user):
             raise TooManyRequests(f"you may import {LISTS_OF_USER.most} lists a minute; wait a minute", 60)
         taken = self._limiter.take_shared(LISTS_SHARED, user)
@@ -93,11 +93,11 @@ class ListImports:
         return taken.leave
 
     async def begin(self, user: str, body: bytes, now: float, give_back: Callable[[], None]) -> None:
-        """Import the list, which goes on when this returns, after a second at most; then `give_back` is called."""
+        """Start the import, and wait a second at most for its end. `give_back` is called at the end."""
         task = asyncio.create_task(self._run(user, body, now), name=f"list of {user}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        # However it ends, before it has begun too.
+        # Called however it ends, even before it has begun.
         task.add_done_callback(lambda _: give_back())
         await asyncio.wait([task], timeout=_AT_FIRST)
 
@@ -111,12 +111,12 @@ class ListImports:
             return _import(orjson.loads(found))
 
     async def undo(self, user: str, now: float) -> None:
-        """Take back what the user's last import did. Raises NotFound, and TooManyRequests as `admit` does."""
+        """Undo the user's last import. Raises NotFound, and TooManyRequests as `admit` does."""
         give_back = self.admit(user)
         try:
             latest = await self.latest(user)
             if latest is None or latest.report is None or not latest.can_be_undone(now):
-                raise NotFound(N_("There is nothing to undo any more."))
+                raise NotFound(N_("This can no longer be undone."))
             await self.lists.take_back(user, latest.report, latest.begun, now)
             await self.redis.command("DEL", keys.list_import(user))
         finally:
@@ -124,7 +124,7 @@ class ListImports:
         self.changed()
 
     async def aclose(self) -> None:
-        """End what is under way."""
+        """Cancel running imports."""
         running = [*self._running]
         for task in running:
             task.cancel()
@@ -138,7 +138,7 @@ class ListImports:
         except (ParseError, ParsingStopped) as error:
             state = replace(state, problem=f"the list can't be used: {error.detail}")
         except MicrosubError:
-            log.exception("a list could not be imported", user=user)
+            log.exception("can't import a list", user=user)
             state = replace(state, problem="the server failed; import the list again, which doubles nothing")
         await self._note(user, state)
         self.changed()

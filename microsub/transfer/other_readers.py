@@ -1,8 +1,8 @@
-"""Posts from other readers: what was saved there into `saved`, and read state to posts that are here.
+"""Import from other readers: saved posts into `saved`, and read state for posts that are here.
 
-Their files don't say what publishers call their posts, so a post is looked for here among those of its feed, by guid,
-a digest of it, or link. What is saved there and isn't here is stored as a post of no feed: nobody else gets it, and no
-feed is said to have it. Everything may be done again: what came once is known by its id there.
+Not all files have the publishers' guids, so a post is matched among the posts of its feed by guid, its digest, or link.
+A saved post that isn't here is stored as a post of no feed, so that nobody else gets it. An import can be repeated:
+imported posts are recognised by their id in the other reader.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from microsub.transfer.foreign_posts import ReaderPost
 
 MOST_BYTES = 512 * 1024 * 1024
-"""Bytes of a file, and of all together that lie in an archive."""
+"""Bytes of a file, and of all files in an archive together."""
 MOST_FILES = 20_000
 MOST_VALUES = 20_000_000
-"""Lists, objects and commas of a file in JSON: each value takes dozens of bytes of memory."""
+"""Lists, objects and commas in a JSON file: each value takes dozens of bytes of memory."""
 _TOGETHER = 100
 _LOOKED_AT = 5000
-"""Posts of a feed among which one is looked for, the latest."""
+"""How many of a feed's latest posts are searched for a match."""
 _FEEDS_KNOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class BroughtFile:
-    """A file that a reader has exported, or one in an archive of it: a list of feeds, or posts."""
+    """A file exported by a reader, or a member of its archive: a list of feeds, or posts."""
 
     name: str
     opml: bytes = b""
@@ -62,7 +62,7 @@ class BroughtFile:
 
 @dataclass(slots=True)
 class BroughtReport:
-    """What came of a reader's files: lists of feeds, then posts."""
+    """The result of importing a reader's files: lists of feeds, then posts."""
 
     posts: ImportReport
     lists: list[ListReport] = field(default_factory=list)
@@ -77,16 +77,16 @@ class BroughtReport:
 
 
 def brought_files(path: Path) -> Iterator[BroughtFile]:
-    """What is in a file: OPML, JSON, or an archive (zip) of such files, lists first. Raises InvalidRequest."""
+    """The parts of a file: OPML, JSON, or a zip archive of such files; lists first. Raises InvalidRequest."""
     if not zipfile.is_zipfile(path):
         if path.stat().st_size > MOST_BYTES:
-            raise InvalidRequest(f"{path.name} is too large: expected {MOST_BYTES} bytes at most")
+            raise InvalidRequest(f"{path.name} is too large: expected at most {MOST_BYTES} bytes")
         yield _read(path.name, path.read_bytes())
         return
     with zipfile.ZipFile(path) as archive:
         members = [one for one in archive.infolist() if one.filename.endswith((".xml", ".opml", ".json"))]
         if len(members) > MOST_FILES:
-            raise InvalidRequest(f"{path.name} holds too many files: expected {MOST_FILES} at most")
+            raise InvalidRequest(f"{path.name} has too many files: expected at most {MOST_FILES}")
         room = MOST_BYTES
         for member in sorted(members, key=lambda one: (one.filename.endswith(".json"), one.filename)):
             try:
@@ -96,7 +96,7 @@ def brought_files(path: Path) -> Iterator[BroughtFile]:
                 raise InvalidRequest(f"{member.filename} in {path.name} can't be read: {error}") from None
             room -= len(body)
             if room < 0:
-                raise InvalidRequest(f"{path.name} is too large: expected {MOST_BYTES} bytes at most in all its files")
+                raise InvalidRequest(f"{path.name} is too large: expected at most {MOST_BYTES} bytes in all its files")
             yield _read(member.filename, body)
 
 
@@ -106,7 +106,7 @@ def _read(name: str, body: bytes) -> BroughtFile:
     if body.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")[:1] == b"<":
         return BroughtFile(name, opml=body)
     if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise InvalidRequest(f"{name} has too many values: expected {MOST_VALUES} at most")
+        raise InvalidRequest(f"{name} has too many values: expected at most {MOST_VALUES}")
     try:
         found = orjson.loads(body.removeprefix(b"\xef\xbb\xbf"))
     except ValueError as error:
@@ -115,7 +115,7 @@ def _read(name: str, body: bytes) -> BroughtFile:
     if isinstance(found, dict):
         posts = next((found[key] for key in ("items", "entries") if isinstance(found.get(key), list)), None)
     if not isinstance(posts, list):
-        raise InvalidRequest(f"{name} holds no posts: expected 'items' or 'entries'")
+        raise InvalidRequest(f"{name} has no posts: expected 'items' or 'entries'")
     return BroughtFile(name, posts=posts)
 
 
@@ -138,10 +138,10 @@ class OtherReaders:
     async def run(
         self, user: str, kind: str, path: Path, now: float, *, all_saved: bool, unread_too: bool, dry_run: bool
     ) -> BroughtReport:
-        """Bring what is in a file of the reader `kind`; `all_saved`: whatever it says of their state.
+        """Import a file of the reader `kind`; with `all_saved`, save all its posts, whatever their state.
 
-        Posts that are here become read where they are read there, and with `unread_too` unread where they are that.
-        Raises InvalidRequest and ParseError for a file that can't be used.
+        Posts that are here become read if they are read there, and with `unread_too` also unread if they are unread
+        there. Raises InvalidRequest and ParseError for an invalid file.
         """
         files = await asyncio.to_thread(lambda: list(brought_files(path)))
         report = BroughtReport(ImportReport(user, dry_run))
@@ -156,7 +156,7 @@ class OtherReaders:
                     Skipped(
                         "",
                         f"{file.name}, post {start + place + 1}",
-                        "it can't be read as a post with an id and a content",
+                        "expected a post with an id and content",
                     )
                     for place, one in enumerate(found)
                     if one is None
@@ -175,11 +175,9 @@ class OtherReaders:
                 f"{counted(self._marked, 'post')} {'would get' if dry_run else 'got'} the read state of the file"
             )
         if self._unpolled:
-            notes.append(
-                f"{counted(self._unpolled, 'post')} of feeds that haven't been polled yet: repeat the import later"
-            )
+            notes.append(f"{counted(self._unpolled, 'post')} of feeds that haven't been polled yet: import again later")
         if self._absent:
-            notes.append(f"{counted(self._absent, 'post')} left out, neither starred there nor stored here")
+            notes.append(f"{counted(self._absent, 'post')} skipped, neither starred there nor stored here")
         return notes
 
     async def _bring(
@@ -247,7 +245,7 @@ class OtherReaders:
         await self.imported.arrived(user, SAVED, list(due))
 
     async def _here(self, posts: Sequence[ReaderPost]) -> dict[str, str | None]:
-        """The item that each post is here, '' for none, None where its feed was never polled here."""
+        """The item id of each post here; '' if there is none, None if its feed was never polled here."""
         urls = list(dict.fromkeys(post.feed for post in posts if post.feed))
         known = await self.feeds.find_many(urls)
         records = await self.feeds.get_many(known.values())
@@ -265,7 +263,7 @@ class OtherReaders:
         return found
 
     async def _posts_of(self, feed_id: str) -> dict[str, str]:
-        """The feed's latest posts by all that another reader may know them by."""
+        """The feed's latest posts by every id that another reader may have for them."""
         known = self._stored.get(feed_id)
         if known is None:
             ids = await self.items.newest(feed_id, _LOOKED_AT)

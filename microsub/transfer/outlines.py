@@ -1,12 +1,12 @@
 """Lists of feeds: OPML 1.0, 1.1 and 2.0 (http://opml.org/spec2.opml) and RDF to values, and OPML from them. Pure.
 
-Real lists are hardly XML: bare `&`, undeclared bytes, missing ends, attributes in any case. So tags are found one by
-one, in a text of any encoding, and every feed and folder keeps its line. What makes the whole list unusable (another
-format, entities, an end that is missing, more than the bounds) is a ParseError that names the line; what is wrong with
-one feed is a `ListProblem` beside the others.
+Real lists are often not well-formed XML: bare `&`, undeclared bytes, missing end tags, attributes in any case. So the
+parser finds tags one by one, in text of any encoding, and records the line of every feed and folder. If the whole list
+is unusable (another format, entities, a missing end, over the limits), it raises a ParseError that names the line. A
+problem with a single feed is a `ListProblem`.
 
-Lists that this server has written (`FeedList.own`) carry what OPML has no words for in attributes of `NAMESPACE`: a
-channel's uid and settings, a follow's own name.
+Lists written by this server (`FeedList.own`) have attributes of `NAMESPACE` for a channel's uid and settings and a
+follow's own name, because OPML has none.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ PREFIX = "microsub"
 MOST_BYTES = 16 * 1024 * 1024
 MOST_OUTLINES = 50_000
 MOST_DEPTH = 100
-"""Folders inside each other."""
+"""How deep folders may be nested."""
 MOST_PROBLEMS = 1000
-"""Problems that are named one by one."""
+"""How many problems are listed individually."""
 _LONGEST_TEXT = 1000
 _SHOWN = 120
 _JOINT = " / "
 _FEED_TYPES = frozenset({"rss", "atom", "rdf", "xml", "feed", "rss1", "rss2", "pie", "jsonfeed"})
 _PODCASTS = re.compile(r"(?i)(?:itpc|pcast|podcast|itms)://")
 _SETTINGS_OF_OTHERS = "tt-rss-"
-"""Folders of that beginning hold the settings of a reader instead of feeds."""
+"""Folders with this prefix contain a reader's settings instead of feeds."""
 
-# Possessive, so that no text makes it look twice at the same place. A value ends before the next outline where its
-# quote is missing.
+# Possessive, so that it never backtracks. If its closing quote is missing, a value ends before the next outline.
 _VALUE = r"\"(?:[^\"<]|<(?!/?outline\b))*+\"|'(?:[^'<]|<(?!/?outline\b))*+'"
 _MARKUP = re.compile(
     r"<!--(?:.*?-->|(?P<open>.*))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"
@@ -54,12 +53,12 @@ _MARKUP = re.compile(
 _ATTRIBUTE = re.compile(rf"([\w:.-]++)\s*+=\s*+({_VALUE}|[^\s\"'>]++)", re.S)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _INVALID = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no place for, and controls that HTML reads as letters."""
+"""Characters that XML 1.0 doesn't allow, and control characters that HTML reads as letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListProblem:
-    """Something in a list that can't be taken over as it stands: its line from 1, what was found, and why."""
+    """Something in a list that can't be imported as it is: its line from 1, what was found, and why."""
 
     line: int
     found: str
@@ -68,7 +67,7 @@ class ListProblem:
 
 @dataclass(frozen=True, slots=True)
 class OutlineFolder:
-    """A folder; `uid` and `settings` (texts by name) are what this server has written there."""
+    """A folder; `uid` and `settings` (texts by name) are in lists written by this server."""
 
     line: int
     name: str
@@ -78,9 +77,9 @@ class OutlineFolder:
 
 @dataclass(frozen=True, slots=True)
 class OutlineFeed:
-    """A feed in the folder of that index, -1 for none; `name` is what the follower calls it, `home` its page.
+    """A feed in the folder with that index, -1 for none; `name` is the follower's name for it, `home` its page.
 
-    `title` is what it calls itself, where a list is written.
+    `title` is its own title, set only when a list is written.
     """
 
     line: int
@@ -93,7 +92,7 @@ class OutlineFeed:
 
 @dataclass(frozen=True, slots=True)
 class FeedList:
-    """A list as it was read, in its order; `more_problems` aren't named. `own`: it was written by this software."""
+    """A parsed list, in order; `more_problems` counts unlisted ones. `own`: this software wrote it."""
 
     own: bool
     folders: tuple[OutlineFolder, ...]
@@ -112,7 +111,7 @@ def read_list(body: bytes) -> FeedList:
 
 @dataclass(slots=True)
 class _Node:
-    """An open element; `folder` is its place among the folders, -1 for a feed or none."""
+    """An open element; `folder` is its index among the folders, -1 for a feed or none."""
 
     tag: str
     line: int = 0
@@ -241,7 +240,7 @@ class _Reader:
             self._feeds.append(OutlineFeed(line, url, name, place, home))
 
     def _by_category(self, category: str, line: int) -> list[int]:
-        """The folders that a feed outside of all names, created if missing."""
+        """The folders named by a feed outside of all folders, created if missing."""
         names = [tuple(_line(part) for part in one.split("/") if part.strip()) for one in category.split(",")]
         found = []
         for path in dict.fromkeys(name for name in names if name):
@@ -262,7 +261,7 @@ class _Reader:
                 self._empty.discard(node.folder)
 
     def _rdf(self, name: str, said: Mapping[str, str], line: int) -> None:
-        """Subscriptions as `rss:channel` with `rdf:about`, or what `rdfs:seeAlso` leads to."""
+        """Subscriptions as `rss:channel` with `rdf:about`, or the target of `rdfs:seeAlso`."""
         about = next((value for key, value in said.items() if key.rpartition(":")[2] == "about"), "")
         there = next((value for key, value in said.items() if key.rpartition(":")[2] == "resource"), "")
         address = about if name == "channel" else there if name == "seealso" else ""
@@ -277,7 +276,7 @@ class _Reader:
         used = {feed.folder for feed in self._feeds} | self._empty
         kept = [place for place in range(len(self._folders)) if place in used]
         paths = [self._paths[place] for place in kept]
-        # What merely surrounds all other folders is no part of their names.
+        # A folder that only encloses all others isn't part of their names.
         loose = any(feed.folder < 0 for feed in self._feeds)
         wrapped = bool(paths) and not loose and not self._prefix and len({path[0] for path in paths}) == 1
         if wrapped and all(len(path) > 1 for path in paths):
@@ -325,7 +324,7 @@ def _named(text: str) -> dict[str, str]:
 
 
 def _literal(text: str) -> str:
-    """A text of ours, which stands as JSON where an attribute has no place for its characters."""
+    """A text written by this server, decoded from JSON if an attribute couldn't contain its characters."""
     if text.startswith('"'):
         with suppress(ValueError):
             found = json.loads(text)
@@ -342,10 +341,10 @@ def _line(text: str) -> str:
 
 
 def write_list(title: str, created: str, folders: Iterable[tuple[OutlineFolder, Iterable[OutlineFeed]]]) -> bytes:
-    """An OPML 2.0 list. A feed's `name` is the follower's own, and the name of a page's feed is its address else.
+    """An OPML 2.0 list. A feed's `name` is the follower's name for it, otherwise its address.
 
-    `created` is a date of RFC 822. Characters that XML has no place for are left out of texts, and stand in the
-    attributes of `NAMESPACE` as JSON.
+    `created` is an RFC 822 date. Characters that XML doesn't allow are left out of texts; attributes of `NAMESPACE`
+    have them as JSON.
     """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -372,5 +371,5 @@ def _written(said: Mapping[str, str], own: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As the value of an attribute; what could turn lines round or break them stands as a number."""
+    """As the value of an attribute; characters that reverse or break lines become numeric references."""
     return CONTROLS.sub(lambda one: f"&#{ord(one[0])};", html.escape(_INVALID.sub("", text)))

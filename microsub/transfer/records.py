@@ -1,8 +1,8 @@
 """The lines of a user's export: one JSON object each, after a header with the version.
 
-In this order: the header; channels in the user's order; rules that hold everywhere; then feeds, follows, posts, items,
-absences, output feeds and sources, each behind what it names; the end, with the number of lines. Ids are the exporting
-server's and stand for the objects of this file alone.
+In this order: the header; channels in the user's order; rules for all channels; then feeds, follows, posts, items,
+absences, output feeds and sources, each after the lines that it refers to; the end, with the number of lines. Ids are
+the exporting server's and only valid within this file.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from microsub.parsing.process import reader
 
 VERSION = 1
 LONGEST_LINE = 16 * 1024 * 1024
-"""Characters of a line; a post has four million at most."""
+"""Maximum characters of a line; a post has at most four million."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportHeader:
-    """Whose export it is, of which server's data (`instance`), when it was written, and by which version of this."""
+    """The header: the user, the server's data (`instance`), the time, and the version of the software."""
 
     user: str
     instance: str
@@ -36,7 +36,7 @@ class ExportHeader:
 
 @dataclass(frozen=True, slots=True)
 class ExportedChannel:
-    """A channel with its own settings, as backend.json has them, and the addresses that it mutes and blocks.
+    """A channel with its own settings, as in backend.json, and the URLs that it mutes and blocks.
 
     `mute_until` has the Unix times of mutes that end.
     """
@@ -52,7 +52,7 @@ class ExportedChannel:
 
 @dataclass(frozen=True, slots=True)
 class ExportedRules:
-    """The addresses that are muted and blocked everywhere, with the ends of mutes as channels have them."""
+    """The URLs muted and blocked in all channels, with the ends of mutes as in channels."""
 
     mute: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class ExportedRules:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFeed:
-    """A feed that is followed, or that posts are of."""
+    """A feed that is followed or has posts in the export."""
 
     feed: str
     url: str
@@ -75,7 +75,7 @@ class ExportedFeed:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFollow:
-    """A follow; what is published before `unread_from` (Unix time) comes in as read."""
+    """A follow; posts published before `unread_from` (Unix time) are added as read."""
 
     channel: str
     feed: str
@@ -88,7 +88,7 @@ class ExportedFollow:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPost:
-    """A post of a feed, or (feed '') of none: `jf2` as apps get it, guid, place, own link, what was saved with it."""
+    """A post of a feed, or (feed '') of none: `jf2` as apps get it, guid, place, own link, saved fields."""
 
     post: str
     guid: str
@@ -103,7 +103,7 @@ class ExportedPost:
 
 @dataclass(frozen=True, slots=True)
 class ExportedItems:
-    """Posts in a channel's timeline, the oldest first, each with the Unix time of reading, None for unread."""
+    """Posts in a channel's timeline, oldest first, each with the Unix time of reading, None for unread."""
 
     channel: str
     items: tuple[tuple[str, float | None], ...]
@@ -112,7 +112,7 @@ class ExportedItems:
 
 @dataclass(frozen=True, slots=True)
 class ExportedAbsences:
-    """What has left a channel: post ('' for one that is gone), its feed and guid, seconds of Unix time, reason."""
+    """Posts that have left a channel: post ('' if it is gone), its feed and guid, Unix time, reason."""
 
     channel: str
     items: tuple[tuple[str, str, str, int, int], ...]
@@ -121,7 +121,7 @@ class ExportedAbsences:
 
 @dataclass(frozen=True, slots=True)
 class ExportedOutput:
-    """An output feed with its settings, as backend.json has them. Its address isn't part: it gets another one."""
+    """An output feed with its settings, as in backend.json. It gets a new address."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class ExportedOutput:
 
 @dataclass(frozen=True, slots=True)
 class ExportedOutputItems:
-    """Items of an output feed: post, times of publication, import and the last edit, impressions, times of these."""
+    """Items of an output feed: post, times of publication, import and last edit, impressions and their times."""
 
     output: str
     items: tuple[tuple[str, float | None, float | None, float, int, tuple[float, ...]], ...]
@@ -139,7 +139,7 @@ class ExportedOutputItems:
 
 @dataclass(frozen=True, slots=True)
 class ExportedSource:
-    """A source that posts into a channel, as backend.json has it. Its token isn't part: it gets a new one."""
+    """A source that posts into a channel, as in backend.json. It gets a new token."""
 
     source: str
     settings: Mapping[str, Any]
@@ -148,7 +148,7 @@ class ExportedSource:
 
 @dataclass(frozen=True, slots=True)
 class ExportEnd:
-    """The end, by which a file is known to be whole; `lines` with this one."""
+    """The end, which shows that the file is complete; `lines` counts this one too."""
 
     lines: int
     type: Literal["end"] = "end"
@@ -173,26 +173,26 @@ _KINDS: Mapping[str, Any] = {kind.__dataclass_fields__["type"].default: kind for
 
 
 def read_record(line: bytes, number: int) -> ExportRecord:
-    """A line of an export. Raises InvalidRequest, naming the line, and both versions where it is of a newer one."""
+    """A line of an export. Raises InvalidRequest, naming the line, and both versions if it is from a newer one."""
     if len(line) > LONGEST_LINE:
-        raise InvalidRequest(f"line {number}: found {len(line)} bytes, expected {LONGEST_LINE} at most")
+        raise InvalidRequest(f"line {number}: found {len(line)} bytes, expected at most {LONGEST_LINE}")
     try:
         found = orjson.loads(line)
         kind = found["type"]
         if kind == "user" and (version := int(found["version"])) > VERSION:
             raise InvalidRequest(
-                f"line {number}: the export has version {version}, and this software reads {VERSION} at most; "
+                f"line {number}: the export has version {version}, but this server reads versions up to {VERSION}; "
                 "upgrade the server first"
             )
         record: ExportRecord = reader(_KINDS[kind])(line)
     except (ValueError, KeyError, TypeError) as error:
         why = str(error).partition("\n")[0] if isinstance(error, orjson.JSONDecodeError) else _problem(error)
-        raise InvalidRequest(f"line {number}: this is no line of a user's export: {why}") from None
+        raise InvalidRequest(f"line {number}: not a line of a user's export: {why}") from None
     return record
 
 
 def _problem(error: Exception) -> str:
-    """What pydantic, or Python, says is wrong, in a few words."""
+    """The error of pydantic or Python, in a few words."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return f"its 'type' is missing or unknown ({str(error)[:60]})"

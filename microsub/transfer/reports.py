@@ -1,4 +1,4 @@
-"""What an import of posts did, or would do, in the words that all of them share."""
+"""The report of an import of posts, or of its dry run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from microsub.model.plaintext import counted, escaped
 
 _SHOWN = 20
-"""Skipped items that the text names one by one."""
+"""How many skipped items the text lists individually."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An item that can't be taken over, of a channel or a file, and why."""
+    """An item of a channel or file that can't be imported, and why."""
 
     channel: str
     item: str
@@ -21,10 +21,10 @@ class Skipped:
 
 @dataclass(slots=True)
 class ChannelImport:
-    """What one channel brought; `feeds` are those that it follows.
+    """The import's result in one channel; `feeds` counts its follows.
 
-    `unread` and `read` are posts by their state there, `of_no_feed` those of them that no feed lists, `undated` those
-    without a usable date; `known` were here before.
+    `unread` and `read` count posts by their state in the source, `of_no_feed` those that no feed lists, `undated` those
+    without a valid date, `known` those that were here before.
     """
 
     uid: str
@@ -39,7 +39,7 @@ class ChannelImport:
 
 @dataclass(slots=True)
 class OutputImport:
-    """What came with one output feed: its items; `known` says that the user has a feed of that name already."""
+    """The import's result for one output feed; `known`: the user already has one of that name."""
 
     name: str
     known: bool
@@ -48,7 +48,7 @@ class OutputImport:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import did, or (`dry_run`) would do. `notes` are sentences for people."""
+    """The result of an import, or (`dry_run`) its preview. `notes` are sentences for people."""
 
     user: str
     dry_run: bool
@@ -62,7 +62,7 @@ class ImportReport:
         return asdict(self)
 
     def as_text(self) -> str:
-        """For people: a line per channel and output feed, what was skipped and why, and the sum."""
+        """For people: a line per channel and output feed, skipped items with the reason, and totals."""
         lines = [_line(one) for one in self.channels]
         for one in self.outputs:
             lines.append(
@@ -75,7 +75,7 @@ class ImportReport:
             lines.append(f"skipped {len(self.skipped) - _SHOWN} more; --json names all")
         lines += self.notes
         posts = sum(one.unread + one.read for one in self.channels)
-        verb = "would be taken over" if self.dry_run else "taken over"
+        verb = "would be imported" if self.dry_run else "taken over"
         known = sum(one.known for one in self.channels)
         of_them = f" ({known} known already)" if known else ""
         lines.append(f"{counted(posts, 'post')}{of_them} {verb} for {self.user}, {len(self.skipped)} skipped")

@@ -1,7 +1,7 @@
-"""All that is a user's, as lines of JSON (`records`): written in pieces, whatever there is of it.
+"""Export of all data of a user as lines of JSON (`records`), written in pieces of limited size.
 
-Posts come in the order of their ids, so that those of one poll stay together and come in again in their order. What
-comes in while the export is written may be missing, as if it came after it. Tokens, passwords and sessions aren't part.
+Posts are ordered by id, so that posts of one poll stay together and are imported in their order. Posts that arrive
+during the export may be missing from it. Tokens, passwords and sessions aren't exported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OWN_FIELDS = frozenset(
         *("incomplete", "version", "confirmed", "untold", "asked", "condemned", "twin", "twin_at", "was"),
     }
 )
-"""The fields of an item that ingest writes; all others were saved with it."""
+"""The fields of an item that ingest writes; all others were added when it was saved."""
 
 
 @dataclass(eq=False, repr=False)
@@ -125,7 +125,7 @@ class UserExport:
                     yield ExportedFollow(channel.uid, one.feed, one.url, one.followed_at, one.name, since.get(one.feed))
 
     async def _named(self, feeds: Iterable[str], named: set[str]) -> AsyncIterator[ExportedFeed]:
-        """The feeds that no line has named yet."""
+        """Lines for feeds that have none yet."""
         new = [feed for feed in dict.fromkeys(feeds) if feed and feed not in named]
         records = await self.feeds.get_many(new) if new else {}
         for feed in new:
@@ -134,7 +134,7 @@ class UserExport:
                 yield ExportedFeed(feed, found.url, found.title, found.photo, found.home, found.description)
 
     async def _ids(self, user: str, channels: Sequence[Channel]) -> tuple[set[int], set[int]]:
-        """The ids that stand in the user's channels and output feeds, and those that have left a channel."""
+        """The ids in the user's channels and output feeds, and those that have left a channel."""
         there: set[int] = set()
         left: set[int] = set()
         for channel in channels:
@@ -158,7 +158,7 @@ class UserExport:
                 yield _post(str(one), row)
 
     async def _buried(self, feeds: Iterable[str], ids: set[int]) -> Mapping[int, tuple[str, str]]:
-        """Feed and guid of posts that are gone, as their feeds remember them."""
+        """Feed and guid of deleted posts, as their feeds remember them."""
         found: dict[int, tuple[str, str]] = {}
         for feed in feeds if ids else ():
             async for guids in self.items.guids(feed):
@@ -194,7 +194,7 @@ class UserExport:
 def _absence(
     one: Absence, posts: set[int], buried: Mapping[int, tuple[str, str]]
 ) -> tuple[str, str, str, int, int] | None:
-    """How an absence is written; None for a post that no feed remembers: it can't return."""
+    """The fields of an absence; None for a post that no feed remembers, because it can't return."""
     item = int(one.id)
     if item in posts:
         return one.id, "", "", one.at, int(one.reason)
@@ -220,7 +220,7 @@ def _post(item_id: str, row: Mapping[str, str]) -> ExportedPost:
 
 
 def encoded(record: ExportRecord) -> bytes:
-    """A line. It begins with what it is, and says nothing of what there is nothing to say of."""
+    """A line, which begins with its type; empty fields are left out."""
     said = {name: value for name in record.__slots__ if (value := getattr(record, name)) not in (None, (), {}, "")}
     kind = said.pop("type")
     return escaped_json(orjson.dumps({"type": kind, **said}).decode()).encode() + b"\n"

@@ -1,10 +1,10 @@
-"""A user's export into this server's stores.
+"""Import of a user's export into this server's stores.
 
-The file is read twice: first all of it is checked, so that a file that is cut off or corrupt changes nothing; then
-line by line is carried out. Every step may be repeated, so an import that broke off is finished by repeating it. What
-is here already stays as it is; what was read there is read here, and nothing that was read here becomes unread.
+The file is read twice: first it is checked completely, so that a truncated or corrupt file changes nothing; then it is
+imported line by line. Every step is idempotent, so repeating an interrupted import finishes it. Existing data stays.
+Posts that were read there become read here, and nothing that was read here becomes unread.
 
-What the file says of posts is foreign: it is cleaned as what publishers say is, in a parser process.
+Posts in the file are foreign text: a parser process cleans them, like posts from publishers.
 """
 
 from __future__ import annotations
@@ -71,24 +71,24 @@ if TYPE_CHECKING:
     from microsub.timelines.rules import Rules
 
 _TOGETHER = 200
-"""Posts that are cleaned and written together."""
+"""How many posts are cleaned and written together."""
 _ROUND = 1000
 """Lines between two reports of progress."""
 _MOST_EXTRA = 1_000_000
 _WORDS = frozenset({"title", "description"})
 _SHOWN = 200
-"""Characters of what can't be taken over."""
+"""Characters shown of an item that can't be imported."""
 _REASONS = frozenset(map(int, Reason))
 
 Progress = Callable[[int, int], None]
-"""Told how many lines of how many are done."""
+"""Called with the number of lines done, and of all."""
 
 
 @dataclass(slots=True)
 class _Names:
-    """What the names of a file stand for here: feeds as records (without id in a dry run, where they are new), posts as
-    item ids, those of `no_feed`; its channels, of which `made` are new, its output feeds, and its follows. `addresses`
-    are those of a channel's feeds.
+    """The objects here for the ids of a file: feeds as records (in a dry run, new ones have no id), posts as item ids,
+    posts of `no_feed`; its channels, of which `made` are new, its output feeds, and its follows. `addresses` has the
+    addresses of each channel's feeds.
     """
 
     feeds: dict[str, FeedRecord] = field(default_factory=dict)
@@ -134,17 +134,17 @@ class UserImport:
         dry_run: bool = False,
         progress: Progress = lambda done, count: None,
     ) -> ImportReport:
-        """Bring all that a file has to the user of that name, who is created if missing.
+        """Import a whole file for the user of that name, who is created if missing.
 
-        Raises InvalidRequest, naming the line, for a file that isn't a whole export of a version that can be read, and
-        for an address that is another user's; then nothing was changed.
+        Raises InvalidRequest, naming the line, if the file isn't a complete export of a supported version, or if the
+        URL belongs to another user; then nothing is changed.
         """
         header, count = await asyncio.to_thread(check_export, file)
         self._user, self._now, self._origin = user, now, header.instance
         self._report = ImportReport(user, dry_run)
         known = await self.accounts.user(user)
         if known is not None and known.disabled is not None:
-            raise InvalidRequest(f"'{user}' is disabled; to bring them back: microsub user restore {user}")
+            raise InvalidRequest(f"'{user}' is disabled; to restore them: microsub user restore {user}")
         if known is None:
             await self.people.vet(made := Change(What.USER_ADDED, user, value=header.me))
             if not dry_run:
@@ -216,9 +216,9 @@ class UserImport:
             await self.rules.block(self._user, uid, url, self._now)
 
     def _addresses(self, uid: str, urls: Sequence[str]) -> dict[str, str]:
-        """Those of a rule's URLs that can be one, as they are here, by what the file says.
+        """The valid URLs of a rule, normalised; original → URL.
 
-        backend.json takes no other, and could not be written any more.
+        With an invalid one, backend.json could no longer be written.
         """
         usable: dict[str, str] = {}
         for said in urls:
@@ -226,15 +226,13 @@ class UserImport:
             if url is not None:
                 usable[said] = url
             else:
-                self._report.skipped.append(
-                    Skipped(uid, said[:_SHOWN], "this can't be an author's or a feed's address")
-                )
+                self._report.skipped.append(Skipped(uid, said[:_SHOWN], "not an author's or a feed's address"))
         return usable
 
     async def _feed(self, record: ExportedFeed) -> None:
         url = _address_here(record.url, self._user)
         if url is None:
-            self._report.skipped.append(Skipped("", record.url, "this can't be a feed's address"))
+            self._report.skipped.append(Skipped("", record.url, "not a feed's address"))
             return
         if self._report.dry_run:
             known = await self.feeds.find(url)
@@ -257,7 +255,7 @@ class UserImport:
     async def _follow(self, record: ExportedFollow) -> None:
         feed, url = self._names.feeds.get(record.feed), _address_here(record.url, self._user)
         if feed is None or url is None:
-            self._report.skipped.append(Skipped(record.channel, record.url, "this can't be a feed's address"))
+            self._report.skipped.append(Skipped(record.channel, record.url, "not a feed's address"))
             return
         self._names.channels[record.channel].feeds += 1
         if self._report.dry_run:
@@ -276,20 +274,18 @@ class UserImport:
     # --- posts
 
     async def _posts(self, records: Sequence[ExportedPost]) -> None:
-        """Store what isn't here yet, and note what each stands for."""
+        """Store posts that aren't here yet, and record the item id of each."""
         entries = await self.parser.exported_posts([record.jf2 for record in records])
         usable: list[tuple[ExportedPost, ItemToStore]] = []
         for record, entry in zip(records, entries, strict=True):
             if entry is None or not record.guid or len(record.guid) > 2 * MAX_IDENTITY:
-                self._report.skipped.append(
-                    Skipped("", record.guid, "it can't be read as a post with an id and a content")
-                )
+                self._report.skipped.append(Skipped("", record.guid, "expected a post with an id and content"))
             else:
                 usable.append((record, _to_store(record, entry, self._now)))
         by_feed: dict[str, list[tuple[ExportedPost, ItemToStore]]] = {}
         for record, post in usable:
             by_feed.setdefault(record.feed if record.feed in self._names.feeds else "", []).append((record, post))
-        # One after the other, so that ids grow as they did there: by them posts of one moment are in order.
+        # One after the other, so that ids have the same order as there: they order posts of the same moment.
         for feed, found in by_feed.items():
             await (self._of_feed(feed, found) if feed else self._of_no_feed(found))
 
@@ -301,12 +297,12 @@ class UserImport:
         known = await self.imported.claims(feed.id, guids)
         new = [post for record, post in posts if record.guid not in known]
         if new and not self._report.dry_run:
-            # The first one of a document is its newest.
+            # The first post of a document is its newest.
             there = await PostWriter(self.redis).write_missing(feed, new[::-1], self._now)
             known = {**there, **await self.imported.claims(feed.id, guids)}
         alive = {item.id for item in await self.items.timeline_items(list(known.values()))}
         self._names.posts |= {record.post: known[record.guid] for record, _ in posts if known.get(record.guid) in alive}
-        # What the feed knows as deleted comes back for this user alone.
+        # Posts that the feed knows as deleted come back only for this user.
         await self._own(
             [(record, post) for record, post in posts if record.guid in known and known[record.guid] not in alive],
             feed.id,
@@ -367,7 +363,7 @@ class UserImport:
             former = (await self.feeds.get(found.id) or found).extra.get(MERGED, "").split()
             if found.id not in former:
                 await self.feeds.update(found.id, {MERGED: " ".join([*former, found.id])})
-            # Whose duplicate it was isn't known here: it stays out.
+            # The original of a duplicate isn't known here, so it stays out.
             why = {Reason.DUPLICATE: Reason.SWEPT}
             out += [Absence(ids[guid], at, why.get(Reason(reason), Reason(reason))) for guid, at, reason in rows]
         if out:
@@ -385,7 +381,7 @@ class UserImport:
         self._report.outputs.append(counted)
 
     async def _source(self, record: ExportedSource) -> None:
-        """One of its id that is here stays as it is, with its token."""
+        """Create a source; an existing one with its id stays, with its token."""
         if self._report.dry_run:
             return
         try:
@@ -411,7 +407,7 @@ class UserImport:
         await self.outputs.restore(feed, items, hashes, self._now)
 
     async def _end(self) -> None:
-        """Have what is followed filled and polled, and the channels in their order where all of them are new."""
+        """Fill and poll what is followed, and set the order of channels if all of them are new."""
         if self._report.dry_run:
             return
         names = self._names
@@ -425,7 +421,7 @@ class UserImport:
 
 
 def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
-    """The header of an export that is whole and refers to nothing that it doesn't have; and how many lines it has.
+    """The header of an export, and its number of lines, after a check that it is complete and consistent.
 
     Raises InvalidRequest, naming the line.
     """
@@ -441,7 +437,7 @@ def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
     for number, record in _records(file):
         if header is None:
             if not isinstance(record, ExportHeader):
-                raise InvalidRequest(f"line {number}: found a line of the kind '{record.type}', expected the header")
+                raise InvalidRequest(f"line {number}: found a line of the type '{record.type}', expected the header")
             header = record
         elif isinstance(record, ExportHeader):
             raise InvalidRequest(f"line {number}: found a second header")
@@ -451,11 +447,11 @@ def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
         if isinstance(record, ExportEnd):
             ended = number
             if record.lines != number:
-                raise InvalidRequest(f"line {number}: the export had {record.lines} lines, and has {number}")
+                raise InvalidRequest(f"line {number}: expected {record.lines} lines, found {number}")
     if not number:
-        raise InvalidRequest("the file is empty: expected an export of 'microsub user export'")
+        raise InvalidRequest("the file is empty: expected an export by 'microsub user export'")
     if header is None or not ended:
-        raise InvalidRequest(f"line {number}: the export was cut off here: nothing was imported")
+        raise InvalidRequest(f"line {number}: the export is truncated here; nothing was imported")
     return header, number
 
 
@@ -497,11 +493,11 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
 
 def _require(known: bool, what: str, number: int) -> None:
     if not known:
-        raise InvalidRequest(f"line {number}: it names a {what} that no line before it has")
+        raise InvalidRequest(f"line {number}: it refers to a {what} that no earlier line has")
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord]]:
-    """The lines with their numbers, from the beginning."""
+    """The lines with their numbers."""
     file.seek(0)
     number = 0
     while line := file.readline(LONGEST_LINE + 1):
@@ -510,17 +506,17 @@ def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord]]:
 
 
 def _check_declared(part: Mapping[str, Any], number: int) -> None:
-    """Raise InvalidRequest for what backend.json may not declare of a user."""
+    """Raise InvalidRequest for declarations that are invalid in backend.json."""
     for error in check_shape({"users": {"user": part}}):
         where = ".".join(map(str, error["loc"][2:]))
         expected = error.get("ctx", {}).get("expected", error["msg"])
         raise InvalidRequest(
-            f"line {number}: the settings can't be used: {where}: found {describe(error['input'])}, expected {expected}"
+            f"line {number}: the settings are invalid: {where}: found {describe(error['input'])}, expected {expected}"
         )
 
 
 def _address_here(url: str, user: str) -> str | None:
-    """The address that a feed of the file has here; None for what can't be one. An internal one becomes the user's."""
+    """The address here of a feed in the file; None if invalid. An internal feed becomes this user's."""
     internal = InternalAddress.of(url)
     if internal is not None:
         return str(replace(internal, user=user))
@@ -535,12 +531,12 @@ def _output_item(
 
 
 def _to_store(record: ExportedPost, entry: Entry, now: float) -> ItemToStore:
-    """The post as this server would have stored it, but for its place, which is the file's.
+    """The post as this server would have stored it, except for its place, which is the file's.
 
-    Its hash is that of what the file says: where the publisher says otherwise, the next reading of the feed changes it.
+    Its hash is that of the file's content: if the publisher's differs, the next poll of the feed updates the post.
     """
     link = safe_url(record.link)
-    # What has no link of its own shows another one.
+    # A post without its own link shows another one.
     entry = entry if link else replace(entry, url=None, fallback_url=entry.url)
     wire = to_wire(entry)
     extra = {name: text for name, text in record.extra.items() if name not in OWN_FIELDS}

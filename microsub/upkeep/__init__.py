@@ -1,1 +1,1 @@
-"""What a worker does at intervals beside polling: the sweep, repair of follows, figures."""
+"""Periodic work of a worker besides polling: the sweep, repair of follows, figures."""

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 FRESH_SECONDS = 30.0
-"""For how long figures are good: every feed is looked at for them."""
+"""Seconds for which figures are valid: computing them reads every feed."""
 
 PUBLISH_SECONDS = 10.0
-"""Between two times that a worker adds what it has counted to what all workers have."""
+"""Seconds after which a worker adds its counts to the sums of all workers."""
 
 
 class Figures:
@@ -43,7 +43,7 @@ class Figures:
         index: IndexReader | None = None,
         events: Events | None = None,
     ) -> None:
-        """With `index` and `events` it says as well how the index of posts fares."""
+        """With `index` and `events`, the figures include the state of the index of posts."""
         self._feeds = feeds
         self._accounts = accounts
         self._presence = presence
@@ -56,7 +56,7 @@ class Figures:
     async def exposition(self, now: float) -> tuple[bytes, str]:
         """All metrics in Prometheus' text format, and its Content-Type.
 
-        Those of Redis are missing while it is away.
+        Metrics from Redis are missing while it is unavailable.
         """
         from microsub import metrics  # slow to load, and a list of feeds needs none
 
@@ -106,7 +106,7 @@ class Figures:
                 if not has_folder:
                     await self._counts.add(more)
             except StoreError as error:
-                log.info("counts for /metrics wait for Redis", error=str(error))
+                log.info("counts for /metrics are late: Redis is unavailable", error=str(error))
                 continue
             said = counted
             with contextlib.suppress(StoreError):

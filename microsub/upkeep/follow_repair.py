@@ -1,8 +1,8 @@
-"""Who follows what is kept twice: the channels' own lists are the truth, the feeds' lists and the schedule are derived.
+"""Repair of follows: the channels' lists are the truth; the feeds' lists and the schedule are derived.
 
-They lie in different slots of Redis, so no script changes them together, and a crash or an unlucky meeting of two
-requests can leave them apart: a feed that is followed and never asked, or asked for nobody. This brings them together:
-those of a user soon after a change of what they follow was begun, and everything once a day.
+They are in different slots of Redis, so no script changes them together, and a crash or a race of two requests can
+leave them inconsistent: a feed that is followed and never polled, or polled for nobody. This makes them agree: for a
+user soon after a change of their follows was begun, and for everything once a day.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairedFollows:
-    """What a round put right: followers that feeds didn't know, that they knew in vain, feeds that nobody would ask,
-    feeds that were polled and planned while a clock was ahead.
+    """The repairs of a round: followers missing in feeds' lists, wrong followers, feeds that weren't scheduled, feeds
+    that were polled and planned while a clock was ahead.
     """
 
     missing: int = 0
@@ -78,7 +78,7 @@ class FollowRepair:
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now), ahead)
 
     async def run_for(self, name: str, now: float) -> RepairedFollows | None:
-        """Look at one user's follows: what broke off is finished, and a disabled user follows nothing.
+        """Repair one user's follows: interrupted changes are finished; a disabled user follows nothing.
 
         None while a move of theirs may be under way.
         """
@@ -98,7 +98,7 @@ class FollowRepair:
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now))
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Finish what broke off, again and again, until cancelled.
+        """Finish interrupted changes, again and again, until cancelled.
 
         A reader sees half of a move, so it waits for minutes only.
         """
@@ -115,7 +115,7 @@ class FollowRepair:
         await DueTimes(self.redis, "follows").visit(now, one)
 
     async def run_daily(self, now: float) -> None:
-        """`run`, and log what was put right."""
+        """Run once, and log the repairs."""
         self._log(await self.run(now))
 
     def _log(self, repaired: RepairedFollows) -> None:
@@ -131,7 +131,7 @@ class FollowRepair:
             await self.following.finish_moves(user.name, user.moves, now)
 
     async def _truth(self, users: Sequence[User]) -> dict[str, dict[Place, Subscription]]:
-        """Who is to get what, by feed."""
+        """The subscriptions that each feed should serve, by feed and place."""
         truth: defaultdict[str, dict[Place, Subscription]] = defaultdict(dict)
         for user in users:
             for uid, subscriptions in (await self.channels.all_subscriptions(user.name)).items():
@@ -162,7 +162,7 @@ class FollowRepair:
         return surplus
 
     async def _follow_again(self, place: Place, subscription: Subscription, now: float) -> bool:
-        """Subscribe, and fill in what came meanwhile."""
+        """Subscribe, and fill in posts that arrived in the meantime."""
         user, uid = place
         if place in await self.feeds.subscribers(subscription.feed):
             return False

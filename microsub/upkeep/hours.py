@@ -58,7 +58,7 @@ _FIELDS = tuple(one.name for one in fields(HourFigures))[1:]
 
 
 def tallied(more: Mapping[str, float]) -> dict[str, float]:
-    """What samples of counters (`metrics.counts`) add to an hour. Pure."""
+    """The amounts that samples of counters (`metrics.counts`) add to an hour. Pure."""
     found: dict[str, float] = {}
     for text, value in more.items():
         for name in _meant(*json.loads(text)):

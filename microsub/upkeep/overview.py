@@ -1,4 +1,4 @@
-"""What an admin sees first: whether all is well, and what the server has to do."""
+"""The overview for admins: whether all is well, and the server's workload."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ServerState:
 
 @dataclass(eq=False, repr=False)
 class ServerOverview:
-    """Asks for all of that, with the same judgement as /health."""
+    """Collects the server's state, by the same criteria as /health."""
 
     redis: Redis
     health: Health

@@ -1,7 +1,7 @@
 """A look at all followed feeds once in a while, so that pages about thousands of them read a few keys.
 
 One worker at a time walks the feeds and writes down their order by health, in which channels some need attention, the
-hosts that are held, and sums. Who shows a page reads that, and the records of the feeds on it.
+hosts that are held, and sums. A page reads these, and the records of the feeds that it shows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ STATES = ("failing", "gone", "new", "ok")
 """States of followed feeds, those first that somebody may want to look at."""
 
 FIRST = 3.0
-"""Seconds after which a worker looks at feeds that nobody has looked at yet."""
+"""Seconds after which a worker makes the first survey."""
 BETWEEN = 60.0
 """Seconds between two surveys, about."""
 REST = 100.0
-"""How many times as long as a survey took nothing is surveyed again: it costs a hundredth of a processor at most."""
+"""Pause between surveys, in durations of the last one: surveys use at most a hundredth of a processor."""
 QUICK = 1.0
-"""Seconds that a survey may take which somebody waits for who opens a page."""
+"""Maximum seconds of a survey that runs while somebody waits for a page."""
 KEPT = 86_400
 _BATCH = 500
 _STEP = 1e12
@@ -54,7 +54,7 @@ class FollowedFeed:
 
     @property
     def state(self) -> str:
-        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't asked any more) or `new` (not polled yet)."""
+        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't polled any more) or `new` (not polled yet)."""
         if self.record.gone:
             return "gone"
         if self.record.failures:
@@ -71,7 +71,7 @@ async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
 
 
 async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[FollowedFeed]:
-    """Those of the feeds that somebody follows, in this order."""
+    """The given feeds that have followers, in this order."""
     records = await feeds.get_many(ids)
     counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
     found = zip(records.values(), counts, strict=True)
@@ -146,7 +146,7 @@ def _is_due(last: FeedSums, now: float) -> bool:
 
 
 class Survey:
-    """What was found last, and the look that finds it. Times are Unix seconds."""
+    """The latest findings about all feeds, and the look that makes them. Times are Unix seconds."""
 
     def __init__(self, redis: Redis, feeds: Feeds, schedule: Schedule) -> None:
         self._redis = redis
@@ -176,7 +176,7 @@ class Survey:
         return await self.last()
 
     async def look(self, now: float) -> None:
-        """Look at all followed feeds, and write down what there is to see."""
+        """Look at all followed feeds, and store the findings."""
         begun, counting = time.monotonic(), _Counting(now)
         scores: dict[str, float] = {}
         hosts: set[str] = set()

@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep saw and did, in numbers of items: `reached` by somebody, `examined` in the store, `condemned` (all
+    """The results of a sweep, in numbers of items: `reached` by somebody, `examined` in the store, `condemned` (all
     that carry the mark now), `deleted`, and `tombstones` that were forgotten; `addresses` are URLs of feeds that are
     gone, forgotten too, and `hollow` ids of posts that are gone, taken out of timelines. With `dry_run` nothing was
     changed: `condemned`, `deleted` and `hollow` tell what would be, and the other two aren't looked for.
@@ -137,18 +137,18 @@ class Sweeping:
         return len(await erase(self.redis, self.accounts, doomed, now, wanted_too=False))
 
     async def _is_behind(self, now: float) -> bool:
-        """Whether messages have waited so long that what they carry could look like nobody's."""
+        """Whether messages have waited so long that their items could look unreferenced."""
         oldest = await Stream(self.redis, "stored").oldest_time()
         if oldest is None or oldest >= now - GRACE / 2:
             return False
-        log.warning("delivery is behind; nothing is swept", seconds=round(now - oldest))
+        log.warning("delivery is behind; the sweep was skipped", seconds=round(now - oldest))
         return True
 
     async def _hollow(self, reached: Bitmap, stored: Bitmap, now: float, dry_run: bool) -> int:
         """Let timelines go of ids whose items are gone; of how many.
 
-        An item is written before any timeline gets its id, and who adds an id looks again whether its item is still
-        there; so this is what somebody has left who died between the two, while the item was deleted.
+        An item is written before any timeline gets its id, and the process that adds an id then checks that its item
+        still exists. So such ids stem from a process that died between the two, while the item was deleted.
         """
         count = 0
         for ids in reached.but_not(stored, _BATCH):
@@ -158,7 +158,7 @@ class Sweeping:
                 await withdraw(self.redis, self.accounts, dead, now)
             await self.pause(_PAUSE)
         if count and not dry_run:
-            log.warning("ids whose posts are gone were taken out of timelines", posts=count)
+            log.warning("ids of missing posts were removed from timelines", posts=count)
         return count
 
     def _stays(self, one: Candidate) -> bool:

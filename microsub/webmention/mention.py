@@ -1,7 +1,7 @@
-"""What a webmention says, whose it is, and what a look at its source leads to. Pure.
+"""Webmentions as values: state, owner, and the result of a check of the source. Pure.
 
-Spec: https://www.w3.org/TR/webmention/#receiving-webmentions. A webmention is known by its pair of source and target;
-the same pair again is an update. All times are Unix seconds.
+Spec: https://www.w3.org/TR/webmention/#receiving-webmentions. A webmention is identified by its source and target; the
+same pair again is an update. All times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from microsub.kit.digests import short_digest
 from microsub.kit.urls import domain, host_of, normalise_profile, within
 
 State = Literal["new", "shown", "held", "rejected", "withdrawn", "deleted", "failed"]
-"""`new`: never verified. `held`: it waits for its user's approval. `rejected`: by its user, for good. `withdrawn`: its
-user wants it deleted. `deleted`: so it was, or the source is gone, or has no link to the target. `failed`: the source
-could not be had, however often it was asked.
+"""`new`: never verified. `held`: waiting for its user's approval. `rejected`: by its user, permanently. `withdrawn`:
+its user wants it deleted. `deleted`: it was withdrawn, or the source is gone or has no link to the target. `failed`:
+every attempt to fetch the source failed.
 """
 
 PAUSES = (60.0, 300.0, 1800.0, 7200.0, 43_200.0)
-"""Before each further try, where the source can't be had now. After the last one the webmention has failed."""
+"""Seconds before each retry if the source can't be fetched now. After the last retry the webmention has failed."""
 
 _DOTS = re.compile(r"(?i)/(?:\.|%2e){1,2}(?=[/?#]|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A webmention as its user's list has it.
+    """A webmention in its user's list.
 
-    `received` is when the pair came last, and `tries` counts the looks at the source since then. `edition` grows each
-    time that its post was deleted, since a post that was deleted doesn't come back. `kind`, `author` and `title` are
-    what the source says of itself, `why` is what became of the last look.
+    `received` is when the pair last arrived; `tries` counts the checks of the source since then. `edition` grows each
+    time its post is deleted, because a deleted post doesn't come back. `kind`, `author` and `title` come from the
+    source; `why` explains the result of the last check.
     """
 
     source: str
@@ -51,41 +51,41 @@ class Mention:
 
     @property
     def id(self) -> str:
-        """What the pair is known by."""
+        """The identifier of the pair."""
         return id_of(self.source, self.target)
 
     @property
     def site(self) -> str:
-        """The first page of the site that the source lies on."""
+        """The home page of the source's site."""
         return urljoin(self.source, "/")
 
     @property
     def guid(self) -> str:
-        """What its post is known by."""
+        """The guid of its post."""
         return f"webmention:{self.id}:{self.edition}"
 
     def to_json(self) -> str:
-        """The webmention as it is stored: what stands at its default is left out."""
+        """The webmention as it is stored: default values are left out."""
         return json.dumps(
             {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}
         )
 
     @classmethod
     def of(cls, text: str | bytes) -> Mention:
-        """The webmention read back. Raises ValueError and TypeError."""
+        """Read a stored webmention. Raises ValueError and TypeError."""
         return cls(**json.loads(text))
 
 
 def id_of(source: str, target: str) -> str:
-    """What the pair of two checked addresses is known by: the fragment of the source says nothing of its page."""
+    """The identifier of a pair of checked addresses, without the source's fragment."""
     return short_digest(f"{source.partition('#')[0]}\n{target}".encode(), 12)
 
 
-# --- whose it is -------------------------------------------------------------------------------------------------
+# --- owners and refused sites ------------------------------------------------------------------------------------
 
 
 def covers(address: str, target: str) -> bool:
-    """Whether `target` is the page `address` or below it; scheme, query and fragment make no difference."""
+    """Whether `target` is the page `address` or below it; scheme, query and fragment are ignored."""
     if _DOTS.search(target):
         return False
     own, other = (normalise_profile(url.partition("#")[0].partition("?")[0]) for url in (address, target))
@@ -93,7 +93,7 @@ def covers(address: str, target: str) -> bool:
 
 
 def is_refused(source: str, refused: Collection[str]) -> bool:
-    """Whether the source lies on one of these domains, or at or below one of these addresses."""
+    """Whether the source is on one of these domains, or at or below one of these addresses."""
     host = host_of(source)
     return any(
         covers(entry, source) if "://" in entry else (name := domain(entry)) is not None and within(host, name)
@@ -101,12 +101,12 @@ def is_refused(source: str, refused: Collection[str]) -> bool:
     )
 
 
-# --- the look at the source (3.2.2, 3.2.4) ------------------------------------------------------------------------
+# --- the check of the source (3.2.2, 3.2.4) -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The source links to the target, and says this of itself."""
+    """The source links to the target; the fields are what it says about itself."""
 
     kind: str
     author: str
@@ -115,16 +115,16 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class NotLinked:
-    """The source answered 410, or is there without the link."""
+    """The source replied 410, or is there without the link."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotRead:
-    """The source could not be had; `lasting`: in an hour it would be the same. `retry_after` is in seconds.
+    """The source couldn't be fetched; `lasting`: a retry would fail too. `retry_after` is in seconds.
 
-    `ours`: nobody was asked, which counts as no try.
+    `ours`: no request was sent, so it doesn't count as a try.
     """
 
     why: str
@@ -135,7 +135,7 @@ class NotRead:
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:
-    """Its user has rejected or withdrawn it: the source isn't asked."""
+    """Its user has rejected or withdrawn the webmention: the source isn't fetched."""
 
 
 Look = Linked | NotLinked | NotRead | Unwanted
@@ -143,16 +143,16 @@ Look = Linked | NotLinked | NotRead | Unwanted
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a look leads to: the webmention from now on, and when to look again, None for never."""
+    """The result of a check: the webmention's new value, and when to check again, None for never."""
 
     mention: Mention
     again: float | None = None
 
 
 def decide(mention: Mention, look: Look, now: float, *, needs_approval: bool) -> Verdict:
-    """Decide what becomes of a webmention.
+    """Decide what a check of the source means for a webmention.
 
-    One that was shown needs no approval, and stays where its source can't be had.
+    A webmention that was shown before needs no approval, and stays if its source can't be fetched.
     """
     match look:
         case Linked(kind, author, title):

@@ -1,7 +1,7 @@
-"""Webmentions are received: checked as far as that needs nobody's page, and put into their user's list.
+"""Receives webmentions: checks what it can without fetching a page, and adds them to their user's list.
 
-Spec: https://www.w3.org/TR/webmention/#request-verification. Everything that a sender can see to be wrong is refused at
-once; the source is looked at later, by a worker. Who was blocked by a user isn't told: what they send is dropped.
+Spec: https://www.w3.org/TR/webmention/#request-verification. Mistakes that the sender can see are refused at once; a
+worker checks the source later. Senders that a user has blocked aren't notified: their webmentions are dropped.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _ADDRESS = "an absolute http or https URL"
-_NOT_TAKEN = "'target' can't be used: no webmentions are taken for that page here"
+_NOT_TAKEN = "'target' can't be used: this server doesn't receive webmentions for that page"
 _TRIES = 3
-"""Times that a webmention is written which somebody else writes at the same time."""
+"""Attempts to write a webmention that another process writes at the same time."""
 
 
 OwnPages = dict[str, list[tuple[str, str]]]
-"""Addresses of users' pages with their users, the longest first, by host."""
+"""Addresses of users' pages with their users, by host, the longest address first."""
 
 
 class MentionReceiver:
-    """Takes in webmentions. `lent` is the page of a user who has no site, `own` this server's address."""
+    """Receives webmentions. `lent` is the page of a user without a site, `own` this server's address."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class MentionReceiver:
         self._pages_until = float("-inf")
 
     async def receive(self, client: str, user: str | None, source: str, target: str) -> None:
-        """Take in a webmention from the network address `client`, for the pages of `user`, or of any user.
+        """Receive a webmention from the network address `client`, for pages of `user`, or of any user.
 
-        Raises InvalidRequest for every fault of the sender, TooManyRequests, StoreError.
+        Raises InvalidRequest for all mistakes of the sender, TooManyRequests, StoreError.
         """
         if is_public(client):
             self._count(MENTIONS_OF_NETWORK, network_of(client))
@@ -87,9 +87,9 @@ class MentionReceiver:
         if (owner := next(owners, None)) is None:
             raise InvalidRequest(_NOT_TAKEN)
         if self._own and _origin(source) == self._own:
-            raise InvalidRequest("'source' can't be used: it lies on this server itself")
+            raise InvalidRequest("'source' can't be used: it is on this server itself")
         if is_refused(source, in_force.instance.webmention.refuse):
-            raise InvalidRequest("'source' can't be used: no webmentions are taken from that site")
+            raise InvalidRequest("'source' can't be used: this server refuses webmentions from that site")
         self._count(MENTIONS_OF_SITE, host_of(source))
         self._count(MENTIONS_OF_USER, owner)
         if await is_blocked(self._rules, owner, source):
@@ -110,11 +110,11 @@ class MentionReceiver:
             match await self._store.queue(user, fresh, before, now):
                 case Written.DONE:
                     return
-                case Written.NO_USER:  # since the pages were looked up
+                case Written.NO_USER:  # removed since the pages were looked up
                     raise InvalidRequest(_NOT_TAKEN)
                 case Written.FULL:
-                    raise TooManyRequests("too many webmentions of this user's pages wait: send it again later", 600)
-        raise TooManyRequests("the same webmention is being received from elsewhere: send it again later", 60)
+                    raise TooManyRequests("too many webmentions for this user are waiting: send it again later", 600)
+        raise TooManyRequests("the same webmention is being received several times: send it again later", 60)
 
     async def _own_pages(self, in_force: InForce) -> OwnPages:
         if self._steady() >= self._pages_until:
@@ -137,7 +137,7 @@ class MentionReceiver:
 
 
 def check_pair(source: str, target: str) -> None:
-    """Raise InvalidRequest for what can be no webmention, whose page the target may be (3.2.1)."""
+    """Raise InvalidRequest if the pair can't be a webmention for any user (3.2.1)."""
     for name, url in (("source", source), ("target", target)):
         if len(url) > LONGEST_FOLLOWED:
             raise InvalidRequest(
@@ -147,7 +147,7 @@ def check_pair(source: str, target: str) -> None:
             shown = escaped(mask_credentials(url)[:80])
             raise InvalidRequest(f"'{name}' can't be used: found '{shown}', expected {_ADDRESS}")
         if "@" in parts_of(url).netloc:
-            raise InvalidRequest(f"'{name}' can't be used: it has a user name in it, expected {_ADDRESS} without one")
+            raise InvalidRequest(f"'{name}' can't be used: it contains a user name, expected {_ADDRESS} without one")
     if normalise_url(source).partition("#")[0] == normalise_url(target).partition("#")[0]:
         raise InvalidRequest("'source' and 'target' are the same page: expected two pages")
 
@@ -166,21 +166,21 @@ def _origin(url: str) -> tuple[str, int | None]:
 # --- the route: /webmention, and /webmention/<user> for the pages of one user -------------------------------------
 
 MAX_FORM = 32 * 1024
-"""Bytes of a request: two addresses, and whatever extensions send."""
+"""Maximum bytes of a request: two addresses and possible extensions."""
 
 _FORM = "application/x-www-form-urlencoded"
-_ACCEPTED = b"accepted: the source is looked at within minutes\n"
+_ACCEPTED = b"accepted: the source will be checked within a few minutes\n"
 
 
 class WebmentionEndpoint(HttpEndpoint):
-    """Answers senders of webmentions, who need no token; no cookie is looked at."""
+    """Answers senders of webmentions, who need no token; cookies are ignored."""
 
     def __init__(self, receiver: MentionReceiver) -> None:
         super().__init__()
         self._receiver = receiver
 
     async def answer(self, exchange: HttpExchange) -> HttpReply:
-        """See `HttpEndpoint`. Every fault of a sender is 400, as the specification has it."""
+        """See `HttpEndpoint`. All mistakes of senders get 400, as the specification demands."""
         exchange.action = "webmention"
         scope = exchange.scope
         user = scope["path"].removeprefix(WEBMENTION).strip("/")
@@ -195,7 +195,7 @@ class WebmentionEndpoint(HttpEndpoint):
         if body.content_type.partition(";")[0].strip().lower() not in {_FORM, ""}:
             raise InvalidRequest(f"'Content-Type' can't be used: expected {_FORM}")
         params = collect(urlencoded(body.content))
-        source = params.need("source", "the address of the page that links")
-        target = params.need("target", "the address of the page that is linked to")
+        source = params.need("source", "the address of the page that contains the link")
+        target = params.need("target", "the address of the linked page")
         await self._receiver.receive(client_of(scope), user or None, source, target)
         return HttpReply(_ACCEPTED, [*PLAIN, *CORS], 202)

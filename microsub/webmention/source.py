@@ -1,8 +1,8 @@
-"""The source of a webmention: whether it links to the target, and what it says. Pure; for the parser processes.
+"""The source of a webmention: its link to the target, and its content. Pure; for the parser processes.
 
-Spec: https://www.w3.org/TR/webmention/#webmention-verification. The target has to stand there exactly: in HTML as the
-address of a link, in JSON as a value, in any other text by itself. What the page says is bounded and sanitised like
-what a look-up finds (`formats.references`).
+Spec: https://www.w3.org/TR/webmention/#webmention-verification. The target must be there exactly: in HTML as the
+address of a link, in JSON as a value, in any other text as a separate word. The page's content is bounded and sanitised
+like that of a look-up (`formats.references`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINKS = {
     "object": ("data",),
     **dict.fromkeys(("blockquote", "q", "ins", "del"), ("cite",)),
 }
-"""Elements that link, and the attributes that hold the address (https://html.spec.whatwg.org/#attributes-3)."""
+"""Elements that link, and their attributes with the address (https://html.spec.whatwg.org/#attributes-3)."""
 
 KINDS = (
     ("reply", "in_reply_to"),
@@ -36,20 +36,20 @@ KINDS = (
     ("bookmark", "bookmark_of"),
     ("follow", "follow_of"),
 )
-"""What a page can do to another one beside mentioning it, and the property that says so."""
+"""What a page can do to another one besides mentioning it, and the property that says so."""
 MENTION = "mention"
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _BEFORE, _BEHIND = r"(?<![^\s<>(\[{\"'`,;|])", r"(?=[.,;:!?)\]}'\"`*_]*(?:[\s<>|]|\Z))"
-"""What may stand around an address in a text: it isn't the beginning, the end or the middle of a longer one."""
+"""What may surround an address in a text, so that it isn't part of a longer one."""
 
 
 def mention_in(body: bytes, url: str, content_type: str | None, source: str, target: str) -> Entry | None:
-    """What the document found at `url` (behind redirects from `source`) says of `target`.
+    """What the document found at `url` (after redirects from `source`) says about `target`.
 
-    None where it has no link to it. `post_type` is what it does to the target. Whatever else the post answers or likes
-    is left out: nobody asked about that.
+    None if it has no link to it. `post_type` is what it does to the target. Other pages that the post replies to or
+    likes are left out, because the sender claimed nothing about them.
     """
     text, kind = decode(body, content_type), (content_type or "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
@@ -82,7 +82,7 @@ def _resolved(written: str, base: str) -> str:
 
 
 def _comparable(url: str) -> str:
-    """`url` with scheme and host in lower case, and `/` for an empty path: no other spelling is the same address."""
+    """`url` with lower-case scheme and host, and `/` for an empty path; nothing else is normalised."""
     try:
         parts = parts_of(url)
         return parts._replace(netloc=parts.netloc.lower(), path=parts.path or "/").geturl()
@@ -110,19 +110,19 @@ def _in_text(text: str, target: str) -> bool:
     return re.search(_BEFORE + re.escape(target) + _BEHIND, _COMMENT.sub("", text)) is not None
 
 
-# --- what it says -------------------------------------------------------------------------------------------------
+# --- the content --------------------------------------------------------------------------------------------------
 
 
 def _said_by(text: str, source: str, url: str) -> Entry:
     try:
         return post_on(text, source, url) or head_entry(text, url) or Entry()
     except Exception:
-        # The parsers beneath raise anything on pages that were made to break them; the link stands all the same.
+        # The underlying parsers can raise anything on hostile pages; the link counts all the same.
         return Entry()
 
 
 def _finished(said: Entry, source: str, target: str) -> Entry:
-    """The post of a webmention: bounded, by its author or else its site, with the target as what it is about."""
+    """The post of a webmention: bounded, by its author or site, about the target."""
     kind, about = _kind(said, target)
     shown = bounded(said, source, source)
     author = shown.author or Card()
@@ -144,7 +144,7 @@ def _finished(said: Entry, source: str, target: str) -> Entry:
 
 
 def _context(said: Entry, target: str) -> dict[str, Entry | Card]:
-    """What the post itself shows of the target."""
+    """The target as the post itself quotes it."""
     wanted = normalise_url(target)
     for url, ref in said.refs.items():
         if normalise_url(url) == wanted and isinstance(ref, Entry):

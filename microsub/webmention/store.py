@@ -1,4 +1,4 @@
-"""Webmentions in Redis: a user's list, which is the queue of those whose source is to be looked at, too."""
+"""Webmentions in Redis: a user's list, and the queue of webmentions whose source must be checked."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ DUE = "mentions"
 
 MOST_WAITING = 200
 MOST_KEPT = 2_000
-"""Webmentions of one user. Of a forgotten one the post stays, and is known again when the pair comes once more."""
+"""Webmentions of one user. A forgotten webmention's post stays, and is recognised if the pair arrives again."""
 
 _AT_THE_LATEST = 60.0
-"""Seconds until a look at what a process received that died in that moment."""
+"""Seconds until the check of a webmention whose receiving process died at once."""
 
 
 Order = Literal["approved", "rejected", "withdrawn"]
-"""What a user may want done with a webmention."""
+"""What a user can do with a webmention."""
 
 
 class Written(Enum):
-    """What became of a write: `CHANGED`, another one stands there by now; `FULL`, too many wait."""
+    """The result of a write. `CHANGED`: another value was stored since; `FULL`: too many are waiting."""
 
     DONE = 1
     CHANGED = 0
@@ -52,7 +52,7 @@ class MentionStore:
         self.due = DueTimes(redis, DUE, at_once=8)
 
     async def get(self, user: str, mention_id: str) -> Mention | None:
-        """The webmention of that id."""
+        """The webmention with that id."""
         key = keys.mentions(user)
         found = await self._redis.command("HGET", key, mention_id)
         with reading(key):
@@ -69,9 +69,9 @@ class MentionStore:
     async def queue(
         self, user: str, mention: Mention, read: Mention | None, now: float, *, most: int = MOST_WAITING
     ) -> Written:
-        """Write a webmention whose source is to be looked at now; `read` is what stood there.
+        """Write a webmention whose source is to be checked now; `read` is the stored value that was read.
 
-        At most `most` may wait. The worker hears of it though this process dies at once.
+        At most `most` may wait. The worker finds it even if this process dies at once.
         """
         await self.due.note_missing({user: now + _AT_THE_LATEST})
         written = await self.write(user, mention, read, now, look=now, most=most)
@@ -80,10 +80,10 @@ class MentionStore:
         return written
 
     async def order(self, user: str, mention_id: str, what: Order, now: float) -> None:
-        """Note what its user wants done with a webmention, soon.
+        """Record what its user wants done with a webmention; a worker does it soon.
 
-        Raises NotFound where there is none of that id, or the user is gone or disabled, and InvalidRequest for an
-        approval of what was rejected.
+        Raises NotFound if there is no such webmention, or the user is gone or disabled; InvalidRequest if a rejected
+        one is approved.
         """
         while (mention := await self.get(user, mention_id)) is not None:
             if what == "approved" and mention.state == "rejected":
@@ -102,28 +102,28 @@ class MentionStore:
         self, user: str, mention: Mention, read: Mention | None, now: float, *, look: float | None = None,
         most: int = MOST_WAITING,
     ) -> Written:  # fmt: skip
-        """Write a webmention, whose source is to be looked at then; None: it waits for nothing."""
+        """Write a webmention, whose source is checked at `look`; None: not at all."""
         args: list[Arg] = [mention.id, "" if read is None else read.to_json(), mention.to_json()]
         args += ["" if look is None else f"{look:.3f}", f"{now:.3f}", most, MOST_KEPT]
         functions = (keys.user, keys.mentions, keys.mentions_waiting, keys.mentions_by_time)
         return Written(await self._redis.script(_WRITE, [key(user) for key in functions], args))
 
     async def waiting(self, user: str, now: float, most: int) -> list[str]:
-        """The ids of at most `most` webmentions whose source is to be looked at, the longest due first."""
+        """The ids of at most `most` webmentions whose source is due to be checked, the longest due first."""
         key = keys.mentions_waiting(user)
         return texts(await self._redis.command("ZRANGEBYSCORE", key, "-inf", f"{now:.3f}", "LIMIT", 0, most))
 
     async def forget(self, user: str, mention_id: str) -> None:
-        """Let nothing wait under an id that no webmention has."""
+        """Remove an id without a webmention from the queue."""
         await self._redis.command("ZREM", keys.mentions_waiting(user), mention_id)
 
     async def next_look(self, user: str) -> float | None:
-        """When the next source of a user is to be looked at; None where nothing waits."""
+        """When the next source of a user is due to be checked; None if nothing is waiting."""
         first = await self._redis.command("ZRANGE", keys.mentions_waiting(user), 0, 0, "WITHSCORES")
         return float(first[1]) if first else None
 
     async def note_waiting(self, users: Iterable[str], now: float) -> None:
-        """Note those users as due for whom something waits, where nothing is noted."""
+        """Plan work for users with waiting webmentions, if nothing is planned for them."""
         names = list(users)
         there = await self._redis.pipeline([("EXISTS", keys.mentions_waiting(name)) for name in names])
         await self.due.note_missing({name: now for name, waits in zip(names, there, strict=True) if waits})

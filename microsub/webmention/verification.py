@@ -1,7 +1,7 @@
-"""Sources of webmentions are looked at by workers, and what they say is shown, updated or deleted.
+"""Workers check the sources of webmentions, and show, update or delete the posts.
 
-Spec: https://www.w3.org/TR/webmention/#webmention-verification. Each look begins with what stands in Redis, and may be
-repeated at any step: a post is shown under the same guid, and that a webmention was looked at is written last.
+Spec: https://www.w3.org/TR/webmention/#webmention-verification. Each check starts from the state in Redis and may be
+repeated at any step: a post is always shown under the same guid, and the result is written last.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LIMITS = SendLimits(total=5.0, body=1_000_000, redirects=20)
-"""What the specification proposes (4.2), and of redirects as many as browsers follow."""
+"""As the specification proposes (4.2), but with as many redirects as browsers follow."""
 
 FEED, TITLE = "webmentions", "Webmentions"
-"""The internal feed of a user in which they lie."""
+"""The internal feed of a user that contains the posts of webmentions."""
 
 AT_A_VISIT = 20
 AT_ONCE = 4
-"""Webmentions of one user that are looked at in one turn, and at the same time."""
+"""Webmentions of one user that are checked in one turn, and at the same time."""
 
 BETWEEN_LOOKS = 2.0
 """Seconds between two looks for what is due."""
@@ -55,14 +55,14 @@ _LONGEST_TITLE = 200
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A look, and the post where the source links to the target."""
+    """A check's result, and the post if the source links to the target."""
 
     look: Look
     entry: Entry | None = None
 
 
 class MentionVerifier:
-    """Looks at the sources of webmentions that wait."""
+    """Checks the sources of waiting webmentions."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class MentionVerifier:
         self._clock = clock
 
     async def visit(self, user: str) -> float | None:
-        """Look at what is due of a user; when to look again, None for never. Raises StoreError.
+        """Check what is due for a user; returns when to look again, None for never. Raises StoreError.
 
-        Where more is due than one turn has, others have theirs first. What waits for a disabled user goes on waiting.
+        If more is due than one turn allows, other users come first. A disabled user's webmentions go on waiting.
         """
         there = await self._accounts.user(user)
         if there is None or there.disabled is not None:
@@ -106,15 +106,15 @@ class MentionVerifier:
         return None if again is None else max(again, self._clock() + BETWEEN_LOOKS)
 
     async def visit_due(self, now: float) -> int:
-        """Do what is due; for how many users."""
+        """Do what is due; returns for how many users."""
         return await self._store.due.visit(now, self.visit)
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Do what is due, again and again, until cancelled."""
+        """Do what is due, repeatedly, until cancelled."""
         await for_ever(self.visit_due, DUE, pace, BETWEEN_LOOKS)
 
     async def look_at_all(self, now: float) -> None:
-        """Note every user for whom something waits, should that have been lost."""
+        """Plan work for every user with waiting webmentions, in case the plan was lost."""
         await self._store.note_waiting([user.name for user in await self._accounts.users()], now)
 
     async def _verify(self, user: str, mention_id: str) -> None:
@@ -139,10 +139,10 @@ class MentionVerifier:
                 await self._notifications.put(user, FEED, TITLE, left.guid, found.entry, mention.received)
         elif left.state in {"deleted", "rejected"} and await self._notifications.remove(user, FEED, left.guid):
             left = replace(left, edition=left.edition + 1)
-        # Another one by now came while this source was looked at: it waits, and is looked at again.
+        # A newer webmention that arrived during this check stays queued, and is checked again.
         await self._store.write(user, left, mention, now, look=verdict.again)
         WEBMENTIONS.labels(end).inc()
-        log.info("a webmention was looked at", user=user, site=host_of(mention.source), end=end, why=left.why)
+        log.info("a webmention's source was checked", user=user, site=host_of(mention.source), end=end, why=left.why)
 
     async def _look(self, mention: Mention) -> _Found:
         try:
@@ -156,9 +156,9 @@ class MentionVerifier:
         except StoreError:
             raise
         except Exception:
-            # A bug: the others are looked at, and this one is tried again as if its source were away.
-            log.exception("a webmention can't be looked at")
-            return _Found(NotRead("the server failed to look at the source"))
+            # A bug: the others are checked, and this one is retried as if its source were unreachable.
+            log.exception("a webmention's source can't be checked")
+            return _Found(NotRead("the server failed to check the source"))
 
     async def _read(self, mention: Mention, answer: Answered | FetchFailed) -> _Found:
         if isinstance(answer, FetchFailed):

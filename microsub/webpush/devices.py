@@ -50,7 +50,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """How far a device was told, by places of `sync.arrivals`: all up to `place`; the next message counts from `base`.
+    """A device's progress, by places of `sync.arrivals`: all up to `place`; the next message counts from `base`.
 
     `sent` is the Unix time of the last message that was taken; `failures` is how often in a row one was not, `error`
     why.
@@ -110,7 +110,7 @@ class Devices:
         _check_address(device.address)
         BrowserKeys.of(device.public, device.secret)
         if not self._limiter.count(DEVICES_OF_USER, user):
-            raise TooManyRequests(N_("Your devices began too often to hear of posts. Try again in an hour."), 3600)
+            raise TooManyRequests(N_("Notifications were turned on too often. Try again in an hour."), 3600)
         await self._redis.command("HDEL", keys.device_states(user), device.id)
         if not await self._write(user, device):
             raise QuotaReached("devices", MOST_DEVICES, MOST_DEVICES)
@@ -120,7 +120,7 @@ class Devices:
         """Let the device hear of these channels instead, in that language. Raises NotFound."""
         said = await self._redis.command("HGET", keys.devices_told(user), id_)
         if said is None:
-            raise NotFound(N_("This device hears of nothing, or not any more."))
+            raise NotFound(N_("Notifications are not on for this device."))
         await self._write(user, replace(_device(said), channels=channels, language=language))
 
     async def remove(self, user: str, ids: Collection[str]) -> None:
@@ -134,7 +134,7 @@ class Devices:
     async def ask_test(self, user: str, id_: str, now: float) -> None:
         """Have a message sent within seconds, whatever there is to tell. Raises NotFound, TooManyRequests."""
         if not await self._redis.command("HEXISTS", keys.devices_told(user), id_):
-            raise NotFound(N_("This device hears of nothing, or not any more."))
+            raise NotFound(N_("Notifications are not on for this device."))
         if not self._limiter.count(TESTS_OF_USER, user):
             raise TooManyRequests(N_("Too many test messages. Try again in a minute."), 60)
         await self._redis.command("HSET", keys.device_states(user), f"test {id_}", 1)
@@ -183,7 +183,7 @@ def _check_address(address: str) -> None:
     parts = web_parts(address) if len(address) <= LONGEST_ADDRESS and address.isascii() else None
     is_near = parts is not None and parts.hostname in _LOOPBACK  # which the guard refuses unless the admin lists it
     if parts is None or "@" in parts.netloc or (parts.scheme != "https" and not is_near):
-        raise InvalidRequest(N_("Your browser gave no address to which messages can be sent."))
+        raise InvalidRequest(N_("Your browser sent no valid address for notifications."))
 
 
 def _device(said: bytes) -> Device:

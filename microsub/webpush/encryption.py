@@ -39,14 +39,14 @@ _POINT, _SCALAR, _SECRET, _SALT = 65, 32, 16, 16
 """Bytes of a public and a private key, of a browser's secret, and of a message's salt."""
 _RECORD = 4096
 _LAST = b"\x02"
-"""What ends the only record of a message (RFC 8188, 2)."""
+"""The delimiter at the end of a message's only record (RFC 8188, 2)."""
 _ASSERTED = 12 * 3600
 """Seconds for which a push service is told who we are; 24 hours at most (RFC 8292, 2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserKeys:
-    """What a browser gave us to encrypt for it: its public key, and a secret of 16 bytes."""
+    """A browser's encryption keys: its public key, and a secret of 16 bytes."""
 
     public: bytes
     secret: bytes = field(repr=False)
@@ -58,9 +58,9 @@ class BrowserKeys:
             found = cls(_decoded(public), _decoded(secret))
             _public_key(found.public)
         except (ValueError, InvalidKey):
-            raise InvalidRequest(N_("Your browser gave keys with which nothing can be encrypted.")) from None
+            raise InvalidRequest(N_("Your browser sent invalid encryption keys.")) from None
         if len(found.public) != _POINT or len(found.secret) != _SECRET:
-            raise InvalidRequest(N_("Your browser gave keys with which nothing can be encrypted."))
+            raise InvalidRequest(N_("Your browser sent invalid encryption keys."))
         return found
 
     def encrypt(self, text: bytes) -> bytes:
@@ -81,7 +81,7 @@ class ServerKey:
     def __init__(self, private: EllipticCurvePrivateKey) -> None:
         self._private = private
         self.public = base64url(_point(private.public_key()))
-        """As browsers are given it (`applicationServerKey`)."""
+        """The key in the form for browsers (`applicationServerKey`)."""
 
     @classmethod
     def of(cls, text: str) -> ServerKey:

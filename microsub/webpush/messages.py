@@ -69,7 +69,7 @@ class _News:
 
 @dataclass(frozen=True, slots=True)
 class PushMessage:
-    """What a device shows, and the path that it opens. `is_test`: its user waits for it."""
+    """A message that a device shows, and the path that it opens. `is_test`: its user waits for it."""
 
     title: str
     body: str
@@ -77,7 +77,7 @@ class PushMessage:
     is_test: bool = False
 
     def encoded(self) -> bytes:
-        """As the service worker reads it."""
+        """The message in the form that the service worker reads."""
         said = {"title": self.title, "body": self.body, "path": self.path, "test": self.is_test}
         return orjson.dumps(said)
 
@@ -164,7 +164,7 @@ class DeviceMessages:
             await self._devices.remove(user, [device.id])
             return None
         said = self._texts(device.language).gettext
-        message = PushMessage(said(N_("It works")), said(N_("So this device says what is new.")), is_test=True)
+        message = PushMessage(said(N_("It works")), said(N_("New posts will appear like this.")), is_test=True)
         again = await self._send(user, device, message, state, before=state)
         return None if again is None else now + LOOK
 

@@ -1,8 +1,8 @@
 """The composition root: settings → clients → stores → services and processes.
 
-Everything is built here and passed on by argument. Each `open_…` is a context manager that takes down, in reverse, what
-it put up. A module is imported when it is first used, as in `wiring.stores.open_stores`: a command that makes a token
-needs no parser.
+Everything is built here and passed as arguments. Each `open_…` is a context manager that closes, in reverse order, what
+it opened. A module is imported on first use, as in `wiring.stores.open_stores`: a command that creates a token doesn't
+need a parser.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""backend.json and the stores kept in step, and what the command line does with users."""
+"""Builds the synchronisation of backend.json, and the command line's use cases on users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from microsub.redis.embedded.datafolder import has_data
 from microsub.settings import Settings
 from microsub.wiring.stores import following, open_stores, sources, tell_failure
 
-if TYPE_CHECKING:  # `config check` needs none of it where there is no data
+if TYPE_CHECKING:  # `config check` doesn't need it if there is no data
     from microsub.administration import Applier
     from microsub.configuration.document import BackendDocument
     from microsub.configuration.sync import Configuration
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 def applier(stores: Stores) -> Applier:
-    """What carries out changes to users and all that is theirs."""
+    """The service that applies changes to users and their data."""
     from microsub.administration import Applier
 
     return Applier(
@@ -47,7 +47,7 @@ def applier(stores: Stores) -> Applier:
 
 
 def configuration(settings: Settings, stores: Stores) -> Configuration:
-    """The service that keeps backend.json and the stores in step."""
+    """The service that synchronises backend.json and the stores."""
     from microsub.configuration.sync import Configuration
     from microsub.migrations import migrate
 
@@ -64,15 +64,15 @@ def configuration(settings: Settings, stores: Stores) -> Configuration:
 def _is_ours(folder: Path) -> bool:
     try:
         return has_data(folder) and folder.stat().st_uid == os.geteuid()
-    except OSError:  # a folder into which this user can't look
+    except OSError:  # a folder that this system user can't read
         return False
 
 
 async def clashes(settings: Settings, document: BackendDocument) -> tuple[ConfigError, ...]:
-    """What is wrong with a valid document beside the accounts, of which there are none without data.
+    """Conflicts of a valid document with existing accounts; none if there is no data.
 
-    Another system user's data counts as none: an embedded Redis that had to be started would leave files of ours there.
-    Raises what `open_stores` raises.
+    Another system user's data is ignored: starting its embedded Redis would leave our files there. Raises what
+    `open_stores` raises.
     """
     if settings.embedded and not _is_ours(settings.data_dir):
         from microsub.configuration.document import channelless
@@ -88,7 +88,7 @@ async def clashes(settings: Settings, document: BackendDocument) -> tuple[Config
 async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterator[Configuration]:
     """Apply backend.json, and every later version of it, within the block.
 
-    Where Redis takes no writes, the file is applied when it takes them again: what can be read is served meanwhile.
+    If Redis refuses writes, the file is applied once it accepts them again; until then, reads are served.
     """
     stop = asyncio.Event()
     service = configuration(settings, stores)
@@ -96,7 +96,7 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
         await service.look()
         await service.watch_data()
     except StoreFull as error:
-        log.warning("backend.json is applied when Redis takes writes again", error=str(error))
+        log.warning("backend.json will be applied when Redis accepts writes again", error=str(error))
     task = asyncio.create_task(service.run(stop), name="configuration")
     task.add_done_callback(tell_failure)
     try:
@@ -107,20 +107,20 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
 
 
 async def write_back(settings: Settings, stores: Stores) -> None:
-    """Write into backend.json what a command has changed, where that is written back."""
+    """Write a command's changes back to backend.json, if enabled."""
     await configuration(settings, stores).write_back()
 
 
 async def require_user(settings: Settings, stores: Stores, name: str, *, enabled: bool = False) -> None:
-    """Make sure that there is such a user, in backend.json where the store doesn't know one yet.
+    """Require a user in the store, or in a backend.json that isn't applied yet.
 
-    Raises NotFound, naming the users that there are; with `enabled`, InvalidRequest for one who is disabled.
+    Raises NotFound, naming the existing users; with `enabled`, InvalidRequest for a disabled one.
     """
     if await stores.accounts.user(name) is None:
         await configuration(settings, stores).look()
     found = await stores.accounts.user(name)
     if enabled and found is not None and found.disabled is not None:
-        raise InvalidRequest(f"the user '{name}' is disabled; to bring them back: microsub user restore {name}")
+        raise InvalidRequest(f"the user '{name}' is disabled; to restore them: microsub user restore {name}")
     if found is None:
         known = ", ".join(
             f"{user.name} (disabled)" if user.disabled is not None else user.name
@@ -130,16 +130,16 @@ async def require_user(settings: Settings, stores: Stores, name: str, *, enabled
 
 
 def _nobody(settings: Settings) -> str:
-    """What to say where there are no users: mostly the command runs in another folder."""
-    # The address of a Redis may hold its password.
+    """The hint if there are no users: most often the command runs in another folder."""
+    # The URL of a Redis may contain its password.
     place = "the Redis of MICROSUB_REDIS_URL" if settings.redis_url else str(settings.data_dir.absolute())
-    return f"none; looked for users in {place}, is it the server's?"
+    return f"none; is {place}, where this command looked, the server's?"
 
 
 async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
-    """Make a user, with `me` as their address or none.
+    """Add a user, with the URL `me`, if given.
 
-    Raises InvalidRequest for a name or an address that can't be, and for that of somebody else.
+    Raises InvalidRequest if the name or URL is invalid or belongs to another user.
     """
     from microsub.configuration.facts import Change, What
 
@@ -147,7 +147,7 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
-    """Give a user another address, and sign them out. Raises as `add_user` does, and NotFound."""
+    """Change a user's URL, and sign them out. Raises as `add_user` does, and NotFound."""
     from microsub.configuration.facts import Change, What
 
     await applier(stores).apply(Change(What.SITE, name, value=me), now)
@@ -155,17 +155,17 @@ async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
 
 
 async def set_admin(stores: Stores, name: str, admin: bool, now: float) -> None:
-    """Let a user see how the server fares, or not any more. Raises NotFound."""
+    """Give a user access to the admin pages, or take it away. Raises NotFound."""
     from microsub.configuration.facts import Change, What
 
     await applier(stores).apply(Change(What.ADMIN, name, value=admin), now)
 
 
 async def remove_user(settings: Settings, stores: Stores, name: str, now: float) -> bool:
-    """Disable a user, restorable for 30 days; whether backend.json had an entry, which goes.
+    """Disable a user, restorable for 30 days; whether an entry in backend.json was removed.
 
-    Tokens and sessions end at once, and nobody polls for them. Raises InvalidRequest where taking out the entry is
-    somebody else's to do; then nothing is changed.
+    Tokens and sessions end at once, and their feeds are no longer polled for them. Raises InvalidRequest if only the
+    admin can remove the entry; then nothing is changed.
     """
     from microsub.configuration.facts import Change, What
 
@@ -178,13 +178,13 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
-    """Undo `remove_user`, but for what signs in. Raises NotFound, and InvalidRequest where the address is taken."""
+    """Undo `remove_user`, except for sign-ins. Raises NotFound, and InvalidRequest if the URL is in use."""
     from microsub.configuration.facts import Change, What
 
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"no removed user is called '{name}'")
-    # The account may have been taken out of the file, which ends nothing for good.
+    # The user may have been removed from the file, which deletes nothing permanently.
     await stores.accounts.end_access(name)
     await applier(stores).apply(Change(What.USER_ADDED, name, value=found.me, restored=True), now)
     await write_back(settings, stores)
@@ -198,7 +198,7 @@ async def end_sessions(stores: Stores, name: str) -> None:
 
 
 GREETING = "shown at the server's start"
-"""The client name of the token in the greeting. Tokens by that name can be made by hand, so it isn't known by it."""
+"""The client name of the greeting's token. It doesn't identify the token, as others can have the same name."""
 
 _MARK = "greeting"
 
@@ -206,7 +206,7 @@ _MARK = "greeting"
 async def greeting_token(stores: Stores, now: float) -> str | None:
     """A token for the first user of backend.json, for a day or until the next greeting; or None.
 
-    Never for somebody who registered: the admin is somebody else.
+    Never for a registered user, who isn't the admin.
     """
     user = await _greeted(stores)
     if user is None:
@@ -234,9 +234,9 @@ async def _greeted(stores: Stores) -> str | None:
 
 
 async def examine(settings: Settings, address: str) -> PageReport:
-    """What is found at `address`, compared with the users of the server that the settings name.
+    """The check of the page at `address`, compared with the server's users.
 
-    Raises InvalidRequest, and what `open_stores` raises for data that can't be used.
+    Raises InvalidRequest, and what `open_stores` raises for unusable data.
     """
     from microsub.identity.page_check import PageDoctor
     from microsub.identity.page_check.findings import CheckedAgainst
@@ -261,7 +261,7 @@ async def examine(settings: Settings, address: str) -> PageReport:
 async def import_user(
     stores: Stores, user: str, file: BinaryIO, progress: Callable[[int, int], None], *, dry_run: bool
 ) -> ImportReport:
-    """Bring a user's export to the user of that name. Raises InvalidRequest for a file that can't be used."""
+    """Import a user's export for the user of that name. Raises InvalidRequest for an invalid file."""
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
     from microsub.transfer import UserImport
@@ -279,7 +279,7 @@ async def import_user(
 async def import_from_reader(
     settings: Settings, stores: Stores, user: str, kind: str, file: Path, *, unread_too: bool, dry_run: bool
 ) -> BroughtReport:
-    """Bring what another reader has exported. Raises InvalidRequest and ParseError for a file that can't be used."""
+    """Import another reader's export. Raises InvalidRequest and ParseError for an invalid file."""
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
     from microsub.transfer import OtherReaders

@@ -1,4 +1,4 @@
-"""The doors to the web, with and without copies of documents behind them."""
+"""Builds fetchers, with and without a cache of documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from microsub.wiring.stores import Stores
 
 
 def _hosts_of_people(settings: Settings, stores: Stores | None) -> IsOurs:
-    """Whose hosts may be on this machine: the server's own, and those of the users in `stores`."""
+    """The URLs whose hosts may be on this machine: the server's own, and those of users in `stores`."""
     here = host_of(settings.base_url or "")
 
     async def is_ours(host: str) -> bool:
@@ -31,9 +31,9 @@ def _hosts_of_people(settings: Settings, stores: Stores | None) -> IsOurs:
 async def open_fetcher(
     settings: Settings, stores: Stores | None = None, pace: HostPace | None = None
 ) -> AsyncIterator[Fetcher]:
-    """The door to the web; `pace` bounds what one host is asked.
+    """The fetcher; `pace` limits requests to one host.
 
-    On this machine's own addresses it reads the pages of users in `stores`.
+    On this machine's own addresses, it reads only pages of users in `stores`.
     """
     plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
     named = replace(plain, about=settings.base_url) if settings.base_url else plain
@@ -45,8 +45,8 @@ async def open_fetcher(
 
 
 COPIES_KEPT = 3600.0
-"""Seconds for which the server keeps a copy of a document beyond its last check: Redis is memory, and what followed
-feeds say is in the items. A search, a preview, a follow and its first poll come within minutes.
+"""Seconds for which a copy of a document is kept after its last check. Redis is memory, and the content of followed
+feeds is in the items. A search, a preview, a follow and the first poll happen within minutes.
 """
 
 
@@ -54,13 +54,13 @@ feeds say is in the items. A search, a preview, a follow and its first poll come
 async def open_caching_fetcher(
     settings: Settings, stores: Stores, *, shared: bool = False
 ) -> AsyncIterator[CachingFetcher]:
-    """The door to the web with copies in Redis behind it, which all processes share.
+    """The fetcher with copies in Redis, which all processes share.
 
-    With `shared`, each of those who ask has a share of hosts and of copies.
+    With `shared`, each requester has a share of hosts and copies.
     """
     pace, copies = None, FeedCopies(stores.redis)
     if shared:
-        from microsub.discovery.search import CopyShares  # with the parsers: only what answers people searches
+        from microsub.discovery.search import CopyShares  # imports the parsers, which only requests of people need
 
         pace, copies = HostPace(), FeedCopies(stores.redis, may_keep=CopyShares(COPIES_KEPT))
     async with open_fetcher(settings, stores, pace) as fetcher:
@@ -69,7 +69,7 @@ async def open_caching_fetcher(
 
 @contextlib.asynccontextmanager
 async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[FeedCache]:
-    """The feed cache on a folder, for use without a server."""
+    """The feed cache in a folder, for use without a server."""
     async with open_fetcher(settings) as fetcher, FeedCache(DirectoryMapping(folder), fetcher=fetcher) as cache:
         yield cache
 
@@ -78,7 +78,7 @@ async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[Fee
 async def open_completing(
     settings: Settings, parser: ParsePool, stores: Stores | None = None
 ) -> AsyncIterator[Completing]:
-    """Look-ups for entries, with the server's copies of documents, else with copies of its own."""
+    """Look-ups for entries, with the server's copies of documents, or with its own copies."""
     async with open_fetcher(settings, stores) as fetcher, contextlib.AsyncExitStack() as stack:
         copies: FeedCopies | MappingStorage = MappingStorage({}) if stores is None else FeedCopies(stores.redis)
         stack.push_async_callback(copies.aclose)

@@ -1,4 +1,4 @@
-"""One connection to Redis and all stores that stand on it."""
+"""One connection to Redis and all stores that use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import structlog
 
 from microsub.settings import Settings, mask_password
 
-if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
+if TYPE_CHECKING:  # most commands need only a few of these, and each takes time to load
     from microsub.configuration.store import Applied, SettingsInForce
     from microsub.delivery.delivery import Delivered, Delivery
     from microsub.feeds.events import Events
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 def tell_failure(task: asyncio.Task[None]) -> None:
-    """A background task that ends in a bug must not do so silently."""
+    """Log the bug that ended a background task."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.critical("a part of the server has ended; restart it", part=task.get_name(), exc_info=error)
 
@@ -63,14 +63,14 @@ _PARTS = {
     "rules": "timelines.rules:Rules",
     "schedule": "feeds.queue:Schedule",
 }
-"""Where the class of each store stands."""
+"""The module of each store's class."""
 
 
 class Stores:
-    """One connection to the Redis at `url`, and its stores, each made when it is first used.
+    """One connection to the Redis at `url`, and its stores, each created on first use.
 
-    `where` tells people where the data is; `watch` is what is known of the life of an embedded Redis. `clock` gives the
-    Unix time in seconds to all that is built on them.
+    `where` describes the location of the data for people; `watch` reports the end of an embedded Redis. `clock` returns
+    Unix time in seconds, for everything built on the stores.
     """
 
     accounts: Accounts
@@ -109,7 +109,7 @@ class Stores:
         return SettingsInForce(self.applied, self.own_settings)
 
     async def own_settings(self, user: str, uid: str) -> OwnChannelSettings:
-        """What a channel has of its own. Raises NotFound."""
+        """A channel's own settings. Raises NotFound."""
         return (await self.channels.get(user, uid)).settings
 
     @cached_property
@@ -122,11 +122,10 @@ class Stores:
 
 @contextlib.asynccontextmanager
 async def open_stores(settings: Settings, *, create: bool = False) -> AsyncIterator[Stores]:
-    """Connect to Redis, by default the embedded one, and bring its data to the present layout.
+    """Connect to Redis, by default the embedded one, and migrate its data to the current layout.
 
-    With `create` a data folder is made where there is none: for the processes of a server, and what begins one. All
-    others work on data that is there. Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound where there
-    is no data.
+    With `create`, a missing data folder is created, as for the processes of a server; without it, the data must exist.
+    Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound if there is no data.
     """
     from microsub.migrations import migrate
     from microsub.redis.connect import connect
@@ -153,7 +152,7 @@ async def open_stores(settings: Settings, *, create: bool = False) -> AsyncItera
 
 
 async def warn_of_losses(settings: Settings, stores: Stores) -> None:
-    """Log, for a Redis that isn't ours to configure, which of its settings may lose data."""
+    """Log which settings of an external Redis may lose data."""
     from microsub.redis.connect import doubts
 
     if not settings.embedded:
@@ -162,12 +161,12 @@ async def warn_of_losses(settings: Settings, stores: Stores) -> None:
 
 
 def callback_base(settings: Settings) -> str | None:
-    """`MICROSUB_BASE_URL` where callbacks there are fit for secrets: by https, or on this machine."""
+    """`MICROSUB_BASE_URL` if callbacks there are safe for secrets: over https, or on this machine."""
     from microsub.kit.urls import parts_of
 
     if settings.base_url is None or (parts := parts_of(settings.base_url)).scheme == "https":
         return settings.base_url
-    from microsub.kit.http.headers import is_loopback  # with Starlette, which no command needs
+    from microsub.kit.http.headers import is_loopback  # imports Starlette, which no command needs
 
     return settings.base_url if is_loopback(parts.netloc) else None
 
@@ -182,14 +181,14 @@ def following(stores: Stores) -> Following:
 
 
 def sources(stores: Stores) -> Sources:
-    """Who posts into channels."""
+    """The use cases of sources."""
     from microsub.micropub.sources import Sources
 
     return Sources(stores.redis, stores.accounts, stores.channels, stores.feeds, following(stores))
 
 
 def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> FeedLists:
-    """What imports and exports lists of feeds."""
+    """The import and export of lists of feeds."""
     from microsub.transfer import FeedLists
 
     private = settings.allow_private_networks
@@ -197,7 +196,7 @@ def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> FeedLis
 
 
 def user_export(stores: Stores) -> UserExport:
-    """What writes all that is a user's."""
+    """The export of a user's data."""
     from microsub.transfer import UserExport
 
     kept = (stores.channels, stores.rules, stores.feeds, stores.items, stores.outputs)
@@ -205,7 +204,7 @@ def user_export(stores: Stores) -> UserExport:
 
 
 async def unlimited(_user: str) -> int:
-    """Quotas bind what is done through apps, never what the admin does."""
+    """The quotas, which apply to changes made in apps, never to the admin's."""
     return 0
 
 
@@ -216,9 +215,9 @@ def output_contents(
     fill: FillTimelines | None = None,
     base_url: str | None = None,
 ) -> OutputContents:
-    """The use case that puts items into output feeds, as many as `most` says, and those that `search` finds.
+    """The use cases on items of output feeds, at most `most` of them, and items that `search` finds.
 
-    Before it looks at timelines, `fill` adds what waits for them. Documents name our hub where there is a `base_url`.
+    `fill` adds waiting posts to timelines before they are read. Documents name our hub if there is a `base_url`.
     """
     from microsub.outputs import HUB, OutputContents
 
@@ -232,7 +231,7 @@ def hub_topics(
     contents: OutputContents,
     fill: FillTimelines | None = None,
 ) -> Topics | None:
-    """The topics of our hub; None where the world doesn't know the server's address."""
+    """The topics of our hub; None if the server has no public URL."""
     if settings.base_url is None:
         return None
     from microsub.identity.pages.visit import FOLDER
@@ -254,14 +253,14 @@ def hub_topics(
 
 
 def ingest(stores: Stores, notify: Callable[[], object] = lambda: None) -> Ingest:
-    """The one way in for posts; `notify` is called when there is something to deliver."""
+    """The service that stores all posts; `notify` is called when there is something to deliver."""
     from microsub.posts.ingest import Ingest
 
     return Ingest(stores.redis, stores.feeds, stores.items, stores.events, clock=stores.clock, notify=notify)
 
 
 def notifications(stores: Stores, taking_in: Ingest) -> Notifications:
-    """What writes posts of this server into `notifications`."""
+    """The service that writes notices into `notifications`."""
     from microsub.notices import Notifications
 
     parts = (stores.redis, stores.feeds, stores.items, following(stores), taking_in, stores.events)
@@ -269,7 +268,7 @@ def notifications(stores: Stores, taking_in: Ingest) -> Notifications:
 
 
 def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
-    """What brings posts into timelines; `delivered` hears of it."""
+    """The service that adds posts to timelines; `delivered` is called afterwards."""
     from microsub.delivery.delivery import Delivery
     from microsub.identity.store.accounts import Activity
     from microsub.timelines.backlog import TimelineBacklog
@@ -289,7 +288,7 @@ def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
 
 
 def catch_up(stores: Stores) -> CatchUp:
-    """What fills timelines for users who were away."""
+    """The service that fills timelines for users who were away."""
     from microsub.timelines.backlog import CatchUp, TimelineBacklog
 
     settings = stores.in_force.instance_now

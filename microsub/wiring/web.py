@@ -1,4 +1,4 @@
-"""The application that answers reader apps and programs."""
+"""Builds the web application for reader apps and programs."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ from microsub.wiring.worker import can_search, figures, follower, survey
 async def open_app(
     settings: Settings, stores: Stores, config: Configuration
 ) -> AsyncIterator[tuple[ASGIApp, Callable[[], None]]]:
-    """The ASGI application with its cache of items, and what ends all parsing and all event streams for good.
+    """The ASGI application with its cache of items, and a function that ends all parsing and event streams.
 
-    Call that before the server waits for requests: those that wait for parsing are answered at once.
+    Call the function before the server waits for open requests: those waiting for parsing are then answered at once.
     """
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
@@ -111,7 +111,7 @@ async def open_app(
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
                 if index is not None:
-                    # Each has its limits: who asks for output feeds doesn't keep their users from searching.
+                    # Each has its own limits, so that requests for output feeds don't block their users' searches.
                     own, finding = (_post_search(stores, reading, index, visits=visits) for visits in (True, False))
                     contents = output_contents(
                         stores, partial(identity.quotas.most, "output_items"), finding, reading.fill, settings.base_url
@@ -134,7 +134,7 @@ async def open_app(
 
 @contextlib.asynccontextmanager
 async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReader | None]:
-    """This machine's index of posts, where it is on. Where no worker of the machine writes it, this process does."""
+    """This machine's index of posts, if search is on. This process writes it if no worker here does."""
     if not can_search(settings):
         yield None
         return
@@ -150,7 +150,7 @@ async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReade
 
 
 def noting_topics(stores: Stores) -> Callable[[str, float], Awaitable[object]]:
-    """What notes that a user did something that may change their topics."""
+    """The function that records that a user's topics may have changed."""
     changes = TopicChanges(stores.redis)
     return lambda user, now: changes.note([user], (), now)
 
@@ -160,7 +160,7 @@ def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader, *, vi
 
 
 def app_reading(stores: Stores, cache: ItemCache) -> ReaderViews:
-    """What readers do, with timelines that are filled for who was away."""
+    """The use cases of reading; timelines are filled first for users who were away."""
     style, seen = stores.in_force.unread_style, ActivityNotes(Activity(stores.redis).note)
     return ReaderViews(
         stores.redis,
@@ -186,7 +186,7 @@ def app_services(
     searching: CachingFetcher,
     plain: Fetcher,
 ) -> Services:
-    """What the application answers with. Searches ask by `searching`, all else by `plain`, which keeps no copies."""
+    """The application's services. Searches fetch with `searching`, all others with `plain`, which has no cache."""
     directory, media = Directory(stores.feeds, stores.in_force.instance_now), Media(stores.redis)
     health = Health(stores.presence, lambda: config.status, _push_state(settings, stores))
     lists, agreements = feed_lists(settings, stores, parser), Agreements(stores.redis)
@@ -231,14 +231,14 @@ def app_services(
 
 
 def posting(stores: Stores, parser: ParsePool, media: Media) -> Posting:
-    """What takes in posts of sources."""
+    """The service that accepts posts from sources."""
     erase = post_store(stores).delete
     parts = (stores.redis, stores.feeds, stores.items, ingest(stores), parser, media, erase)
     return Posting(*parts, clock=stores.clock)
 
 
 def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]) -> AdminServices:
-    """What admins see and do; `backend` says what is known of backend.json."""
+    """The use cases of admins; `backend` returns the state of backend.json."""
     found = survey(stores)
     return AdminServices(
         ServerOverview(stores.redis, health, stores.accounts, stores.presence, found, Hours(stores.redis)),
@@ -254,7 +254,7 @@ def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]
 
 
 def mention_receiver(stores: Stores, base: str, steady: Callable[[], float] = time.monotonic) -> MentionReceiver:
-    """What takes in webmentions, for a server at `base`."""
+    """The receiver of webmentions, for a server at `base`."""
     store, lent = MentionStore(stores.redis), partial(profile_page, base)
     parts = (store, stores.accounts, stores.rules, stores.in_force)
     return MentionReceiver(*parts, lent=lent, own=base, clock=stores.clock, steady=steady)

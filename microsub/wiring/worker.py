@@ -1,4 +1,4 @@
-"""The worker and its stages, and upkeep of the store, periodic or by command."""
+"""Builds the worker and its stages, and upkeep, periodic or by command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from microsub.wiring.stores import (
     tell_failure,
 )
 
-if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
+if TYPE_CHECKING:  # a command needs only one of these, which is imported when it is built
     from microsub.check.command import Checking
     from microsub.delivery.delivery import Delivery, Rebuilding
     from microsub.delivery.look_ups import Completing
@@ -58,25 +58,25 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
 log = structlog.get_logger(__name__)
 
 _RESERVED = 64
-"""File descriptors for Redis, logs, pipes of parsers and whatever else the process does."""
+"""File descriptors for Redis, logs, parsers' pipes and everything else except hosts."""
 _PER_HOST = 4
-"""File descriptors that one host may need: a connection, the look-up of its name, and what its posts have looked up."""
+"""File descriptors that one host may need: a connection, DNS, and look-ups for its posts."""
 
 
 def hosts_at_once(wanted: int, descriptors: int) -> int:
-    """Hosts that a worker asks at a time: `wanted`, or what its file descriptors allow.
+    """How many hosts a worker polls at a time: `wanted`, or what its file descriptors allow.
 
-    Negative is without limit (`resource.RLIM_INFINITY`). Pure.
+    A negative limit means none (`resource.RLIM_INFINITY`). Pure.
     """
     return wanted if descriptors < 0 else max(1, min(wanted, (descriptors - _RESERVED) // _PER_HOST))
 
 
 def _hosts_allowed(wanted: int) -> int:
-    """`hosts_at_once` in this process; fewer than `wanted` are logged."""
+    """`hosts_at_once` for this process; logs a warning if fewer than `wanted`."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     many = hosts_at_once(wanted, limit)
     if many < wanted:
-        text = "fewer hosts at once than MICROSUB_FETCH_CONCURRENCY says: the limit of file descriptors is low"
+        text = "polling fewer hosts at once than MICROSUB_FETCH_CONCURRENCY: the limit on open files is too low"
         log.warning(text, hosts=many, wanted=wanted, limit=limit)
     return many
 
@@ -90,16 +90,16 @@ async def open_worker(
     subscriber: Subscriber | None = None,
     distribution: Distribution | None = None,
 ) -> AsyncIterator[Worker]:
-    """A worker that hasn't begun yet.
+    """A worker that isn't running yet.
 
-    `on_refused`: see `Poller`. `subscriber` hears what polls find, `distribution` what comes into timelines.
+    `on_refused`: see `Poller`. `subscriber` gets the results of polls, `distribution` the posts added to timelines.
     """
     from microsub.polling.worker import Turn, Worker, worker_name
     from microsub.redis import keys
     from microsub.redis.tracking import Tracker
     from microsub.wiring.fetching import open_caching_fetcher, open_completing
 
-    await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
+    await stores.in_force.instance()  # so that even the first poll is planned with the settings, not the defaults
     parser = _parser(settings)
     async with (
         open_caching_fetcher(settings, stores) as fetcher,
@@ -129,7 +129,7 @@ def delivery_stages(
     tracker: Tracker | None,
     patience: Patience | None = None,
 ) -> Stages:
-    """The stages of the worker of that name: delivery, look-ups, and what hubs bring."""
+    """The stages of the worker of that name: delivery, look-ups, and hubs' deliveries."""
     from microsub.delivery.stage import Stages
     from microsub.push.deliveries import STAGE, Deliveries
     from microsub.push.store import Agreements
@@ -154,7 +154,7 @@ def feed_poller(
     taking_in: Ingest,
     subscriber: Subscriber | None,
 ) -> Poller:
-    """What polls one feed; `subscriber` hears what polls find."""
+    """The service that polls one feed; `subscriber` gets the results."""
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.notices import FeedTrouble
     from microsub.polling.move import Mover
@@ -178,7 +178,7 @@ def feed_poller(
 
 
 _PARSERS_KEPT = 86_400.0
-"""Seconds for which parsers wait for the next delivery of a hub: to start one takes longer than all the rest."""
+"""Seconds for which a parser waits for a hub's next delivery: starting one takes longer than the rest."""
 
 
 def _parser(settings: Settings) -> ParsePool:
@@ -193,7 +193,7 @@ def _parser(settings: Settings) -> ParsePool:
 
 @contextlib.asynccontextmanager
 async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
-    """A worker that polls and cleans up within the block, or until `stop`; ends in ten seconds."""
+    """A worker that polls and cleans up within the block, or until `stop`; ends within ten seconds."""
     async with (
         open_subscriber(settings, stores) as subscriber,
         open_distribution(settings, stores) as distribution,
@@ -218,9 +218,9 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
 
 @contextlib.asynccontextmanager
 async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
-    """A sign of life for a worker that is about to be started, so that no other takes its place.
+    """A heartbeat for a worker that is about to start, so that no other takes its place.
 
-    It counts for a minute, like any other, or to the end of the block. A Redis that can't be reached is left to others.
+    It counts for a minute, like any other, or until the end of the block. An unreachable Redis is ignored here.
     """
     from microsub.polling.worker import worker_name
     from microsub.redis.presence import TO_COME
@@ -241,7 +241,7 @@ _NOT_POLLED = frozenset({"unfollowed", "unknown", "internal"})
 async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:
     """Poll the followed feeds at `urls`, or all of them, and return when all are done.
 
-    The worker of a running server does it where there is one. Raises NotFound for a URL that nobody follows.
+    If a server is running, its worker does it. Raises NotFound for a URL that nobody follows.
     """
     from microsub.kit.urls import mask_credentials
     from microsub.polling.on_demand import PollNow
@@ -266,13 +266,13 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
         await stores.in_force.instance()
         now = PollNow(stores.feeds, stores.schedule, worker, others=others, refused=refused)
         reports = (await now.poll(ids or await stores.feeds.all_ids())).values()
-        # Feeds that somebody followed once are kept for their items; who asks for all doesn't mean them.
+        # Formerly followed feeds are kept for their items; "all" doesn't include them.
         return [report for report in reports if urls or report.outcome not in _NOT_POLLED]
 
 
 @contextlib.asynccontextmanager
 async def open_subscriber(settings: Settings, stores: Stores) -> AsyncIterator[Subscriber]:
-    """What keeps subscriptions to hubs, where hubs can reach this server: `MICROSUB_BASE_URL` by https, or loopback."""
+    """The service for subscriptions to hubs; it needs a `MICROSUB_BASE_URL` that is https or loopback."""
     from microsub.wiring.fetching import open_fetcher
 
     async with open_fetcher(settings, stores) as sender:
@@ -292,7 +292,7 @@ def hub_subscriber(settings: Settings, stores: Stores, sender: Sender) -> Subscr
 
 @contextlib.asynccontextmanager
 async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[MentionVerifier]:
-    """What looks at the sources of webmentions, with a parser of its own: strangers keep no feed waiting."""
+    """The verifier of webmentions, with its own parser, so that strangers don't delay feeds."""
     from microsub.parsing.pool import ParsePool
     from microsub.wiring.fetching import open_fetcher
 
@@ -307,7 +307,7 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
 def mention_verifier(
     stores: Stores, sender: Sender, parser: ParsePool, pace: HostPace | None = None
 ) -> MentionVerifier:
-    """See `open_verifier`; `pace` bounds what one host is asked."""
+    """See `open_verifier`; `pace` limits requests to one host."""
     from microsub.webmention.store import MentionStore
     from microsub.webmention.verification import MentionVerifier
 
@@ -326,7 +326,7 @@ def mention_verifier(
 
 @contextlib.asynccontextmanager
 async def open_device_messages(settings: Settings, stores: Stores) -> AsyncIterator[DeviceMessages]:
-    """What tells devices of new posts, with a door of its own: a push service keeps no publisher waiting."""
+    """The service that notifies devices, with its own fetcher, so that push services don't delay polls."""
     from microsub.wiring.fetching import open_fetcher
 
     async with open_fetcher(settings, stores) as sender:
@@ -354,7 +354,7 @@ def device_messages(settings: Settings, stores: Stores, sender: Sender) -> Devic
 
 @functools.cache
 def page_texts(language: str) -> gettext.NullTranslations:
-    """The texts of all pages in that language, for what a worker says."""
+    """The texts of all pages in that language, for a worker's messages."""
     from microsub.identity.pages.visit import FOLDER
     from microsub.kit.http.pages import Templates
     from microsub.reader import FOLDERS
@@ -364,7 +364,7 @@ def page_texts(language: str) -> gettext.NullTranslations:
 
 @contextlib.asynccontextmanager
 async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator[Distribution | None]:
-    """What does the work of our hub, where the world knows the server's address."""
+    """The service of our hub, if the server has a public URL."""
     from microsub.push.hub.distribution import Distribution
     from microsub.wiring.fetching import open_fetcher
 
@@ -383,7 +383,7 @@ async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator
 
 @contextlib.contextmanager
 def _finding(settings: Settings, stores: Stores) -> Iterator[PostSearch | None]:
-    """What finds the posts of output feeds that search, where this machine has an index."""
+    """The search for output feeds, if this machine has an index."""
     if not can_search(settings):
         yield None
         return
@@ -407,9 +407,9 @@ def upkeep(
     device_messages: DeviceMessages,
     distribution: Distribution | None = None,
 ) -> dict[str, Coroutine[None, None, None]]:
-    """What runs beside polling for ever, by name; of all workers one at a time has its turn.
+    """Continuous jobs besides polling, by name; each runs in one worker at a time.
 
-    Only reminding remembers its last round, so that each has its own.
+    Only reminding remembers its last round, so each worker has its own.
     """
     from microsub.delivery.delivery import Reminder
     from microsub.delivery.look_ups import AskingAgain
@@ -440,7 +440,7 @@ def upkeep(
 def daily_jobs(
     settings: Settings, stores: Stores, subscriber: Subscriber, verifier: MentionVerifier
 ) -> dict[str, Callable[[float], Awaitable[object]]]:
-    """What is done once a day, by name; each gets Unix time."""
+    """Daily jobs by name; each is called with Unix time."""
     from microsub.delivery.stage import forget_workers
 
     return {
@@ -456,7 +456,7 @@ def daily_jobs(
 
 
 def can_search(settings: Settings) -> bool:
-    """Whether posts are to be searched and this machine's SQLite is able to."""
+    """Whether search is on and this machine's SQLite supports it."""
     from microsub.search import is_supported
 
     if settings.search and not is_supported():
@@ -466,7 +466,7 @@ def can_search(settings: Settings) -> bool:
 
 
 def follower(settings: Settings, stores: Stores, timing: FollowTiming | None = None) -> IndexFollower:
-    """What keeps this machine's index of posts in step."""
+    """The service that updates this machine's index of posts."""
     from microsub.search import IndexFolder, IndexFollower
 
     folder = IndexFolder(settings.index)
@@ -481,7 +481,7 @@ async def _forget_outputs(stores: Stores, now: float) -> None:
 
 
 async def sweep_media(stores: Stores, now: float) -> None:
-    """Delete files that sources have sent and no post has shown for a month."""
+    """Delete files from sources that no post has shown for a month."""
     from microsub.micropub.media import Media
 
     media = Media(stores.redis)
@@ -490,7 +490,7 @@ async def sweep_media(stores: Stores, now: float) -> None:
 
 
 def figures(stores: Stores, index: IndexReader | None = None) -> Figures:
-    """The service that counts users and feeds, and what processes have counted."""
+    """The service for the counts of users and feeds, and of all processes."""
     from microsub.redis.presence import ProcessCounts
     from microsub.upkeep.figures import Figures
 
@@ -499,7 +499,7 @@ def figures(stores: Stores, index: IndexReader | None = None) -> Figures:
 
 
 def survey(stores: Stores) -> Survey:
-    """The service that looks at all feeds once in a while."""
+    """The service that surveys all feeds regularly."""
     from microsub.upkeep.survey import Survey
 
     return Survey(stores.redis, stores.feeds, stores.schedule)
@@ -517,7 +517,7 @@ def rebuilding(stores: Stores) -> Rebuilding:
 
 
 def sweeping(stores: Stores) -> Sweeping:
-    """The service that lets items go which nobody refers to."""
+    """The service that deletes posts to which no timeline refers."""
     from microsub.upkeep.sweep import Sweeping
 
     def kept() -> int:
@@ -527,7 +527,7 @@ def sweeping(stores: Stores) -> Sweeping:
 
 
 def retention(settings: Settings, stores: Stores) -> Retention:
-    """The service that lets read and old items go, and what was removed long ago."""
+    """The service that removes read and old items, and data that was removed long ago."""
     from microsub.timelines.retention import Retention
 
     async def declared() -> Collection[str] | None:
@@ -542,7 +542,7 @@ def retention(settings: Settings, stores: Stores) -> Retention:
 
 
 def follow_repair(stores: Stores) -> FollowRepair:
-    """The repair of feeds' followers and of the schedule, by what the channels say."""
+    """The repair of feeds' followers and of the schedule from the channels."""
     from microsub.upkeep.follow_repair import FollowRepair
 
     return FollowRepair(

@@ -67,8 +67,8 @@ async def test_who_waits_for_the_push_service_is_told_so(browser: Browser, pushe
         await page.evaluate(
             "() => { PushManager.prototype.subscribe = () => new Promise((_, no) => { window.no = no; }); }"
         )
-        await page.get_by_role("button", name="Tell me about new posts on this device").click()
-        asking = page.get_by_text("Your browser is asking its push service.")
+        await page.get_by_role("button", name="Turn on notifications").click()
+        asking = page.get_by_text("Contacting the push service of your browser.")
         await asking.wait_for()
         await page.evaluate("() => no(new Error())")
         await page.get_by_text("Your browser could not reach its push service.").wait_for()
@@ -81,21 +81,21 @@ async def test_a_device_is_switched_on_tested_and_removed(browser: Browser, push
     async with tab(browser) as here:
         await here.context.grant_permissions(["notifications"])
         page = await pushed.server.sign_in(here, "ann", "/settings")
-        await page.get_by_role("link", name="New posts on your devices").click()
+        await page.get_by_role("link", name="Push notifications").click()
         assert await page.get_by_label("Notifications").is_checked()
         await page.evaluate(STUB, service.browser.fields)
         await page.get_by_label("Home").check()
-        await here.press("Tell me about new posts on this device")
-        assert "From now on this device says what is new." in await here.text()
+        await here.press("Turn on notifications")
+        assert "Notifications are on for this device." in await here.text()
         assert "Notifications, Home · since" in await here.text()
         await press(page, "Test")
         await wait_until(lambda: service.asked)
         assert service.messages[0]["title"] == "It works"
         await page.get_by_label("Home").uncheck()
-        await here.press("Apply")
+        await here.press("Save changes")
         assert "Notifications · since" in await here.text()
         await press(page, "Remove")
-        assert "Devices that say what is new" not in await here.text()
+        assert "Devices with notifications" not in await here.text()
 
 
 async def press(page: Page, button: str) -> None:
@@ -109,8 +109,8 @@ async def test_a_browser_that_says_no_is_told_where_to_change_it(browser: Browse
     async with tab(browser) as here:
         page = await pushed.server.sign_in(here, "bob", DEVICES)
         await page.evaluate("Notification.requestPermission = async () => 'denied'")
-        await page.get_by_role("button", name="Tell me about new posts on this device").click()
-        await page.get_by_text("Your browser doesn’t let this site show messages.").wait_for()
+        await page.get_by_role("button", name="Turn on notifications").click()
+        await page.get_by_text("Your browser blocks notifications from this site.").wait_for()
         assert page.url == pushed.server.url + DEVICES
 
 

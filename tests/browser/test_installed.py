@@ -52,7 +52,7 @@ async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browse
     post = page.locator(".post").first
     name = await post.get_attribute("id")
     await post.locator("[data-act=read]").click()
-    await page.get_by_text("This is sent when the server is back.").wait_for()
+    await page.get_by_text("Your change is sent when you are back online.").wait_for()
     assert await post.locator("[data-act=read]").get_attribute("aria-pressed") == "true"
     second = await context.new_page()
     await second.goto(f"{server.url}/channel/home?show=all")
@@ -75,7 +75,7 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Readi
     waiting = "JSON.parse(localStorage.getItem('marks of ann')).length"
     await context.set_offline(True)
     await mark.click()
-    await page.get_by_text("This is sent when the server is back.").wait_for()
+    await page.get_by_text("Your change is sent when you are back online.").wait_for()
     assert (await unread.count(), await page.evaluate(waiting)) == (0, 1)
     await undo.click()
     await page.get_by_text("Undone.").wait_for()
@@ -85,12 +85,12 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Readi
     await page.wait_for_function(f"() => !{waiting}")
     await page.wait_for_function("() => document.querySelector('[data-channel=home] .count').hidden")
     await undo.click()
-    await page.get_by_text("Marked as unread again.").wait_for()
+    await page.get_by_text("Marked as unread.").wait_for()
     await mark.click()
     await page.get_by_text("marked as read").wait_for()
     await context.set_offline(True)
     await undo.click()
-    await page.get_by_text("This is sent when the server is back.").wait_for()
+    await page.get_by_text("Your change is sent when you are back online.").wait_for()
     await context.set_offline(False)
     await page.wait_for_function(f"() => !{waiting}")
     await page.reload()

@@ -55,12 +55,12 @@ async def test_from_an_invitation_to_the_first_posts(browser: Browser, server: S
     async with tab(browser, scripts=False) as here:
         await here.page.goto(link)
         await here.fill(code=link.partition("#")[2], password=PASSWORD, again=PASSWORD)
-        await here.press("Set the password")
+        await here.press("Set password")
         assert await here.title() == "Welcome"
-        await here.page.get_by_role("link", name="Begin to read").click()
+        await here.page.get_by_role("link", name="Start reading").click()
         assert await here.title() == "What do you want to read?"
         assert "Ships that come and go" in await here.text()
-        await here.press("Follow these")
+        await here.press("Follow selected feeds")
         assert await here.title() == "Home"
 
         async def arrived() -> bool:
@@ -75,19 +75,19 @@ async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> N
     async with tab(browser) as here:
         await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = await server.sign_in(here, "maker", "/account")
-        await page.get_by_text("Make a token").first.click()
+        await page.get_by_text("Create token").first.click()
         await here.fill(name="Laptop")
-        await page.get_by_role("button", name="Make a token").click()
-        await page.get_by_role("heading", name="A token for Laptop").wait_for()
-        await page.get_by_role("button", name="Copy the token").click()
+        await page.get_by_role("button", name="Create token").click()
+        await page.get_by_role("heading", name="Token for Laptop").wait_for()
+        await page.get_by_role("button", name="Copy token").click()
         await page.get_by_text("Copied", exact=True).wait_for()
         copied = await page.evaluate("navigator.clipboard.readText()")
         assert copied.startswith("maker.")
         await page.goto(f"{server.url}/account")
         assert "Laptop" in await here.text()
         assert copied not in await here.text()
-        await here.press("Revoke the token Laptop")
-        assert "The token is revoked." in await here.text()
+        await here.press("Revoke token Laptop")
+        assert "Token revoked." in await here.text()
 
 
 async def test_a_post_is_answered_on_ones_own_site(browser: Browser, server: Server) -> None:
@@ -96,12 +96,12 @@ async def test_a_post_is_answered_on_ones_own_site(browser: Browser, server: Ser
         page = await server.sign_in(here, "ann", "/channel/home?show=all")
         await page.locator("article.post h2 a").first.focus()
         await page.goto(server.url + (await page.locator("article.post h2 a").first.get_attribute("href") or ""))
-        await page.get_by_role("link", name="Answer from your own site").click()
-        await here.press("Allow it at your provider")
+        await page.get_by_role("link", name="Reply from your own site").click()
+        await here.press("Allow at your provider")
         assert "/post/" in page.url
         await here.fill(content="What a ship!")
         await here.press("Reply")
-        assert "It is published. https://ann.example/posts/1" in await here.text()
+        assert "Published. https://ann.example/posts/1" in await here.text()
         await here.press("Like")
         assert [sorted(form.keys() - {"h"}) for form in server.site.forms] == [["content", "in-reply-to"], ["like-of"]]
         assert await here.readable_cookies() == ""

@@ -163,7 +163,7 @@ async def test_reading_by_keys_alone(browser: Browser, library: Library) -> None
             assert page.url == library.url + path
     async with window(browser) as other:
         await other.page.goto(link.replace("127.0.0.1", "localhost"))
-        assert "has been used" in await other.text()
+        assert "has already been used" in await other.text()
 
 
 async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -> None:
@@ -229,7 +229,7 @@ async def test_further_posts_come_by_scrolling(browser: Browser, library: Librar
         for _ in range(12):
             await page.mouse.wheel(0, 4000)
             await page.wait_for_timeout(150)
-        await page.get_by_text("That is all.").wait_for()
+        await page.get_by_text("No more posts.").wait_for()
         posts = page.locator(".post")
         assert await posts.count() == COUNT
         assert await posts.last.get_attribute("aria-posinset") == str(COUNT)
@@ -245,8 +245,8 @@ async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Libra
     """If its reader has asked for that. A restored position, a jump by keys and loading mark nothing."""
     async with window(browser) as here:
         page = await library.sign_in(here, "scroller", "/display")
-        await page.get_by_label("What you scroll past is marked as read").check()
-        await here.press("Keep")
+        await page.get_by_label("Posts are marked as read as you scroll past them").check()
+        await here.press("Save")
         await page.goto(f"{library.url}/channel/home?show=all")
         await page.wait_for_timeout(1700)
         await page.mouse.move(600, 500)
@@ -317,7 +317,7 @@ async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library
         await page.emulate_media(media="screen", color_scheme="dark")
         await page.goto(f"{library.url}/display")
         await page.get_by_label("Light").check()
-        await here.press("Keep")
+        await here.press("Save")
         assert await page.evaluate(ground) == light
         await page.set_viewport_size({"width": 320, "height": 800})
         for path in ("/", "/channel/home?show=all", "/saved", "/search", "/display"):

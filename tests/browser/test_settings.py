@@ -46,9 +46,9 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Re
         async with page.expect_navigation():
             await page.evaluate(DROPPED, OPML)
         await page.get_by_role("heading", name="You follow 40 new feeds").wait_for()
-        assert "1 line could not be taken over" in await here.text()
+        assert "1 line had a problem" in await here.text()
         async with page.expect_download() as download:
-            await page.get_by_role("link", name="Your feeds as OPML").click()
+            await page.get_by_role("link", name="Download your feeds as OPML").click()
         assert "http://f40.invalid/feed" in (await (await download.value).path()).read_text()
 
 
@@ -79,9 +79,9 @@ async def test_without_scripts(browser: Browser, server: ReadingServer) -> None:
     """A list comes in by the field; an output feed passes a post on; a feed is muted; a source gets a token."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "plain", "/settings")
-        await page.get_by_role("link", name="Feeds in and out").click()
+        await page.get_by_role("link", name="Import and export").click()
         file = {"name": "feeds.opml", "mimeType": "text/x-opml", "buffer": OPML.encode()}
-        await page.get_by_label("A list of feeds").set_input_files(file)  # type: ignore[arg-type]
+        await page.get_by_label("OPML file").set_input_files(file)  # type: ignore[arg-type]
         await here.press("Import")
 
         async def is_over() -> bool:
@@ -95,21 +95,21 @@ async def test_without_scripts(browser: Browser, server: ReadingServer) -> None:
         await page.goto(f"{server.url}/channel/home")
         await page.locator(".post h2 a").first.click()
         await page.get_by_text("More", exact=True).click()
-        await here.press("Pass on")
+        await here.press("Add")
         assert "published · 0 impressions" in await here.text()
         await page.goto(f"{server.url}/channel/home")
         await page.locator(".post h2 a").first.click()
         await page.get_by_text("More", exact=True).click()
-        await page.get_by_label("For how long").select_option(label="for a week")
+        await page.get_by_label("Duration").select_option(label="for a week")
         await here.press("Mute")
         assert "Muted: 5 posts are hidden." in await here.text()
         async with page.expect_navigation():
-            await page.get_by_role("button", name="Show again").click()
+            await page.get_by_role("button", name="Unmute").click()
         assert "Done: 5 posts are shown again." in await here.text()
         await page.goto(f"{server.url}/settings/sources")
         await here.fill(name="Backups")
-        await here.press("Create and show its token")
-        assert "This is the only time" in await here.text()
+        await here.press("Create and show token")
+        assert "Copy the token now" in await here.text()
 
 
 async def test_posts_are_passed_on(browser: Browser, server: ReadingServer) -> None:
@@ -118,7 +118,7 @@ async def test_posts_are_passed_on(browser: Browser, server: ReadingServer) -> N
         await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = await server.sign_in(here, "passer", "/settings/outputs")
         await here.fill(title="World")
-        await page.get_by_label("What comes in by itself").select_option(label="All of Home")
+        await page.get_by_label("Add posts automatically").select_option(label="All posts in Home")
         await here.press("Create")
         assert await here.title() == "Output feed World"
         await page.get_by_role("button", name="Copy Page").click()

@@ -61,16 +61,16 @@ async def test_a_filter_is_tried_and_applied_to_what_is_there(browser: Browser, 
     async with tab(browser) as here:
         page = await server.sign_in(here, "filterer", "/channels/home/filter")
         await here.fill(exclude_words="Post 2\nno such words")
-        await here.press("Try")
-        assert f"Of the newest {COUNT} posts 1 would have stayed out" in await here.text()
-        assert "Post 2 has a word that is kept out" in await here.text()
-        assert "Nothing is kept yet." in await here.text()
+        await here.press("Preview")
+        assert f"1 of the newest {COUNT} posts would be excluded" in await here.text()
+        assert "Post 2 contains an excluded word" in await here.text()
+        assert "This is a preview. The filter is not saved yet." in await here.text()
         assert await unread(page) == COUNT
-        await here.press("Apply, and mark such posts as read")
+        await here.press("Save and mark excluded posts as read")
         assert "1 post marked as read." in await here.text()
         assert await unread(page) == COUNT - 1
         await page.get_by_role("button", name="Undo").click()
-        await page.get_by_text("Marked as unread again.").wait_for()
+        await page.get_by_text("Marked as unread.").wait_for()
         assert await unread(page) == COUNT
 
 
@@ -78,9 +78,9 @@ async def test_the_oldest_come_first(browser: Browser, server: Server) -> None:
     """If their reader wants them so, over all pages; a mark for all means all, and quiet channels may be left out."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "elder", "/display")
-        await page.get_by_label("The oldest first").check()
-        await page.get_by_label("Those with unread posts").check()
-        await here.press("Keep")
+        await page.get_by_label("Oldest first").check()
+        await page.get_by_label("Only channels with unread posts").check()
+        await here.press("Save")
         headings = page.locator(".post h2")
         await page.goto(f"{server.url}/channel/long?show=all")
         assert await headings.all_inner_texts() == [f"Post {n}" for n in range(1, 21)]
@@ -109,9 +109,9 @@ async def test_what_is_saved_stays_until_it_is_taken_out(browser: Browser, serve
         assert await page.locator(".post h2").all_inner_texts() == ["Post 3"]
         await page.keyboard.press("j")
         await page.keyboard.press("s")
-        await page.get_by_text("No longer saved.").wait_for()
+        await page.get_by_text("Removed from saved posts.").wait_for()
         await page.reload()
-        assert "Nothing is saved." in await here.text()
+        assert "No saved posts." in await here.text()
 
 
 async def test_posts_are_found(browser: Browser, server: Server) -> None:
@@ -124,7 +124,7 @@ async def test_posts_are_found(browser: Browser, server: Server) -> None:
             await page.keyboard.press("Enter")
         assert await here.title() == 'Search for “"post 3"”'
         assert await page.locator(".post h2").all_inner_texts() == ["Post 3"]
-        await page.get_by_role("button", name="Mark this 1 post as read").click()
+        await page.get_by_role("button", name="Mark 1 post as read").click()
         await page.get_by_text("1 post marked as read.").wait_for()
         assert await unread(page) == COUNT - 1
         await page.fill("input[name=q]", "is:unread")
@@ -134,7 +134,7 @@ async def test_posts_are_found(browser: Browser, server: Server) -> None:
         await page.fill("input[name=q]", "nowhere")
         async with page.expect_navigation():
             await page.keyboard.press("Enter")
-        assert "Nothing was found." in await here.text()
+        assert "No posts found." in await here.text()
 
 
 async def focus(page: Page) -> str:
@@ -170,7 +170,7 @@ async def test_what_a_screen_reader_says(browser: Browser, server: Server) -> No
         assert await first.get_attribute("aria-setsize") == str(COUNT)
         assert 'article "Post 5"' in said
         assert await page.locator("[data-state]").first.inner_text() == "Unread"
-        steps = (("read", "Read"), ("save", "Save"), ("above", "Read down to here"))
+        steps = (("read", "Read"), ("save", "Save"), ("above", "Mark read up to here"))
         for act, name in steps:
             button = first.locator(f"[data-act={act}]")
             await button.focus()
@@ -182,7 +182,7 @@ async def test_what_a_screen_reader_says(browser: Browser, server: Server) -> No
         assert await focus(page) == "Mark all as read"
         await page.get_by_role("button", name="Undo").focus()
         await page.keyboard.press("Enter")
-        await page.get_by_text("Marked as unread again.").wait_for()
+        await page.get_by_text("Marked as unread.").wait_for()
         assert await focus(page) == "Post 5"
         await page.keyboard.press("?")
         assert await focus(page) == "Close"
@@ -206,7 +206,7 @@ async def test_a_mention_is_received_and_taken_back(browser: Browser, server: Se
         await page.goto(f"{server.url}/settings/webmentions")
         assert "in your notifications" in await here.text()
         await page.get_by_role("button", name="Delete").click()
-        assert "That is done within seconds." in await here.text()
+        assert "The change takes effect within seconds." in await here.text()
 
         async def gone() -> bool:
             await page.goto(f"{server.url}/channel/notifications?show=all")
@@ -227,13 +227,13 @@ async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) 
             server.feeds.serve_document("/pasted", rss(dated(3)))
         )  # the field has the focus
         await page.keyboard.press("Enter")
-        await page.get_by_role("link", name="Look at").first.click()
+        await page.get_by_role("link", name="Preview").first.click()
         await page.get_by_role("heading", name="Post 3").wait_for()
         await page.get_by_label("Channel", exact=True).select_option("+")
         await page.get_by_label("Name of the new channel").fill("Harbour")
         await here.press("Follow")
-        assert "You follow" in await here.text()
-        await page.get_by_role("link", name="Read it").click()
+        assert "You now follow" in await here.text()
+        await page.get_by_role("link", name="Read posts").click()
         await page.locator(".post").first.wait_for()  # they come by themselves
 
         async def arrived() -> bool:
@@ -273,12 +273,12 @@ async def test_channels_are_tended_without_scripts(browser: Browser, server: Ser
         assert await _names(page) == ["News", "Home", "Fun"]
         await page.goto(f"{server.url}/channels/home/filter")
         await here.fill(exclude_words="Post 2")
-        await here.press("Try")
-        assert "Of the newest 0 posts" in await here.text()
-        await here.press("Apply")
-        assert "The filter holds" in await here.text()
+        await here.press("Preview")
+        assert "0 of the newest 0 posts" in await here.text()
+        await here.press("Save filter")
+        assert "Filter saved." in await here.text()
         await page.goto(f"{server.url}/channels/home")
-        await here.press("Delete the channel")
+        await here.press("Delete channel")
         assert await _names(page) == ["News", "Fun"]
         await here.press("Undo")
         assert sorted(await _names(page)) == ["Fun", "Home", "News"]
@@ -330,16 +330,16 @@ async def test_a_player_goes_on_where_it_was_left(browser: Browser, server: Serv
         await page.evaluate(f"{PLAYER}.currentTime = 70")
         await page.wait_for_function(f"() => {PLAYER}.currentTime > 70.2")
         await page.reload()
-        assert await page.get_by_text("It goes on at 01:10.").is_visible()
+        assert await page.get_by_text("Continues at 01:10.").is_visible()
         # Stopped before anything has come.
         stopped = (
             f"new Promise((stop) => {{ {PLAYER}.onpause = stop; {PLAYER}.play().catch(stop); {PLAYER}.pause(); }})"
         )
         await page.evaluate(f"{stopped}.then(() => null)")
         await page.reload()
-        assert await page.get_by_text("It goes on at 01:10.").is_visible()
+        assert await page.get_by_text("Continues at 01:10.").is_visible()
         await listen(page, "it.currentTime > 70 && !it.paused")
         await page.evaluate(f"{PLAYER}.currentTime = {SECONDS - 2}")
         await page.wait_for_function(f"() => {PLAYER}.ended")
         await page.reload()
-        assert not await page.get_by_text("It goes on at").is_visible()
+        assert not await page.get_by_text("Continues at").is_visible()

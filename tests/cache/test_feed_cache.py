@@ -314,7 +314,7 @@ async def test_damaged_copies_count_as_absent(place: Place, damage: str) -> None
             await cache.fetch(URL, offline=True)
         found = await cache.fetch(URL)
     assert (found.source, web.asked[1].etag, len(lines)) == ("network", None, 3)
-    assert all("damaged" in line["event"] for line in lines)
+    assert all("corrupt" in line["event"] for line in lines)
     assert (await cache.fetch(URL)).source == "cache"
 
 

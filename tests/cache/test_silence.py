@@ -39,4 +39,4 @@ def test_a_program_that_configures_structlog_gets_the_log() -> None:
     """Where it wants it."""
     done = run(configured=True)
     assert done.stdout == ""
-    assert "a forbidden address was not connected to" in done.stderr
+    assert "a connection to a forbidden address was refused" in done.stderr

@@ -90,7 +90,7 @@ async def test_a_handle_leads_to_its_user_again(lived_in: LivedIn) -> None:
     await lived_in.redis.command("HSET", keys.handles(), "00", "bob")
     assert await store.user_of(handle) is None
     repaired = (await lived_in.check(repair=True)).repaired
-    assert {one.what for one in repaired} == {"a handle that doesn't lead to its user", "a handle of nobody"}
+    assert {one.what for one in repaired} == {"a handle that doesn't point to its user", "a handle without a user"}
     assert await store.user_of(handle) == "ann"
     assert await lived_in.redis.command("HLEN", keys.handles()) == 1
     assert (await lived_in.check()).left == ()
@@ -116,27 +116,27 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
     "a place of nothing": ([("ZADD", keys.arrivals("ann"), 5, "99")], "ann 99", "though no channel shows it"),
     "counted wrong": ([("HSET", keys.arrivals_more("ann"), "1", 3)], "ann 1", "with a wrong number of channels"),
     "no order of arrival": ([("DEL", keys.arrivals("bob"), keys.arrivals_more("bob"))], "bob 1", "not in the order"),
-    "hidden for nothing": ([("DEL", keys.muted("ann", "work"))], "ann/work 13", "nobody mutes it"),
+    "hidden for nothing": ([("DEL", keys.muted("ann", "work"))], "ann/work 13", "though not muted"),
     "item unclaimed": (
         [("HDEL", keys.feed_guids(A), "https://a.example/3")], keys.item("9"), "without its guid's claim",
     ),
-    "item not in the index": ([("ZREM", keys.feed_items(A), "9")], keys.item("9"), "missing in its feed's index"),
-    "index of nothing": ([("ZADD", keys.feed_items(A), 5, "0")], f"{keys.feed_items(A)} 0", "isn't there"),
-    "an outbox of nothing": ([("SADD", keys.feed_outbox(A), "0")], f"{keys.feed_outbox(A)} 0", "isn't there"),
+    "item not in the index": ([("ZREM", keys.feed_items(A), "9")], keys.item("9"), "missing from its feed's index"),
+    "index of nothing": ([("ZADD", keys.feed_items(A), 5, "0")], f"{keys.feed_items(A)} 0", "doesn't exist"),
+    "an outbox of nothing": ([("SADD", keys.feed_outbox(A), "0")], f"{keys.feed_outbox(A)} 0", "doesn't exist"),
     "feed lost": (
         [("DEL", keys.feed(A), keys.feed_subscribers(A))], f"{keys.feed_subscribers(A)} ann/home", "isn't among",
     ),
-    "feed unreachable": ([("DEL", keys.feeds_by_url())], keys.feed(A), "no URL leads to"),
+    "feed unreachable": ([("DEL", keys.feeds_by_url())], keys.feed(A), "no URL points to"),
     "follower unknown": ([("SREM", keys.feed_subscribers(A), "ann/home")], keys.feed_subscribers(A), "isn't among"),
     "follower in vain": ([("SADD", keys.feed_subscribers(A), "ann/work")], keys.feed_subscribers(A), "doesn't follow"),
     "followed and ending": ([("EXPIRE", keys.feed_guids(A), 99)], keys.feed_guids(A), "followed or kept"),
     "unfollowed and staying": ([("PERSIST", keys.feed_guids(C))], keys.feed_guids(C), "nobody follows"),
     "unscheduled": ([("ZREM", keys.host_due("a.example"), A)], keys.feed(A), "never polled"),
     "host not in line": ([("ZREM", keys.hosts_due(), "a.example")], keys.feed(A), "never polled"),
-    "counter of items": ([("SET", keys.item_ids(), 5)], keys.item_ids(), "behind"),
-    "counter of feeds": ([("DEL", keys.feed_ids())], keys.feed_ids(), "behind"),
-    "no time to live": ([("PERSIST", "twins:t a.example 1")], "twins:t a.example 1", "without a time to live"),
-    "a time to live": ([("EXPIRE", keys.posts("ann", "home"), 99)], keys.posts("ann", "home"), "ends by itself"),
+    "counter of items": ([("SET", keys.item_ids(), 5)], keys.item_ids(), "lower than"),
+    "counter of feeds": ([("DEL", keys.feed_ids())], keys.feed_ids(), "lower than"),
+    "no time to live": ([("PERSIST", "twins:t a.example 1")], "twins:t a.example 1", "has no time to live"),
+    "a time to live": ([("EXPIRE", keys.posts("ann", "home"), 99)], keys.posts("ann", "home"), "must be permanent"),
 }  # fmt: skip
 
 

@@ -60,8 +60,8 @@ def test_a_page_that_has_everything(run: Run, site: Publisher, tmp_path: Path) -
     """Exit code 0, a line for each thing, and no data of a server made where there was none."""
     result = run("doctor", serve_all(site))
     assert result.exit_code == 0, result.output
-    assert f"ok       token_endpoint: {site.url('/token')} answers" in result.stdout
-    assert "Nothing is missing; 1 piece of advice." in result.stdout
+    assert f"ok       token_endpoint: {site.url('/token')} responds" in result.stdout
+    assert "Everything is set up; 1 piece of advice." in result.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -73,7 +73,7 @@ def test_a_page_that_has_nothing(run: Run, site: Publisher) -> None:
     assert "problem  microsub: the page doesn't say where you read" in result.stdout
     assert '<link rel="microsub" href="https://reader.example/microsub/YOUR-NAME">' in result.stdout
     assert "concerns all apps" in result.stdout
-    assert result.stdout.endswith("2 problems to correct, then apps can sign you in.\n")
+    assert result.stdout.endswith("Fix 2 problems so that apps can sign you in.\n")
 
 
 def test_for_programs(run: Run, site: Publisher) -> None:

@@ -51,7 +51,9 @@ def test_the_commands(run: Run, ids: list[str]) -> None:
     assert [line.split()[0] for line in printed.splitlines()] == ["picks", "rss", "atom", "json", "html"]
     assert "/feeds/alice/picks.rss" in printed
     assert declared() == {"picks": {"title": "My picks", "max_age": 86_400, "public": True}}
-    assert "nothing was put into 'picks' yet: microsub output add alice picks ITEM" in command("list", "alice", "picks")
+    assert "'picks' has no items yet; to add some: microsub output add alice picks ITEM" in command(
+        "list", "alice", "picks"
+    )
     assert command("add", "alice", "picks", *ids) == "2 items published\n"
     assert "2 published, 0 imported" in command("list", "alice")
     assert command("remove", "alice", "picks", ids[0]) == "1 item removed\n"
@@ -59,14 +61,14 @@ def test_the_commands(run: Run, ids: list[str]) -> None:
     assert states == {ids[0]: ["removed", "0", "impressions"], ids[1]: ["published", "0", "impressions"]}
     listed = json.loads(command("list", "alice", "picks", "--json"))["items"]
     assert {one["id"]: (one["state"], one["impressions"]) for one in listed}[ids[0]] == ("removed", 0)
-    assert "readable address of 'picks' stays" in command("revoke", "alice", "picks")
+    assert "its readable address stays" in command("revoke", "alice", "picks")
     assert "/feeds/alice/picks.rss" in command("list", "alice")
     first = json.loads(command("renew", "alice", "picks", "--json"))
     assert first["addresses"]["rss"].endswith("/feeds/alice/picks.rss")
     (about,) = json.loads(command("list", "alice", "--json"))
     assert about["name"] == "picks"
     for arguments, problem in (
-        (("add", "alice", "picks", "x"), "'x' is no id of an item"),
+        (("add", "alice", "picks", "x"), "'x' is not an item id"),
         (("add", "alice", "picks", "99999"), "not found in the channels of alice: 99999"),
         (("remove", "alice", "picks", "99999"), "not found in 'picks': 99999"),
         (("list", "alice", "nothing"), "there is no output feed 'nothing'"),
@@ -79,10 +81,10 @@ def test_the_commands(run: Run, ids: list[str]) -> None:
         assert result.exit_code in {1, 2}
         assert problem in result.stderr
     command("create", "alice", "kept", "--channel", "saved")
-    assert "the channel 'saved' has brought nothing yet" in command("list", "alice", "kept")
+    assert "no posts of the channel 'saved' yet" in command("list", "alice", "kept")
     command("delete", "alice", "kept")
     command("create", "alice", "found", "--search", "nothing-of-the-kind")
-    assert "the search of 'found' has brought nothing yet" in command("list", "alice", "found")
+    assert "the search of 'found' has found nothing yet" in command("list", "alice", "found")
     assert "the address of 'found' is revoked" in command("revoke", "alice", "found")
     command("delete", "alice", "found")
     assert command("delete", "alice", "picks") == "output feed 'picks' deleted\n"

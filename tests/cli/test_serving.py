@@ -112,7 +112,7 @@ def test_a_second_demo_leaves_the_file_of_the_first_alone(
         before = file.read_text()
         second = CliRunner().invoke(main, DEMO)
         assert (second.exit_code, second.stdout, second.stderr.count("\n")) == (1, "", 1)
-        assert f"{file.parent} runs already (pid {os.getpid()})" in second.stderr
+        assert f"{file.parent} is already running (pid {os.getpid()})" in second.stderr
         assert "--data-dir" in second.stderr
         assert file.read_text() == before
         assert CliRunner().invoke(main, [*DEMO, "--data-dir", "elsewhere"]).exit_code == 0
@@ -179,7 +179,7 @@ def test_a_command_that_needs_data_makes_none(folder: Path) -> None:
     for command in commands:
         result = CliRunner().invoke(main, command.split())
         assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1), command
-        assert f"there is no data of a server in {folder / 'data'}" in result.stderr
+        assert f"{folder / 'data'} holds no server's data" in result.stderr
         assert "--data-dir" in result.stderr
         assert list(folder.iterdir()) == []
 
@@ -199,12 +199,12 @@ def test_a_missing_folder_of_metrics_is_named(folder: Path) -> None:
     for command in ("serve", "web", "work", "poll"):
         result = CliRunner().invoke(main, [command], env={"PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics")})
         assert result.exit_code == 2
-        assert f"PROMETHEUS_MULTIPROC_DIR: found '{folder / 'metrics'}', expected a folder" in result.stderr
+        assert f"PROMETHEUS_MULTIPROC_DIR: found '{folder / 'metrics'}', expected a writable folder" in result.stderr
 
 
 async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
     """Nor does the post store as a library, unless it is asked to."""
-    with pytest.raises(NotFound, match="there is no data of a server"):
+    with pytest.raises(NotFound, match="holds no server's data"):
         async with open_post_store():
             pass
     assert list(folder.iterdir()) == []
@@ -237,7 +237,7 @@ def test_commands_find_the_settings_of_the_service(folder: Path) -> None:
     (folder / "elsewhere").mkdir()
     os.chdir(folder / "elsewhere")
     named = {"MICROSUB_ENV_FILE": str(folder / "microsub.env")}
-    assert in_a_process("config", "check", **named).stdout.startswith(f"{folder}/srv/backend.json: good")
+    assert in_a_process("config", "check", **named).stdout.startswith(f"{folder}/srv/backend.json: valid")
     made = in_a_process("user", "invite", "alice", **named)
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout.startswith("https://reader.example/")
@@ -275,7 +275,7 @@ async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.Ca
     assert "doesn't exist" in lines["config"]
     assert "user add" in lines["try"]
     lines = await greeted(Settings(backend=folder), capsys)
-    assert lines["config"].startswith(f"none: {folder} is no file")
+    assert lines["config"].startswith(f"none: {folder} isn't a file")
 
 
 async def test_the_greeting_counts_what_is_followed(folder: Path) -> None:

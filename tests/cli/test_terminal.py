@@ -40,7 +40,7 @@ def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) 
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     done = in_a_process("parse", str(tmp_path / "page.html"), "--url", "https://a.example/")
     assert not controls(done.stdout + done.stderr)
-    assert "takes the feed that it names" in done.stderr
+    assert "which a follow would use" in done.stderr
 
 
 async def test_what_is_polled_is_told_without_controls(tmp_path: Path) -> None:

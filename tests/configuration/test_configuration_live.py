@@ -151,8 +151,8 @@ async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Co
     assert not configured.configuration.status.problems
     assert REGISTRY.get_sample_value("microsub_backend_refused") == 0
     assert [line["event"] for line in lines] == [
-        "backend.json refused; the last good configuration stays active",
-        "backend.json can be used again",
+        "backend.json refused; the last valid configuration stays active",
+        "backend.json is valid again",
     ]
 
 
@@ -175,10 +175,13 @@ async def test_waiting_for_redis_is_said_once_and_its_end_too(
         configured.save(named("One"))
         async with running(configured):
             await wait_until(has(configured, "One"))
-            await wait_until(lambda: any(line["event"].endswith("Redis answers again") for line in lines))
+            await wait_until(lambda: any(line["event"].startswith("Redis answers again") for line in lines))
     assert tries > 5
     events = [line["event"] for line in lines if "Redis" in line["event"]]
-    assert events == ["changes of the configuration wait for Redis", "the configuration goes on: Redis answers again"]
+    assert events == [
+        "configuration changes are waiting for Redis",
+        "Redis answers again; configuration changes are processed",
+    ]
 
 
 async def test_an_edit_behind_a_symbolic_link_is_seen(configured: Configured, tmp_path: Path) -> None:

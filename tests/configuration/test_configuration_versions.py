@@ -54,7 +54,7 @@ async def test_an_editor_that_was_open_for_long_undoes_nothing_of_the_apps(confi
     await in_an_app(configured)
     configured.save(with_feed(buffer, C))
     [warning] = await apply(configured)
-    assert warning == "the edit of backend.json began from an older version; what apps have changed since is kept"
+    assert warning == "backend.json was edited from an older version; changes made in apps since then are kept"
     await configured.configuration.write_back()
     assert await configured.state() == {"ann": {"home": ("Home", [A, B, C]), "app": ("App", [])}}
     home, app = configured.saved()["users"]["ann"]["channels"]
@@ -92,7 +92,7 @@ async def test_what_apps_did_is_taken_out_by_hand(configured: Configured) -> Non
     document["users"]["ann"]["channels"].pop()
     configured.save(document)
     [warning] = await apply(configured)
-    assert warning == "backend.json is an older version again; what apps have changed since is undone"
+    assert warning == "backend.json was reset to an older version; changes made in apps since then are undone"
     assert await configured.state() == {"ann": {"home": ("Home", [A, B])}}
 
 

@@ -47,10 +47,10 @@ def test_everything_in_it_is_taken_over() -> None:
     report = look(OLD)
     assert report.problems == ()
     assert [warning.partition(": ")[2] for warning in report.warnings] == [
-        "AuthEnabled (line 57): is not taken over: requests always need a token here",
-        "NextUID (line 54): is not taken over: new channels get their uids otherwise here",
-        "Channels.0001.unread (line 6): is not taken over, here and in 1 other place",
-        "Settings.home.ChannelType (line 51): is not taken over",
+        "AuthEnabled (line 57): is dropped: here, requests always need a token",
+        "NextUID (line 54): is dropped: here, new channels get their uids in another way",
+        "Channels.0001.unread (line 6): is dropped, here and in 1 other place",
+        "Settings.home.ChannelType (line 51): is dropped",
     ]
     assert report.document
     assert report.document.legacy
@@ -164,8 +164,8 @@ def test_variables_stay_variables() -> None:
         ({"Me": "a.example"}, "old.json: Me (line 2): found 'a.example', expected an http or https URL"),
         (
             {"Channels": {"x": {}}, "Settings": {"x": {"IncludeRegex": "("}}},
-            "old.json: Settings.x.IncludeRegex (line 7): found '(', expected a regular expression as RE2 "
-            "knows them; there is a '(' that isn't closed at position 0",
+            "old.json: Settings.x.IncludeRegex (line 7): found '(', expected a regular expression in "
+            "RE2 syntax; there is a '(' that isn't closed at position 0",
         ),
     ],
 )
@@ -183,10 +183,10 @@ def test_each_key_that_is_not_taken_over_is_named_once() -> None:
         "Token": "t",
     }
     warnings = [warning.partition(": ")[2] for warning in look(document).warnings]
-    assert [warning for warning in warnings if "not taken over" in warning] == [
-        "Token (line 40): is not known and not taken over",
-        "Settings.zz (line 36): belongs to no channel and is not taken over",
-        "Channels.a.Colour (line 5): is not taken over, here and in 1 other place",
-        "Feeds.a[0].photo (line 17): is not taken over, here and in 1 other place",
-        "Settings.b.Language (line 34): is not taken over",
+    assert [warning for warning in warnings if "dropped" in warning] == [
+        "Token (line 40): is unknown and dropped",
+        "Settings.zz (line 36): belongs to no channel and is dropped",
+        "Channels.a.Colour (line 5): is dropped, here and in 1 other place",
+        "Feeds.a[0].photo (line 17): is dropped, here and in 1 other place",
+        "Settings.b.Language (line 34): is dropped",
     ]

@@ -22,12 +22,12 @@ async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> Non
     await made.applier.apply(Change(What.USER_ADDED, "ann", value=A), NOW)
     await made.applier.apply(Change(What.USER_ADDED, "bob", value=B), NOW)
     await made.applier.apply(Change(What.USER_REMOVED, "bob"), NOW)
-    with pytest.raises(InvalidRequest, match=r"'bob' already.*user restore bob"):
+    with pytest.raises(InvalidRequest, match=r"already belongs to the user 'bob'.*user restore bob"):
         await made.applier.apply(Change(What.USER_ADDED, "new", value="http://b.example"), NOW)
     await made.accounts.add_user("new", B, NOW)
-    with pytest.raises(InvalidRequest, match="'new' already"):
+    with pytest.raises(InvalidRequest, match="already belongs to the user 'new'"):
         await made.applier.apply(Change(What.USER_ADDED, "bob", value=B, restored=True), NOW)
-    with pytest.raises(InvalidRequest, match="'ann' already"):
+    with pytest.raises(InvalidRequest, match="the user 'ann'"):
         await made.applier.apply(Change(What.SITE, "new", value="http://www.a.example:80/".replace("www.", "")), NOW)
     assert [(user.name, user.me, user.disabled) for user in await made.accounts.users()] == [
         ("ann", A, None), ("bob", B, NOW), ("new", B, None)

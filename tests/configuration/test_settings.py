@@ -169,7 +169,7 @@ def test_the_public_url_is_one_that_can_be_called(settings: Settings, url: str) 
 def test_a_misspelt_variable_is_noticed() -> None:
     """`MICROSUB_REDISURL` does nothing, and that is worth a warning."""
     assert misspelt_variables({"MICROSUB_REDISURL": "x", "MICROSUB_PORT": "1", "HOME": "/"}) == [
-        "MICROSUB_REDISURL is no setting; did you mean MICROSUB_REDIS_URL?"
+        "MICROSUB_REDISURL is not a setting; did you mean MICROSUB_REDIS_URL?"
     ]
 
 

@@ -81,7 +81,7 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
         for _ in range(3):
             now[0] += 10
             assert await known.everything() == before
-    assert [line["event"] for line in lines] == ["the settings of before stay in force"]
+    assert [line["event"] for line in lines] == ["can't read the settings; the previous ones stay in force"]
     with pytest.raises(StoreDamaged, match="config:settings"):
         await SettingsInForce(applied, World(redis).own_settings).everything()
     await redis.command("HDEL", keys.settings(), field)

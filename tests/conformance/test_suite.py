@@ -222,7 +222,7 @@ def test_no_server_or_no_valid_token_exits_with_2(target: Target) -> None:
 @pytest.mark.parametrize("path", ["/", "/other"])
 def test_a_wrong_endpoint_is_noticed_at_once(target: Target, path: str) -> None:
     """An address that answers, and not as an endpoint, is not judged; the message says where endpoints are named."""
-    with pytest.raises(CouldNotRun, match="is no Microsub endpoint"):
+    with pytest.raises(CouldNotRun, match="isn't a Microsub endpoint"):
         run(replace(target, endpoint=target.endpoint.replace("/microsub", path)), REQUIREMENTS)
 
 

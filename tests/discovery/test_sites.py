@@ -31,15 +31,15 @@ def test_a_row_is_read() -> None:
         (
             'name = "moss"',
             'name = "moss"\nnames = 1',
-            "'names' is unknown, expected one of feeds, host, name, page, path",
+            "'names' is unknown: expected one of feeds, host, name, page, path",
         ),
-        ("(?P<who>", "(?P<who", "can't be read"),
+        ("(?P<who>", "(?P<who", "is invalid"),
         ("%END%", "%NOWHERE%", "NOWHERE"),
-        ("{who}.atom", "{whom}.atom", "names that no pattern finds"),
+        ("{who}.atom", "{whom}.atom", "placeholders that no pattern fills"),
         (
             'format = "atom"',
             'format = "xml"',
-            "format 'xml' is unknown, expected one of atom, h-feed, jsonfeed, rdf, rss",
+            "format 'xml' is unknown: expected one of atom, h-feed, jsonfeed, rdf, rss",
         ),
         ('[{ url = "{origin}/{who}.atom", format = "atom" }]', "[]", "'feeds' is empty"),
         ("feeds =", "page = [{ selector = 'meta' }]\nfeeds =", "'pattern' of the mark is missing"),
@@ -54,7 +54,7 @@ def test_a_wrong_row_is_an_error_that_names_it(right: str, wrong: str, message: 
 def test_two_rows_of_one_name_are_an_error() -> None:
     """Each row has a document of its own in the tests, found by its name."""
     row = ROW.partition("[[site]]")[2]
-    with pytest.raises(ValueError, match="another row has that name"):
+    with pytest.raises(ValueError, match="another row has the same name"):
         sites_of(f"{ROW}[[site]]{row}")
 
 

@@ -49,8 +49,8 @@ def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None
 
 LIFETIMES = {
     "how-to/sign-in.md": (f"more than {SIGN_IN // 60} minutes",),
-    "how-to/be-your-own-provider.md": (f"once, within {INVITATION // HOUR} hours",),
-    "how-to/sign-in-without-a-provider.md": (
+    "how-to/use-this-server-as-provider.md": (f"once, within {INVITATION // HOUR} hours",),
+    "how-to/sign-in-with-a-passkey.md": (
         f"once, within {INVITATION // HOUR} hours",
         f"holds for {CONFIRMATION // 60} minutes",
     ),
@@ -74,5 +74,5 @@ def test_lifetimes_are_those_of_the_server(page: str) -> None:
 def test_every_door_of_foreign_documents_is_in_the_table() -> None:
     """All that parser processes are asked to do is described, with whose turn it is and how long it may take."""
     text = SECURITY.read_text("utf-8")
-    table = text.partition("## Documents of strangers")[2].partition("## ")[0]
+    table = text.partition("## Untrusted documents")[2].partition("## ")[0]
     assert [name for name in tasks() if f"`{name}`" not in table] == []

@@ -348,7 +348,7 @@ async def test_an_error_quotes_no_reply(site: Publisher, name: str, proxied: boo
     failure = await client.fetch(FetchRequest(site.url("/")))
     await client.aclose()
     assert isinstance(failure, FetchFailed)
-    assert (failure.reason, failure.detail) == ("protocol", f"the reply broke off or is no HTTP: {problem}")
+    assert (failure.reason, failure.detail) == ("protocol", f"the reply was cut off or isn't valid HTTP: {problem}")
 
 
 async def test_many_at_once(site: Publisher) -> None:

@@ -161,7 +161,7 @@ async def test_secrets_go_to_public_addresses_by_https_alone(sending: dict[str, 
 
         failure = await failed(Sending("http://auth.test/token", **sending), resolver=resolver)
         assert failure.reason == "blocked"
-        assert "https is needed" in failure.detail
+        assert "expected https" in failure.detail
 
 
 async def test_what_isnt_secret_may_go_in_the_clear() -> None:

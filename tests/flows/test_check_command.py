@@ -95,7 +95,7 @@ async def test_poll_and_check_on_a_running_server(tmp_path: Path) -> None:
         async with installation(tmp_path, document) as made:
             nothing = await made.run("check")
             assert nothing[0] == 1
-            assert "there is no data" in nothing[2]
+            assert "no server's data" in nothing[2]
             await made.serve()
             # The server may ask a private address, the shell of the command not: the server's settings count.
             code, out, err = await made.run("poll", "--allow-private-networks", "192.0.2.0/24", site.url("/feed"))

@@ -98,7 +98,7 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
             # The server ends with its Redis, and says why.
             assert await asyncio.wait_for(installed.processes[0].wait(), 60) == 1
             words = (installed.folder / "0.log").read_text()
-            assert words.splitlines()[-1].startswith("microsub: the embedded Redis has ended")
+            assert words.splitlines()[-1].startswith("microsub: the embedded Redis has stopped")
             assert "Traceback" not in words
             await installed.serve()
 

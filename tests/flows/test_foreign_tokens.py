@@ -346,7 +346,7 @@ async def test_real_processes_with_backend_json(tmp_path: Path, redis_url: str) 
             assert [await status(url) for url in urls] == [401, 401]
             del user["token_endpoint"]
             installed.write(backend)
-            await wait_until(lambda: "token endpoint set to the one that the user's page names" in installed.log)
+            await wait_until(lambda: "token endpoint set to the one named by the user's page" in installed.log)
             # The refusal is remembered for a minute; another token isn't.
             token = site.grant("alice", "read")
             assert [await status(url) for url in urls] == [200, 200]

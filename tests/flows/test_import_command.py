@@ -35,7 +35,7 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
         assert code == 0, err
         assert "1001 (News): 1 feed, 6 unread, 4 read" in out
         assert "skipped 1001: 6c6f7374: marked as read, but there is no such item" in out
-        assert "10 posts would be taken over for ann, 1 skipped" in out
+        assert "10 posts would be imported for ann, 1 skipped" in out
         for _ in range(2):
             code, out, err = await made.run(*command, "--json")
             assert code == 0, err
@@ -51,9 +51,9 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
         code, out, _ = await made.run("check")
         assert code == 0, out
         code, _, err = await made.run(*command[:3], str(made.backend), *command[4:])
-        assert (code, "the form of today" in err) == (1, True)
+        assert (code, "the current form" in err) == (1, True)
         own = f"unix://{tmp_path}/data/redis.sock"
         code, _, err = await made.run(*command[:5], own, *command[6:])
-        assert (code, "both servers in one database" in err) == (1, True)
+        assert (code, "both servers use one database" in err) == (1, True)
         await connection.command("FLUSHDB")
         await connection.aclose()

@@ -116,11 +116,11 @@ async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
             await surfer.submit("/check", address=page)
             assert surfer.reply.status_code == 200
             for text in (out, surfer.text):
-                assert "Nothing is missing" in text, text
+                assert "Everything is set up" in text, text
     ann = world.site.pages["/ann/"]
     world.site.pages["/ann-less/"] = html_reply(ann.body.decode().replace("token_endpoint", "x-token-endpoint"))
     _, out, _ = await world.installed.run("doctor", f"{world.site.listening.base}/ann-less/")
-    assert "Nothing is missing" not in out
+    assert "Everything is set up" not in out
     assert "token_endpoint" in out
 
 

@@ -27,7 +27,7 @@ from tests.support.web import Publisher, certificate, publisher
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 HOST = "reader.example"
 BASE = f"https://{HOST}"
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "behind-nginx.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-behind-nginx.md"
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed; Debian: apt-get install nginx-light")
 

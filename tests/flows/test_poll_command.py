@@ -89,4 +89,4 @@ def test_with_nothing_followed_poll_says_so(tmp_path: Path) -> None:
     start_embedded(tmp_path / "data").stop()  # as the first start of a server does
     assert CliRunner().invoke(main, ["user", "add", "alice", *place]).exit_code == 0
     result = CliRunner().invoke(main, ["poll", *place])
-    assert (result.exit_code, "no feed is followed" in result.stderr) == (0, True)
+    assert (result.exit_code, "no followed feeds" in result.stderr) == (0, True)

@@ -75,7 +75,7 @@ async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: P
                 assert (await alice.client.get(f"{url}/health")).status_code == 200
         code, out, err = await installed.run("search", "status")
         assert code == 0, err
-        assert "no process follows the posts" in out
+        assert "no process updates it" in out
 
 
 async def test_a_machine_that_only_answers_writes_its_own_index(tmp_path: Path) -> None:

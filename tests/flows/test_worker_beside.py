@@ -69,7 +69,7 @@ async def test_the_worker_is_there_gives_way_and_is_replaced_when_it_is_killed(t
             second = await wait_until(lambda: {worker_of(server)} - {first, None} and worker_of(server))
             await alice.post(action="follow", channel="home", url=site.serve_document("/b", rss(dated(2), title="B")))
             await wait_until(lambda: here.log.count('"feed polled"') == 2)
-            assert "the worker has ended and is started again" in here.log
+            assert "the worker has ended; restarting it" in here.log
             metrics = (await alice.client.get(f"{url}/metrics")).text
             assert 'microsub_polls_total{outcome="changed"} 2.0' in metrics
             assert "microsub_users 1.0" in metrics

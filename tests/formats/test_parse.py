@@ -44,10 +44,10 @@ def test_a_format_is_known_by_what_stands_there(text: str, content_type: str | N
     [
         (b"", "empty"),
         (b"   \n", "empty"),
-        (b"hello", "no feed"),
+        (b"hello", "neither a feed"),
         (b"<html><body>Hello</body></html>", "no h-feed"),
         (b"{}", "no JSON Feed"),
-        (b"[1]", "no feed"),
+        (b"[1]", "neither a feed"),
         (b'{"a":', "isn't"),
         (b"<rss></rss>", "no feed"),
         (b'<p class="h-card">me</p>', "no h-feed"),

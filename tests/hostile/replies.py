@@ -124,7 +124,7 @@ CASES = {
     "headers-of-60-kib": Case(sends(GOOD, XML, *[f"X-{n}: {'y' * 50}" for n in range(1000)]), posts=3),
     "headers-repeated-ten-thousand-times": Case(sends(GOOD, XML, *["a: b"] * 10_000), posts=3),
     "cookies": Case(sends(GOOD, XML, *["Set-Cookie: a=b; Max-Age=99999"] * 50), polls=2, check=no_cookie),
-    "100-continue-without-end": Case(endless_100s, "protocol", "headers don't end"),
+    "100-continue-without-end": Case(endless_100s, "protocol", "headers are too long"),
     "100-and-103-before-200": Case(some_100s, posts=3),
     "101-switching": Case(raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", hang=True), "protocol"),
     "no-http": Case(raw(b"220 ftp ready\r\n\r\n"), "protocol"),

@@ -89,7 +89,7 @@ async def test_many_searches_ask_one_host_a_few_times(redis: Redis) -> None:
         refused = [reply for reply in replies if reply.status_code == 429]
         assert len(refused) > 200
         assert all(int(reply.headers["retry-after"]) > 0 for reply in refused)
-        assert "victim.test is asked a lot" in refused[0].json()["error_description"]
+        assert "victim.test is getting many requests" in refused[0].json()["error_description"]
         site.serve_document("/feed", rss(dated(3)))
         other = await readers[0].get(action="preview", url=site.url("/feed", "other.test"))
         assert len(other["items"]) == 3, "other hosts are asked"

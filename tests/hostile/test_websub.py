@@ -337,7 +337,7 @@ async def test_secrets_go_to_no_public_hub_in_the_clear(push: Push) -> None:
     callback = (await push.agreement(await push.subscribe())).callbacks[0]
     answer = await Hubs(fetcher, BASE).ask("1", replace(callback, hub="http://hub.test:8080/"), "subscribe")
     assert (asked, answer.accepted) == (["http://hub.test:8080/"], False)
-    assert "https is needed" in answer.why
+    assert "expected https" in answer.why
     await fetcher.aclose()
 
 
@@ -352,7 +352,7 @@ async def test_no_hub_is_told_the_secret_address_of_a_feed(push: Push, address: 
     await push.poll(feed)
     await push.look()
     assert push.hub.requests == []
-    assert (await push.health(feed)).why.startswith("the feed's address holds a secret")
+    assert (await push.health(feed)).why.startswith("the feed's address has a secret")
 
 
 async def test_no_hub_is_told_a_key_because_the_feed_repeats_it(push: Push) -> None:
@@ -364,7 +364,7 @@ async def test_no_hub_is_told_a_key_because_the_feed_repeats_it(push: Push) -> N
     await push.poll(feed)
     await push.look()
     assert push.hub.requests == []
-    assert (await push.health(feed)).why.startswith("the feed's address holds a secret")
+    assert (await push.health(feed)).why.startswith("the feed's address has a secret")
 
 
 async def test_a_hub_that_hangs_holds_up_no_other(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:

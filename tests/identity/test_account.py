@@ -92,17 +92,17 @@ class TestTokens:
         server.now = 2e9
         await signed_in(ann)
         shown = await self.made(ann)
-        assert shown.title == "A token for My laptop"
+        assert shown.title == "Token for My laptop"
         endpoint, token = [node.text() for node in shown.tree.css("main pre code")]
         assert endpoint == "https://reader.example/microsub"
         signed = IndiePassDesktop(server.client).pasted("/microsub", token)
         assert await signed.read("notifications") == []
         assert (await signed.app.post(signed, {"action": "mute", "url": "https://x.example/"})).status_code == 403
         page = await ann.get("/account")
-        assert "My laptop follow read made 18 May 2033, 03:33 UTC , good until 17 June 2033, 03:33 UTC" in page.text
+        assert "My laptop follow read created 18 May 2033, 03:33 UTC , expires 17 June 2033, 03:33 UTC" in page.text
         assert token not in page.response.text
         ended = await ann.submit(page, self.END)
-        assert "The token is revoked." in (await ann.get(ended.location)).text
+        assert "Token revoked." in (await ann.get(ended.location)).text
         assert (await signed.app.get(signed, {"action": "channels"})).status_code == 401
 
     @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ class TestTokens:
         enrolled.now += CONFIRMATION + 1
         refused = await self.made(ann, days="")
         assert (refused.status, await enrolled.accounts.tokens("ann")) == (403, [])
-        assert "Show first that it is you" in refused.text
+        assert "Confirm your identity first" in refused.text
         assert refused.tree.css_first("#token-name")
         assert (await self.made(ann)).status == 200
         await ann.submit(await ann.get("/account/sign-in"), "/account/sign-in/confirm", password=PASSWORD)
@@ -251,7 +251,7 @@ async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: World, ann: 
     ]:
         shown = await ann.submit(page, action, **fields)
         assert shown.status == 403, action
-        assert "Show first that it is you" in shown.text
+        assert "Confirm your identity first" in shown.text
     part = page.tree.css_first("[data-passkey=make]")
     token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
     assert (await ann.post(f"{PAGE}/passkeys/begin", token)).status == 403
@@ -267,7 +267,7 @@ async def test_a_password_confirms_for_ten_minutes(enrolled: World, ann: Visitor
     page = await ann.get(PAGE)
     shown = await ann.submit(page, f"{PAGE}/confirm", password="wrong")
     assert shown.status == 403
-    assert "The password is not right." in shown.text
+    assert "The password is incorrect." in shown.text
     assert (await ann.submit(page, f"{PAGE}/confirm", password=PASSWORD)).location == PAGE
     assert (await changed(ann)).title == "New password"
 
@@ -278,8 +278,8 @@ async def test_a_confirmation_is_the_sessions_own(enrolled: World, ann: Visitor,
     await tried(other)
     later(enrolled)
     await ann.submit(await ann.get(PAGE), f"{PAGE}/confirm", password=PASSWORD)
-    assert "Show that it is you" not in (await ann.get(PAGE)).text
-    assert "Show that it is you" in (await other.get(PAGE)).text
+    assert "Confirm your identity" not in (await ann.get(PAGE)).text
+    assert "Confirm your identity" in (await other.get(PAGE)).text
 
 
 async def test_a_passkey_confirms(enrolled: World, ann: Visitor) -> None:
@@ -414,7 +414,7 @@ GERMAN = {
     "/welcome": "Willkommen",
     "/sign-in": "Anmelden",
     "/enrol": "Wählen Sie, wie Sie sich anmelden",
-    "/absent": "Hier ist nichts",
+    "/absent": "Seite nicht gefunden",
 }
 
 
@@ -434,7 +434,7 @@ async def test_what_was_refused_is_said_in_the_language_of_the_page(ann: Visitor
     page = await ann.get("/account")
     long = "x" * 101
     refused = await ann.submit(page, "/account/tokens", name=long, days="30", scope=["read"])
-    assert "A token needs a name of 1 to 100 characters" in refused.text
+    assert "Enter a name for the token of 1 to 100 characters" in refused.text
     fields = {**fields_of(page.form("/account/tokens")), "name": long, "days": "30", "scope": "read"}
     refused = await ann.post("/account/tokens", fields, **{"accept-language": "de"})
-    assert "Ein Token braucht einen Namen von 1 bis 100 Zeichen" in refused.text
+    assert "Geben Sie einen Namen für das Token von 1 bis 100 Zeichen ein" in refused.text

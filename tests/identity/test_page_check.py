@@ -240,7 +240,7 @@ async def test_a_few_pages_are_checked_at_once() -> None:
     ]
     while silence.asked < 3 * PAGE_CHECKS_IN_ALL.most:
         await asyncio.sleep(0)
-    with pytest.raises(TooManyRequests, match="just now"):
+    with pytest.raises(TooManyRequests, match="right now"):
         await doctor.examine_for("198.51.100.1", "late.example", CheckedAgainst())
     for task in under_way:
         task.cancel()

@@ -341,7 +341,7 @@ async def test_without_cookies_the_page_says_so(ann: Visitor, signed_in) -> None
     ann.client.cookies.clear()
     shown = await ann.post(END_ALL, fields)
     assert shown.status == 403
-    assert "keep cookies" in shown.text
+    assert "llow cookies" in shown.text
 
 
 async def test_what_is_no_form_is_refused(ann: Visitor, signed_in) -> None:

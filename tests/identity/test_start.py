@@ -64,7 +64,7 @@ async def test_a_page_is_checked(ann: Visitor, site: Publisher) -> None:
     """What is there, what is missing, how to correct it, and whom it concerns."""
     url = served(site, '<link rel="microsub" href="https://reader.example/microsub/ann">')
     shown = await check(ann, url)
-    assert (shown.status, shown.title) == (200, f"What is found at {url}")
+    assert (shown.status, shown.title) == (200, f"Results for {url}")
     assert "Good: microsub – https://reader.example/microsub/ann, this server's endpoint for ann." in shown.text
     assert "Problem: provider" in shown.text
     assert '<link rel="token_endpoint" href="https://reader.example/token">' in shown.text

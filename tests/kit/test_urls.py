@@ -75,7 +75,7 @@ def test_the_file_takes_for_one_feed_what_the_store_takes_for_one() -> None:
     for kept, same in ((feeds, True), (feeds[::2], False)):
         document = {"version": 1, "users": {"ann": {"channels": [{"name": "A", "feeds": kept}]}}}
         report = examine(orjson.dumps(document), "backend.json", {})
-        assert any("each feed once" in str(problem) for problem in report.problems) is same
+        assert any("each feed only once" in str(problem) for problem in report.problems) is same
         assert (len({canonical_feed_url(feed) for feed in kept}) < len(kept)) is same
 
 

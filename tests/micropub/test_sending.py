@@ -275,7 +275,10 @@ async def test_check_repairs_the_list_of_files(sender: SourceClient, server: Wor
     await server.redis.command("SREM", keys.media("alice"), token)
     await server.redis.command("SADD", keys.media("alice"), "x" * 22)
     found = await server.check(repair=True)
-    assert sorted(one.what for one in found.repaired) == ["a file that isn't listed", "a listed file that isn't there"]
+    assert sorted(one.what for one in found.repaired) == [
+        "a file that isn't listed",
+        "a listed file that doesn't exist",
+    ]
     assert len(await server.services.media.sizes("alice")) == 1
 
 

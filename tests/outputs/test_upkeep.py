@@ -87,7 +87,7 @@ async def test_backend_json_cant_name_a_channel_that_isnt_there(alice: Publisher
     server.save({"users": {"alice": {"channels": [{"uid": "new"}], "outputs": outputs}}}, at=server.now + 10)
     assert await server.configuration.look() == "invalid"
     (problem,) = server.configuration.status.problems
-    place = "users.alice.outputs.d.channel (line 20): found 'hmoe', which is no channel of 'alice', expected "
+    place = "users.alice.outputs.d.channel (line 20): found 'hmoe', which isn't a channel of 'alice', expected "
     assert str(problem).partition(": ")[2].startswith(place)
     assert (await alice.reader.get(action="outputs"))["outputs"] == []
     del outputs["d"]

@@ -206,7 +206,7 @@ async def test_that_no_process_can_be_started_is_no_failure_of_a_document(
         for _ in range(2):
             with pytest.raises(ParserUnavailable, match="Too many open files"):
                 await pool.parse(document(SMALL))
-    assert [line["event"] for line in lines] == ["no parser can be started, which is the fault of no document"]
+    assert [line["event"] for line in lines] == ["no parser can be started, which isn't caused by a document"]
     assert (await pool.parse(document(SMALL))).name == "t"
 
 

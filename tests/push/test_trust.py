@@ -47,7 +47,7 @@ async def test_a_poll_that_finds_a_post_first_ends_the_trust(push: Push) -> None
     await push.poll(feed)
     health = await push.health(feed)
     assert (health.pushed, health.subscribed) == (False, True)
-    assert health.why == "a poll found posts before the hub brought them"
+    assert health.why == "a poll found posts before the hub delivered them"
     assert (health.posts_pushed, health.posts_polled) == (1, 2)
     assert await wait_of(push, feed) < 12 * HOUR
     counts = (await push.it.agreements.counts([push.hub.url]))[host_of(push.hub.url)]

@@ -74,12 +74,12 @@ async def test_all_four_kinds_are_published_on_ones_own_site(ann_answering: Answ
     """After the permission, by forms that work without scripts; the page says where the answer is."""
     here = ann_answering
     page = await here.get(here.path)
-    assert "Answer from your own site" in page.text
+    assert "Reply from your own site" in page.text
     await here.allow()
     url = (await here.get(here.path)).tree.css_first("[data-original]").attributes["href"]
     shown = await here.send("reply", "A fine harbour.\r\nIndeed.")
     assert shown.status == 303, shown.text
-    assert "It is published. https://ann.example/posts/1" in (await here.get(shown.location)).text
+    assert "Published. https://ann.example/posts/1" in (await here.get(shown.location)).text
     for kind in ("like", "repost", "bookmark"):
         assert (await here.send(kind, "what stands in the field is no like")).status == 303
     assert [sorted(form.items()) for form in here.site.forms] == [
@@ -95,8 +95,8 @@ async def test_after_the_permission_one_is_back_at_the_post(ann_answering: Answe
     here = ann_answering
     assert "Answer" not in [link.text() for link in (await here.get("/channel/home")).tree.css(".acts a")]
     assert (await here.allow(here.path)).location == here.path
-    assert "Answer" in [link.text() for link in (await here.get("/channel/home")).tree.css(".acts a")]
-    assert "This browser publishes at 127.0.0.1" in (await here.get("/answer")).text
+    assert "Reply" in [link.text() for link in (await here.get("/channel/home")).tree.css(".acts a")]
+    assert "This browser publishes on 127.0.0.1" in (await here.get("/answer")).text
 
 
 async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering: AnsweringVisitor) -> None:
@@ -123,7 +123,7 @@ async def test_what_the_site_refuses_is_said_with_what_was_written(ann_answering
         web.Answer(b"", 500),
         web.Answer(b"", 302, [("Location", "https://evil.example/")]),
     ]
-    for why in ("did not take it: no room for <b>posts</b>.", "status 500", "status 302"):
+    for why in ("rejected it: no room for <b>posts</b>.", "status 500", "status 302"):
         refused = await here.send("reply", "Written with care")
         assert (refused.status, why in refused.text) == (502, True), refused.text
         assert refused.tree.css_first("textarea").text().strip() == "Written with care"
@@ -139,7 +139,7 @@ async def test_a_permission_that_was_taken_back_at_the_site_ends(ann_answering: 
     here.provider.revoke(token)
     refused = await here.send("like")
     assert (refused.status, "Allow it again." in refused.text) == (502, True)
-    assert "Answer from your own site" in (await here.get(here.path)).text
+    assert "Reply from your own site" in (await here.get(here.path)).text
 
 
 async def test_one_takes_it_back_here(ann_answering: AnsweringVisitor) -> None:
@@ -181,7 +181,7 @@ async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisito
         sent = await here.send("reply", place)
         assert sent.status == 303, sent.text
         page = await here.get(sent.location)
-        assert (page.status, "It is published" in page.text) == (200, True)
+        assert (page.status, "Published." in page.text) == (200, True)
         assert not [link for link in page.tree.css("main a") if link.attributes.get("href") == place]
 
 
@@ -192,7 +192,7 @@ async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> Non
     lent = Visitor(ann.server.app, ADDRESS)
     await ann.server.accounts.set_me("ann", f"{ADDRESS}/u/ann")
     await begin_session(lent, ann.server, "ann", f"{ADDRESS}/u/ann")
-    assert "Answer from your own site" not in (await lent.get(f"/post/{post}")).text
+    assert "Reply from your own site" not in (await lent.get(f"/post/{post}")).text
     assert "a website of your own" in (await lent.get("/answer")).text
     async with provider() as people:
         await ann.server.accounts.set_me("ann", people.person("ann").me)
@@ -210,13 +210,13 @@ async def test_an_answer_for_somebody_else_is_nobodys(ann_answering: AnsweringVi
     here.provider.at_browser = "ann"
     here.provider.fault("token", Fault(change={"scope": "profile"}))
     refused = await here.allow()
-    assert (refused.status, refused.title) == (403, "Nothing can be posted")
+    assert (refused.status, refused.title) == (403, "Posting is not allowed")
     here.provider.end_faults()
     assert await here.reading.server.redis.command("EXISTS", keys.posting("ann")) == 0
     meant = await here.permitted(here.reading.browser)
     for forged in ("/answer/callback?code=x&state=y", meant.replace("/answer/", "/sign-in/")):
         refused = await here.get(forged)
-        assert (refused.status, "over" in refused.title) == (400, True)
+        assert (refused.status, "no longer valid" in refused.title) == (400, True)
 
 
 def test_what_is_sealed_is_read_with_its_key_alone() -> None:

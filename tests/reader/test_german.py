@@ -40,8 +40,8 @@ def test_what_was_said_is_found_again(said: str, wanted: str) -> None:
     "found",
     [
         "isn't known, or has no public address",
-        "is no public address",
-        "is on this server's own machine, where pages of its users alone are read",
+        "isn't a public address",
+        "is on this server's own machine, where only its users' pages are read",
     ],
 )
 def test_readers_learn_nothing_of_settings(found: str) -> None:

@@ -34,11 +34,11 @@ async def test_a_source_is_made_and_posts(ann: ReadingVisitor) -> None:
 
     assert await post(token) == 201
     page = await ann.get(SOURCES)
-    assert (token not in page.response.text, "Backups into Later" in page.text) == (True, True)
+    assert (token not in page.response.text, "Backups posts to Later" in page.text) == (True, True)
     (another, _) = codes(await ann.browser.submit(page, f"{SOURCES}/token", source="backups"))
     assert (await post(token), await post(another)) == (401, 201)
     done = await ann.browser.submit(page, f"{SOURCES}/revoke", source="backups")
-    assert "The source is revoked." in (await ann.get(done.location)).text
+    assert "Source revoked." in (await ann.get(done.location)).text
     assert await post(another) == 401
 
 
@@ -51,7 +51,7 @@ async def test_an_old_sign_in_makes_no_token_of_a_source(ann: ReadingVisitor) ->
         await ann.browser.submit(page, SOURCES, name="Others", channel="later"),
         await ann.browser.submit(page, f"{SOURCES}/token", source="backups"),
     ):
-        assert (refused.status, "Show first that it is you" in refused.text) == (403, True)
+        assert (refused.status, "Confirm your identity first" in refused.text) == (403, True)
     assert [one.id for one in await ann.server.services.sources.all_of("ann")] == ["backups"]
 
 
@@ -80,7 +80,7 @@ async def test_the_line_for_ones_own_pages(ann: ReadingVisitor) -> None:
     """As it stands on the page that the server lends."""
     page = await ann.get(MENTIONS)
     assert codes(page) == [f'<link rel="webmention" href="{ADDRESS}/webmention/ann">']
-    assert "None was received yet." in page.text
+    assert "No webmentions yet." in page.text
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ async def test_what_becomes_of_a_webmention(ann: ReadingVisitor, button: str, st
     """It is ordered, and a worker does it."""
     mention = await _received(ann, "held")
     page = await ann.get(MENTIONS)
-    assert "A reply Bob <b> · https://ann.example/post waits for you" in page.text
+    assert "A reply Bob <b> · https://ann.example/post awaiting approval" in page.text
     done = await ann.browser.submit(page, MENTIONS, **{button: mention.id})
-    assert "That is done within seconds." in (await ann.get(done.location)).text
+    assert "The change takes effect within seconds." in (await ann.get(done.location)).text
     found = await MentionStore(ann.server.redis).get("ann", mention.id)
     assert found is not None
     assert (found.state, found.approved) == (state, is_approved)
@@ -107,4 +107,4 @@ async def test_a_sender_is_blocked(ann: ReadingVisitor) -> None:
     ben = await reading(ann.server, "ben", "own")
     page = await ann.get(MENTIONS)
     assert (await ann.browser.submit(page, MENTIONS, rejected="absent")).status == 404
-    assert "None was received yet." in (await ben.get(MENTIONS)).text
+    assert "No webmentions yet." in (await ben.get(MENTIONS)).text

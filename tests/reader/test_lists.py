@@ -53,11 +53,11 @@ async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None
     assert (sent.status_code, sent.headers["location"]) == (303, LISTS)
     page = await over(ann)
     assert "You follow 2 new feeds" in page.text
-    assert "1 line could not be taken over" in page.text
+    assert "1 line had a problem" in page.text
     assert "Line 4: No <b>feed" in page.text
     assert await followed(ann, "far") == ["https://one.example/feed", "https://two.example/feed"]
     await send(ann, LIST)
-    assert "2 feeds were there already." in (await over(ann)).text
+    assert "You already followed 2 feeds." in (await over(ann)).text
 
 
 async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
@@ -69,13 +69,13 @@ async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
     assert await followed(ann, "home") == [*before, "https://four.example/feed"]
     ann.server.clock.advance(1)
     await send(ann, b"<opml version='2.0'><body/></opml>")
-    assert "Takes back" not in (await over(ann)).text
+    assert "Removes the feeds" not in (await over(ann)).text
     await send(ann, body.replace(b"Far", b"Near"))
     ann.server.clock.advance(300)
     page = await over(ann)
     await ann.reader.post(action="follow", channel="home", url="https://five.example/feed")
     done = await ann.get((await ann.browser.submit(page, f"{LISTS}/undo")).location)
-    assert "The import is undone" in done.text
+    assert "Import undone." in done.text
     names = [one["name"] for one in (await ann.reader.get(action="channels"))["channels"]]
     assert names == ["Notifications", "Home", "Later", "Far", "Saved"]
     assert await followed(ann, "home") == [*before, "https://four.example/feed", "https://five.example/feed"]
@@ -133,12 +133,12 @@ async def test_an_import_that_broke_off_is_named(ann: ReadingVisitor, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(ann.server.services.feed_lists, "import_list", _never)
         await send(ann, LIST)
-    assert "The list is being imported" in (await ann.get(LISTS)).text
+    assert "Importing your feeds" in (await ann.get(LISTS)).text
     busy = await send(ann, LIST)
     assert (busy.status_code, "is being imported; try again" in busy.text) == (429, True)
     await imports.aclose()
     ann.server.clock.advance(STALE + 1)
-    assert "The import broke off." in (await ann.get(LISTS)).text
+    assert "The import was interrupted." in (await ann.get(LISTS)).text
     await send(ann, LIST)
     assert "You follow 2 new feeds" in (await over(ann)).text
 
@@ -153,7 +153,7 @@ async def test_who_may_send_a_list(ann: ReadingVisitor) -> None:
     assert forged.status_code == 403
     large = await send(ann, b"x" * (MOST_BYTES + (1 << 17)))
     assert large.status_code == 413
-    assert "The file has more than 16 MiB, which is the most that this server takes." in large.text
+    assert "The file is too large: this server accepts at most 16 MiB." in large.text
     assert 'name="list"' in large.text, "the page shows the field again"
     plain = await ann.browser.post(LISTS, fields_of((await ann.get(LISTS)).form(LISTS)))
     assert (plain.status, "a form with a file was expected" in plain.text.lower()) == (400, True)

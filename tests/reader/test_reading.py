@@ -33,7 +33,7 @@ async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> No
 async def test_who_goes_astray_stays_signed_in(ann: ReadingVisitor) -> None:
     """An address without a page says so, with the way back to one's own pages."""
     page = await ann.get("/nothing", accept="text/html")
-    assert (page.status, page.title) == (404, "There is nothing here")
+    assert (page.status, page.title) == (404, "Page not found")
     assert "Sign in" not in page.text
 
 
@@ -51,11 +51,11 @@ async def test_the_first_page_shows_what_is_unread(ann: ReadingVisitor) -> None:
 
 async def test_an_empty_page_says_what_is_missing(ann: ReadingVisitor) -> None:
     """Posts of what is followed, or feeds: then there is the field in which one looks for some."""
-    assert "There are no posts yet." in (await ann.get("/channel/home")).text
-    assert "who replies to your pages" in (await ann.get("/channel/notifications")).text
+    assert "No posts yet." in (await ann.get("/channel/home")).text
+    assert "mentions of your pages" in (await ann.get("/channel/notifications")).text
     await ann.reader.post(action="unfollow", channel="home", url=FEED)
     page = await ann.get("/channel/global")
-    assert "You follow nothing yet." in page.text
+    assert "You don’t follow any feeds yet." in page.text
     assert page.tree.css_first("form[action='/follow'] input[name=q]") is not None
 
 
@@ -103,7 +103,7 @@ async def test_a_post_has_a_page(ann: ReadingVisitor) -> None:
     )
     listed = await ann.get("/channel/home")
     assert "The end." not in listed.text
-    assert "Read on" in listed.text
+    assert "Continue reading" in listed.text
     page = await ann.get(f"/post/{id_}")
     assert page.title == "Long"
     assert "The end." in page.text
@@ -125,7 +125,7 @@ KINDS = {
         ),
         "In reply to Zoe : A question Why?",
     ),
-    "rsvp": (Entry(rsvp="yes", in_reply_to=("https://a.example/party",)), "Is going"),
+    "rsvp": (Entry(rsvp="yes", in_reply_to=("https://a.example/party",)), "Going"),
     "event": (Entry(type="event", name="Party", start="2026-12-01T19:00", end="2026-12-01T23:00"), "When : 2026-12-01"),
     "checkin": (Entry(checkin=Card(name="A café", locality="Ulm")), "At : A café, Ulm"),
     "note": (Entry(content=Content(text="Just words")), "Just words"),
@@ -158,7 +158,7 @@ async def test_each_kind_of_post(ann: ReadingVisitor, kind: str) -> None:
 
 async def test_search_needs_an_index(ann: ReadingVisitor) -> None:
     """Where it is off, the page says so."""
-    assert "Search is off on this server." in (await ann.get("/search?q=words")).text
+    assert "Search is disabled on this server." in (await ann.get("/search?q=words")).text
 
 
 async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
@@ -172,7 +172,7 @@ async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
     browser = Visitor(create_app(services, base_url=ADDRESS), ADDRESS)
     browser.client.cookies.update(ann.browser.client.cookies)
     page = await browser.get("/search?q=words")
-    assert (page.status, "their index is being built" in page.text) == (503, True)
+    assert (page.status, "its index is being built" in page.text) == (503, True)
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,8 @@ async def test_a_post_of_endless_markup_is_shown_in_part(ann: ReadingVisitor) ->
     id_ = await ann.publish_entry(Entry(guid="1", name="One", url="https://blog.example/1", content=Content(html)))
     page = await ann.get(f"/post/{id_}")
     assert len(page.tree.css(".content b")) == 2500
-    assert "The rest is at the original" in page.text
-    assert "The rest is at the original" not in (await ann.get("/channel/home")).text
+    assert "Read the rest in the original" in page.text
+    assert "Read the rest in the original" not in (await ann.get("/channel/home")).text
 
 
 async def test_a_post_that_several_feeds_carry(ann: ReadingVisitor) -> None:

@@ -39,7 +39,7 @@ async def test_an_author_is_muted_for_a_week_on_a_posts_page(ann: ReadingVisitor
     assert await rules.lift_ended(ann.server.now + WEEK - 1) == 0
     assert await rules.lift_ended(ann.server.now + WEEK + 1) == 1
     assert sorted(await ann.reader.ids("home")) == sorted(posts)
-    assert "Nobody is muted" in (await ann.get(RULES)).text
+    assert "You haven’t muted or blocked anyone" in (await ann.get(RULES)).text
 
 
 async def test_a_mute_for_good_has_no_end(ann: ReadingVisitor) -> None:
@@ -49,7 +49,7 @@ async def test_a_mute_for_good_has_no_end(ann: ReadingVisitor) -> None:
         await ann.browser.submit(page, RULES, url=LOUD, channel="home", days=days, kind="mute")
     assert await ann.server.services.rules.lift_ended(ann.server.now + 2 * WEEK) == 0
     page = await ann.get(RULES)
-    assert f"{LOUD} muted · in Home Show again" in page.text
+    assert f"{LOUD} muted · in Home Unmute" in page.text
     await ann.browser.submit(page, f"{RULES}/end")
     assert await ann.server.services.rules.muted("ann", "home") == []
 
@@ -108,7 +108,7 @@ async def test_a_block_takes_posts_out(ann: ReadingVisitor) -> None:
     page = await ann.get(RULES)
     sent = await ann.browser.submit(page, RULES, url=LOUD, channel="home", days="", kind="block")
     page = await ann.get(sent.location)
-    assert "Blocked: 1 post was taken out." in page.text
+    assert "Blocked: 1 post was removed." in page.text
     assert len(await ann.reader.ids("home")) == 1
     await ann.browser.submit(page, f"{RULES}/end")
     assert await ann.server.services.rules.blocked("ann", "home") == []

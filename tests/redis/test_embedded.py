@@ -181,7 +181,7 @@ def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(embedded, "LOADING_TIMEOUT", 0.1)
         patch.setattr(embedded.redis, "Redis", Loading)
-        with pytest.raises(StoreUnavailable, match="reading its data"):
+        with pytest.raises(StoreUnavailable, match="still loading its data"):
             start_embedded(data_dir)
     again = start_embedded(data_dir)
     assert again.pid == server.pid
@@ -432,7 +432,7 @@ def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
     """Everybody who can write there chooses our Redis. A group is a warning: many users have one of their own."""
     data_dir.mkdir()
     data_dir.chmod(0o777)
-    with pytest.raises(ConfigError, match="every system user may write"):
+    with pytest.raises(ConfigError, match="every system user can write"):
         start_embedded(data_dir)
     data_dir.chmod(0o770)
     start_embedded(data_dir).stop()

@@ -92,7 +92,7 @@ async def test_an_interrupted_migration_resumes(redis):
 async def test_a_gap_in_the_way_is_refused(redis):
     """Data so old that no step leads on is refused before anything is changed."""
     await redis.command("SET", keys.schema(), 1)
-    with pytest.raises(SchemaMismatch, match="no way"):
+    with pytest.raises(SchemaMismatch, match="be migrated"):
         await migrate(redis, version=5, steps=Steps())
     assert await schema_version(redis) == 1
 

@@ -215,7 +215,7 @@ async def test_a_word_of_too_many_feeds_is_refused(
     for query in ("-feed:example", "feed:example", "tide OR -feed:EXAMPLE"):
         refused = await alice.get(400, action="search", channel="global", query=query)
         assert refused["error"] == "invalid_request"
-        assert "expected in 'feed:' a name of at most 1 feeds, not of 2" in refused["error_description"]
+        assert "expected a 'feed:' that matches at most 1 feeds, found 2" in refused["error_description"]
 
 
 async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, server: World, replica: Replica) -> None:

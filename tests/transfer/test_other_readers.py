@@ -128,7 +128,7 @@ async def test_an_export_of_freshrss(here: World, ann: Reader, tmp_path: Path) -
     assert await ann.names("saved") == ["Post 1"]
     assert {item["name"]: item["_is_read"] for item in await ann.items("news")}["a0"]
     assert "1 post got the read state of the file" in report.posts.notes
-    assert "1 post left out, neither starred there nor stored here" in report.posts.notes
+    assert "1 post skipped, neither starred there nor stored here" in report.posts.notes
 
 
 def _freshrss(number: str, feed: str, link: str, *states: str, guid: str | None = None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ async def test_a_webmention_is_accepted_and_looked_at_later(mentions: Mentions) 
     mentions.serve(entry())
     reply = await mentions.post({"source": mentions.source, "target": TARGET})
     assert (reply.status_code, reply.headers["content-type"]) == (202, "text/plain; charset=utf-8")
-    assert reply.text == "accepted: the source is looked at within minutes\n"
+    assert reply.text == "accepted: the source will be checked within a few minutes\n"
     assert "location" not in reply.headers
     assert mentions.site.asked == []
     await mentions.look()

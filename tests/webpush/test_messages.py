@@ -278,7 +278,7 @@ async def test_a_test_message_comes_soon_and_not_too_often(told: Told) -> None:
         page = await told.ann.get(PAGE)
         done = await told.ann.browser.submit(page, f"{PAGE}/test", device=await told.device_id())
         assert done.location == f"{PAGE}?done=test"
-        assert await told.look(0) == [("It works", "So this device says what is new.")]
+        assert await told.look(0) == [("It works", "New posts will appear like this.")]
     page = await told.ann.browser.submit(await told.ann.get(PAGE), f"{PAGE}/test", device=await told.device_id())
     assert page.status == 429
     assert await told.look(0) == []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def start(settings: Settings, parts: Parts) -> None:
-    """See `cli.serving.process`, which loads all of the server."""
+    """Start the processes; imports the whole server (`cli.serving.process`)."""
     from microsub.cli.serving import process
 
     process.start(settings, parts)
@@ -40,14 +40,14 @@ def start(settings: Settings, parts: Parts) -> None:
 @click.option(
     "--show-token",
     is_flag=True,
-    help="Show the link and the token even if the output is no terminal.",
+    help="Show the link and the token even if the output isn't a terminal.",
 )
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, *SEARCH_FLAGS, serves=True)
 def serve(settings: Settings, show_token: bool) -> None:
     """Run the whole server: web, worker and, if needed, Redis.
 
-    On a terminal it shows, for the first user that backend.json declares, a link that signs in once and a token that is
-    good for a day. A server that others can reach, by its address or its base URL, shows neither.
+    On a terminal it shows a one-time sign-in link and a token valid for one day, both for the first user in
+    backend.json. A server that others can reach, by its address or its base URL, shows neither.
 
     Example: microsub serve --port 8081 --backend my.json
     """
@@ -60,7 +60,7 @@ def serve(settings: Settings, show_token: bool) -> None:
 @click.command(cls=Command)
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, *SEARCH_FLAGS, serves=True)
 def web(settings: Settings) -> None:
-    """Run a process that answers reader apps; needs `work` beside it.
+    """Run a web process for reader apps; `work` must run as well.
 
     Example: microsub web --port 8080, and in another terminal: microsub work
     """
@@ -75,7 +75,7 @@ def web(settings: Settings) -> None:
 def work(settings: Settings) -> None:
     """Run a worker, which polls feeds and cleans up.
 
-    Any number of workers share the work.
+    You can run any number of workers; they share the work.
     """
     from microsub.cli.serving.process import Parts
 
@@ -83,7 +83,7 @@ def work(settings: Settings) -> None:
 
 
 @click.command(cls=Command)
-@click.option("--publisher-port", default=8081, show_default=True, help="Where the invented blogs are served.")
+@click.option("--publisher-port", default=8081, show_default=True, help="The port for the invented blogs.")
 @settings_flags(
     *(name for name in STORE_FLAGS if name not in {"backend", "redis_url", "redis_replicas"}),
     *FETCH_FLAGS,
@@ -92,12 +92,11 @@ def work(settings: Settings) -> None:
     "search",
 )
 def demo(settings: Settings, publisher_port: int) -> None:
-    """Try the server on invented blogs; needs no internet.
+    """Try the server with invented blogs; needs no internet.
 
-    It serves blogs in every format on this machine, and follows them. Its data, its Redis and its backend file are its
-    own, in the folder `demo` of the data folder (data/demo by default): nothing of yours is touched, and
-    MICROSUB_REDIS_URL and MICROSUB_BACKEND are ignored. It logs warnings and errors only, unless --log-level or
-    MICROSUB_LOG_LEVEL asks for more.
+    The demo serves blogs in every format on this machine and follows them. It has its own data, Redis and backend file
+    in the folder `demo` of the data folder (data/demo by default). Your own data isn't touched; MICROSUB_REDIS_URL and
+    MICROSUB_BACKEND are ignored. It logs only warnings and errors, unless --log-level or MICROSUB_LOG_LEVEL is set.
     """
     from microsub.cli.serving.process import Parts
     from microsub.demo.publisher import claimed, write_backend
@@ -105,7 +104,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
     folder = settings.data_dir / "demo"
     backend = folder / "backend.json"
     with contextlib.ExitStack() as opened:
-        # All before the file is written: it may be that of a demo that runs.
+        # Before writing the file: a running demo may be using it.
         listener = opened.enter_context(_listen(settings.host, settings.port))
         blogs = opened.enter_context(_listen("127.0.0.1", publisher_port, "--publisher-port"))
         try:
@@ -130,11 +129,11 @@ def demo(settings: Settings, publisher_port: int) -> None:
 
 
 def _listen(host: str, port: int, remedy: str = "--port or MICROSUB_PORT") -> socket.socket:
-    """A listening socket; ends the program with one line when the address can't be had."""
+    """A listening socket; exits with one line if the address can't be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        # Python adds the address once more, in its own notation.
+        # Python appends the address again, in its own notation.
         reason = (error.strerror or str(error)).partition(" (while")[0]
         fail(f"can't listen on {host}:{port}: {reason}. Choose another with {remedy}")

@@ -1,8 +1,8 @@
 """A process of the server, from its start to the signal that ends it: web, worker or both.
 
-A server's worker runs in a process of its own beside it, so that what comes in doesn't take time away from readers.
-That process gets its settings as environment variables, and a pipe at its standard input that the server holds open: it
-ends when the server does, however that ends. One that ends before, or can't be started, is started again.
+A server runs its worker in a separate process, so that polling doesn't slow down requests. That process gets its
+settings as environment variables, and its standard input is a pipe that the server keeps open: the worker ends when the
+server does, however that happens. A worker that ends earlier, or can't be started, is started again.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ from microsub.upkeep.survey import followed_feeds
 log = structlog.get_logger(__name__)
 
 SWITCH_SECONDS = 0.0005
-"""How long a thread that reads documents may keep the others waiting: requests wait several times for their turn, and
-with Python's own 5 ms a page took ten times as long while feeds came in.
+"""How long a thread that reads documents may block others. A request waits for the lock several times: with Python's
+default of 5 ms, a page took ten times as long while feeds were polled.
 """
 
 NICENESS = 10
-"""By how much a process that answers nobody gives way to those that do, and to Redis, where processors are short: with
-600 feeds coming in, the slowest hundredth of the readers on two processors waited a third longer without.
+"""Niceness of a process that serves no requests, so that web processes and Redis go first when processors are busy.
+Without it, with 600 feeds polled on two processors, the slowest hundredth of requests took a third longer.
 """
 
 AUTOGROUP = Path("/proc/self/autogroup")
 
 GRACE = 8
-"""Seconds that requests have to end. A worker has as long (`polling.worker`), and ten seconds are all there is."""
+"""Seconds that requests have to end, and a worker too (`polling.worker`). Shutdown takes ten seconds at most."""
 
 
 class Stopping(Protocol):
-    """A worker, wherever it runs."""
+    """A worker, in this process or another."""
 
     def stop(self) -> None:
-        """Take nothing new, and end within ten seconds."""
+        """Start no new work, and end within ten seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a process does; each part may be missing.
+    """The parts that a process runs; each one is optional.
 
-    `listener` is for web, `blogs` for those of the demo. A worker runs `inside` the process, or `beside` it as a
-    process of its own, so that no reader waits for what comes in.
+    `listener` is the web port, `blogs` that of the demo's blogs. A worker runs `inside` the process, or `beside` it in
+    a process of its own, so that requests don't wait for polls.
 
-    `parent` is the pipe of a process that this one belongs to: it ends when that is closed, and greets nobody.
-    `show_token` says that the greeting may have a token though it goes to no terminal.
+    `parent` is the pipe to the parent process: when it is closed, this process ends. Such a process prints no greeting.
+    `show_token` allows a token in the greeting even if the output isn't a terminal.
     """
 
     listener: socket.socket | None = None
@@ -83,9 +83,9 @@ class Parts:
 
 
 def start(settings: Settings, parts: Parts) -> None:
-    """Run `parts` until a signal comes.
+    """Run `parts` until a signal arrives.
 
-    A process whose embedded Redis is lost ends with exit code 1, for its supervisor to start it again.
+    If the embedded Redis is lost, the process exits with code 1, so that its supervisor restarts it.
     """
     set_up_logs(settings.log_format, settings.log_level)
     _answer_promptly()
@@ -101,19 +101,19 @@ def start(settings: Settings, parts: Parts) -> None:
 
 
 def _answer_promptly() -> None:
-    """Spare requests Python's two longest waits: for the interpreter lock and for garbage."""
+    """Shorten Python's two longest pauses: for the interpreter lock and for garbage collection."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    # What is loaded now stays to the end: looking through all of it for garbage takes 35 ms each time.
+    # Loaded modules stay until the end, and scanning them for garbage would take 35 ms each time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLD)
 
 
 def give_way() -> None:
-    """Leave processors to those who answer readers, where there are too few.
+    """Lower the priority of this process below that of processes that serve requests.
 
-    Linux may share them out among sessions first (sched(7), autogroups), and niceness counts within one alone. So a
-    process whose own the session is, as supervisors start them, says it for the session too.
+    Linux may divide processor time among sessions first (sched(7), autogroups); niceness then counts only within a
+    session. So a session leader, as supervisors start it, sets the niceness of its session too.
     """
     os.nice(NICENESS)
     if AUTOGROUP.exists() and os.getsid(0) == os.getpid():
@@ -142,10 +142,10 @@ async def _run(settings: Settings, parts: Parts) -> None:
             await stack.enter_async_context(_serving(Publisher(), parts.blogs, stop))
         stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
         if parts.listener is None:
-            give_way()  # after Redis was started, which would have it from us
+            give_way()  # after starting Redis, which would inherit the niceness
         await wiring.stores.warn_of_losses(settings, stores)
         config = None
-        if parts.parent is None:  # which applies backend.json for both
+        if parts.parent is None:  # a parent applies backend.json for both processes
             config = await stack.enter_async_context(wiring.backend.open_configuration(settings, stores))
         worker: Stopping | None = None
         if parts.worker == "inside":
@@ -164,36 +164,36 @@ async def _run(settings: Settings, parts: Parts) -> None:
             await _greet(settings, stores, sizes, web=parts.listener is not None, show_token=parts.show_token)
         await first(stop, stores.watch.ended)
         if worker is not None:
-            worker.stop()  # it ends what it has in hand while the server does the same
+            worker.stop()  # it finishes its work while the server does the same
         stores.watch.raise_if_ended()
 
 
 async def _sizes(stores: wiring.stores.Stores) -> str:
-    """How many users there are, and feeds that somebody follows."""
+    """The numbers of followed feeds and of users, for people."""
     feeds = sum([1 async for _ in followed_feeds(stores.feeds)])
     users = sum(user.disabled is None for user in await stores.accounts.users())
     return f"{counted(feeds, 'feed')}, {counted(users, 'user')}"
 
 
 def _log_start(settings: Settings, sizes: str, parts: Parts) -> None:
-    """One line for the log, in which nobody sees the greeting."""
+    """Log one line about the start, because the greeting isn't in the log."""
     what = "server" if parts.worker == "beside" else "web process" if parts.listener is not None else "worker"
     where = {} if parts.listener is None else {"at": settings.public_url}
     log.info(f"{what} started: {sizes}", **where)
 
 
 async def _greet(settings: Settings, stores: wiring.stores.Stores, sizes: str, *, web: bool, show_token: bool) -> None:
-    """Say on standard output where everything is.
+    """Print on standard output where everything is.
 
-    A token is shown on a terminal or where it was asked for, and only by a server that nobody but this machine can
-    reach: output that goes elsewhere ends in a log.
+    A token is shown on a terminal or on request, because other output ends up in a log. A server that other machines
+    can reach never shows one.
     """
     lines = [f"data       {stores.where}"]
     backend = settings.backend.resolve()
     if backend.is_file():
         lines.append(f"config     {backend} (edits apply at once)")
     elif backend.exists():
-        lines.append(f"config     none: {backend} is no file; name one with --backend")
+        lines.append(f"config     none: {backend} isn't a file; choose one with --backend")
     else:
         lines.append(f"config     none: {backend} doesn't exist; see backend.json.example")
     lines.append(f"now        {sizes}")
@@ -209,7 +209,7 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, sizes: str, *
             lines.insert(1, f"read       {settings.public_url}{link} (signs you in once, within five minutes)")
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif any(user.disabled is None for user in await stores.accounts.users()):
-            lines.insert(1, "read       microsub user invite USER (prints a link to sign in by)")
+            lines.insert(1, "read       microsub user invite USER (prints a sign-in link)")
             lines.append("try        microsub token create USER")
         else:
             lines.append(f"try        microsub user add NAME, or declare users in {backend}")
@@ -231,7 +231,7 @@ def _on_signals(stop: asyncio.Event) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling, and with a look for late clients."""
+    """uvicorn without its own signal handling, and with time limits for slow clients."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -247,9 +247,9 @@ class _Server(uvicorn.Server):
 async def _serving(
     app: object, listener: socket.socket, stop: asyncio.Event, proxies: Sequence[Network] = (), most: int = 0
 ) -> AsyncIterator[None]:
-    """Serve an ASGI app on `listener` within the block; a server that dies sets `stop`.
+    """Serve an ASGI app on `listener` within the block; sets `stop` if the server dies.
 
-    What the servers of `proxies` say of a client's address and scheme is believed. Any other network may have `most`
+    Headers from `proxies` about a client's address and scheme are trusted. Any other network may have `most`
     connections (0: any number).
     """
     config = uvicorn.Config(
@@ -275,17 +275,15 @@ async def _serving(
 
 
 END_SECONDS = 9.5
-"""For the worker to end after it was asked to. It does in less, unless it is frozen or lost; and ten seconds are all
-there is.
-"""
+"""How long to wait for the worker to end, of the ten seconds in all. It takes less unless it hangs."""
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds until a worker that ended is started again; each pause is twice the last, until one has lived for so long."""
+"""Seconds until an ended worker is restarted. Each pause doubles until a worker has lived for `LONGEST_PAUSE`."""
 
 
 class WorkerBeside:
-    """The hold on the process, whichever it is at the moment."""
+    """Controls the worker process, across its restarts."""
 
     def __init__(self, settings: Settings, figures: Path) -> None:
         self._variables = variables(settings) | {metrics.FOLDER_VARIABLE: str(figures)}
@@ -295,30 +293,30 @@ class WorkerBeside:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process; None between two."""
+        """The id of the process; None between two processes."""
         return None if self._process is None else self._process.pid
 
     def stop(self) -> None:
-        """Ask it to end, and start no other."""
+        """Ask the process to end, and start no other."""
         self._stopping.set()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
     async def run(self) -> None:
-        """Keep one running until `stop`."""
+        """Keep one process running until `stop`."""
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 code = await self._one()
-            except OSError as error:  # no process or no memory for one at this moment
-                log.error("the worker can't be started and is tried again", why=str(error), seconds=pause)  # noqa: TRY400
+            except OSError as error:  # the limit of processes or memory is reached
+                log.error("can't start the worker; retrying", why=str(error), seconds=pause)  # noqa: TRY400
             else:
                 if self._stopping.is_set():
                     return
                 pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else pause
-                log.error("the worker has ended and is started again", exit_code=code, seconds=pause)
+                log.error("the worker has ended; restarting it", exit_code=code, seconds=pause)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()
@@ -332,7 +330,7 @@ class WorkerBeside:
             env=os.environ | self._variables,
             stdin=PIPE,
             stdout=DEVNULL,
-            start_new_session=True,  # Ctrl-C at a terminal is ours to handle
+            start_new_session=True,  # this process handles Ctrl-C
         )
         self._process = process
         if self._stopping.is_set():  # while it was being started
@@ -349,7 +347,7 @@ class WorkerBeside:
 
 @contextlib.asynccontextmanager
 async def worker_beside(settings: Settings) -> AsyncIterator[WorkerBeside]:
-    """A worker process beside this one for the block; its metrics are added to ours."""
+    """Run a worker process within the block; its metrics are added to ours."""
     with tempfile.TemporaryDirectory(prefix="microsub-metrics-") as folder, metrics.added(Path(folder)) as figures:
         worker = WorkerBeside(settings, figures)
         running = asyncio.create_task(worker.run(), name="worker beside")

@@ -1,9 +1,8 @@
-"""Bounds of the web port: bytes beside a body, time, and connections of a client.
+"""Limits of the web port: bytes outside of bodies, time, and connections of a client.
 
-httptools keeps what stands before and behind a body until it is whole, and uvicorn waits for it without end. So the
-protocol here counts bytes that belong to no body, and gives every connection a time by which the client has to have
-sent what is due; `_Server.on_tick` looks at all of them once a second. Bodies are bounded by who reads them
-(`kit.http.params`).
+httptools buffers heads and trailers until they are complete, and uvicorn waits for them without limit. So this protocol
+counts bytes outside of bodies, and gives each connection a time by which the client must send what is due;
+`_Server.on_tick` checks all connections once a second. The readers of bodies limit those (`kit.http.params`).
 """
 
 from __future__ import annotations
@@ -32,33 +31,33 @@ from microsub.settings import Network
 log = structlog.get_logger(__name__)
 
 HEAD_BYTES = 32 * 1024
-"""Bytes of a request line with all headers; as many of trailers."""
+"""Bytes of a request line with all headers; the same limit applies to trailers."""
 URL_BYTES = 16 * 1024
 PIECE = 16 * 1024
-"""Bytes that the parser is given at once: what stands behind the end of a head in the same piece isn't counted."""
+"""Bytes given to the parser at once: bytes after the end of a head in the same piece aren't counted."""
 PATIENCE = 20.0
-"""Seconds in which a whole head has to come, a body has to begin, and something of an answer has to be taken."""
+"""Seconds within which a head must be complete, a body begin, and a client read some of the response."""
 RATE = 2048
-"""Bytes a second that a body has to come with, and an answer has to be taken with, after `PATIENCE`."""
+"""Bytes per second at which a client must send a body or read a response, after `PATIENCE`."""
 HURRY = 2.0
-"""Takes the place of `PATIENCE` while half of the process' file descriptors are connections."""
+"""Replaces `PATIENCE` while connections use half of the process' file descriptors."""
 PARTS, PART_BYTES = 20_000, 64
-"""Parts of a body, and bytes that they have on average where there are more: a part takes a microsecond."""
+"""How many parts a body may have, and their average bytes if it has more: a part takes a microsecond."""
 PIPELINED = 16
-"""Requests that may wait behind the one that is being answered."""
+"""How many requests may wait after the one being answered."""
 RESERVED = 128
-"""File descriptors that connections leave to Redis, publishers and files."""
+"""File descriptors reserved for Redis, publishers and files."""
 
 _NOW_ON = -math.inf
-"""For `WebProtocol.due`: the client's time begins with the next look at it. So requests don't ask for the time."""
+"""For `WebProtocol.due`: the client's time starts at the next check, which saves requests a look at the clock."""
 
 
 _CONTROLS = bytes({*range(0x20), 0x7F} - {ord("\t")})
-"""What no header may have (RFC 9110, section 5.5)."""
+"""Characters that headers must not contain (RFC 9110, section 5.5)."""
 
 
 class _Refused(Exception):
-    """Ends the parser, and the request with it."""
+    """Stops the parser and the request."""
 
 
 class Clients:
@@ -70,7 +69,7 @@ class Clients:
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> str | None:
-        """Count a connection; the network that it counts for, or None where that has its limit."""
+        """Count a connection; the network it counts for, or None if that is at its limit."""
         network = network_of(address)
         if self._most and self._open[network] >= self._most and not self._is_proxy(address):
             return None
@@ -78,7 +77,7 @@ class Clients:
         return network
 
     def leave(self, network: str) -> None:
-        """One connection of that network has ended."""
+        """Subtract an ended connection of that network."""
         self._open[network] -= 1
         if not self._open[network]:
             del self._open[network]
@@ -88,14 +87,14 @@ class Clients:
 
 
 class _Answer(RequestResponseCycle):
-    """uvicorn's answer to a request, but one that is there as a whole leaves in one piece.
+    """uvicorn's response cycle, which writes a complete response at once.
 
-    uvicorn writes head and body by themselves, and looks at each header three times. A page of a timeline takes a tenth
-    less time so.
+    uvicorn writes head and body separately, and inspects each header three times. This saves a tenth of the time of a
+    timeline's page.
     """
 
     _start: HTTPResponseStartEvent | None = None
-    """The beginning, until something of the body is there, as ASGI demands."""
+    """The start message, kept until a part of the body arrives, as ASGI requires."""
 
     async def send(self, message: ASGISendEvent) -> None:
         """See ASGI."""
@@ -111,7 +110,7 @@ class _Answer(RequestResponseCycle):
         await super().send(message)
 
     def _is_whole(self, start: HTTPResponseStartEvent, message: HTTPResponseBodyEvent) -> bool:
-        """Whether this part is all of the body, and the connection goes on as it is."""
+        """Whether this part is the whole body, and the connection stays open."""
         if message.get("more_body") or not self.keep_alive or self.disconnected or self.flow.write_paused:
             return False
         headers, length = start.get("headers", ()), b"%d" % len(message.get("body", b""))
@@ -132,7 +131,7 @@ class _Answer(RequestResponseCycle):
 
 
 class WebProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with bounds; `due` is the loop's time by which the client must act."""
+    """uvicorn's protocol with limits; `due` is the loop's time by which the client must act."""
 
     clients = Clients(0)
 
@@ -141,24 +140,24 @@ class WebProtocol(HttpToolsProtocol):
     url = b""
     due = _NOW_ON
     _loose = 0
-    """Bytes received since the last whole head, chunk or message that belong to no body."""
+    """Bytes outside of bodies since the last complete head, chunk or message."""
     _parts = _bytes = 0
-    """Parts in which a body has come so far, and their bytes."""
+    """How many parts of the body have arrived so far, and their bytes."""
     _refusal: HTTPStatus | None = None
     _unsent: tuple[float, int] | None = None
-    """When the client was last found to take the answer, and how many bytes waited then."""
+    """When the client was last seen reading the response, and how many bytes were left then."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, or refuse it."""
         super().connection_made(transport)
-        address = self.client[0] if self.client else ""  # a Unix socket, whose clients nobody can tell apart
+        address = self.client[0] if self.client else ""  # a Unix socket, whose clients can't be told apart
         self.network = self.clients.enter(address) if address else None
         if len(self.connections) > _most_connections() or (address and self.network is None):
             log.debug("a connection was refused: there are too many", address=address)
             self._refuse(HTTPStatus.TOO_MANY_REQUESTS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection no longer."""
+        """Subtract the connection."""
         if self.network is not None:
             self.clients.leave(self.network)
             self.network = None
@@ -166,14 +165,14 @@ class WebProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, and refuse what has no end."""
+        """Parse received bytes; refuse a head or trailers that are too long."""
         pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)] if len(data) > PIECE else (data,)
         for piece in pieces:
             self._loose += len(piece)
             try:
                 self.parser.feed_data(piece)
             except httptools.HttpParserUpgrade:
-                return  # there is nothing to upgrade to: the request is answered as any
+                return  # upgrades aren't supported: the request is answered normally
             except httptools.HttpParserError:
                 self._refuse(self._refusal or HTTPStatus.BAD_REQUEST)
                 return
@@ -189,12 +188,12 @@ class WebProtocol(HttpToolsProtocol):
         if len(self.url) > URL_BYTES:
             self._refusal = HTTPStatus.REQUEST_URI_TOO_LONG
             raise _Refused
-        # Counted by bytes it may hold parts of other requests: exactly only where it matters.
+        # The byte count can include other requests' bytes, so the exact size is computed only if it matters.
         if self._loose > HEAD_BYTES and self._head_size() > HEAD_BYTES:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise _Refused
         if [name for name, _ in self.headers].count(b"host") > 1:
-            # A server in front may have gone by the other one (RFC 9112, section 3.2).
+            # A proxy in front may have used the other one (RFC 9112, section 3.2).
             self._refusal = HTTPStatus.BAD_REQUEST
             raise _Refused
         if len(self.pipeline) >= PIPELINED:
@@ -202,14 +201,14 @@ class WebProtocol(HttpToolsProtocol):
             raise _Refused
         self._loose = self._parts = self._bytes = 0
         super().on_headers_complete()
-        self.headers = []  # trailers end here: the request has its own list, which they aren't a part of
+        self.headers = []  # for trailers, which aren't part of the request's headers
         if not self.pipeline:
             self.due = _NOW_ON
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body, and give the next one its time; none where the answer is out.
+        """Take a part of a body and set the time for the next, unless the response is finished.
 
-        Many small ones end the request.
+        Too many small parts end the request.
         """
         self._loose = max(0, self._loose - len(body))
         self._parts += 1
@@ -221,11 +220,11 @@ class WebProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_chunk_complete(self) -> None:
-        """The end of a chunk."""
+        """See `HttpToolsProtocol`."""
         self._loose = 0
 
     def on_message_complete(self) -> None:
-        """The end of a request: now it's our turn, or the client's with the next one."""
+        """Handle the end of a request: now the server must act, or the client with its next one."""
         self._loose = 0
         if self.cycle.response_complete:
             self.due = _NOW_ON
@@ -235,10 +234,10 @@ class WebProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
-        """The end of an answer: the client's turn, unless it has sent the next request already.
+        """Handle the end of a response: now the client must act, unless its next request is here.
 
-        In place of uvicorn's own, which gives every idle connection a timer of five seconds. Many clients and proxies
-        keep theirs for as long, and lose the request that meets the end; and `due` bounds the time in any case.
+        Replaces uvicorn's method, which closes idle connections after five seconds. Many clients and proxies use the
+        same time, and lose a request that meets the close. `due` limits the time anyway.
         """
         if self.transport.is_closing():
             return
@@ -249,7 +248,7 @@ class WebProtocol(HttpToolsProtocol):
         self.due = math.inf if ours else _NOW_ON
 
     def look(self, now: float, *, hurry: bool) -> None:
-        """End the connection of a late client; in a `hurry` it has less time. `now`: loop's time."""
+        """Close the connection of a late client; in a `hurry` it has less time. `now`: loop's time."""
         if self.due == _NOW_ON or self.flow.read_paused:  # it may not send while reading is paused
             self.due = max(self.due, now + PATIENCE)
         elif now > self.due - (PATIENCE - HURRY if hurry else 0):
@@ -269,13 +268,13 @@ class WebProtocol(HttpToolsProtocol):
             self._unsent = now, unsent
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Remember which request is answered: uvicorn knows only the one that came last."""
+        """Remember which request is being answered: uvicorn only knows the latest."""
         self._answered = cycle
-        cycle.__class__ = _Answer  # uvicorn has no way to name another class for it
+        cycle.__class__ = _Answer  # uvicorn has no option to use another class
         super()._start_asgi_task(cycle, app)
 
     def _end_answer(self) -> None:
-        """Let the application write no more: nobody would get it."""
+        """Stop the application from writing: the client is gone."""
         for cycle in (self._answered, self.cycle):
             if cycle is not None:
                 cycle.disconnected = True
@@ -285,7 +284,7 @@ class WebProtocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer with `status` where the client expects an answer, and close."""
+        """Send `status` if the client expects a response, and close."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
             text = status.phrase.encode()
@@ -302,12 +301,12 @@ def bounded(most: int, proxies: Sequence[Network] = ()) -> type[WebProtocol]:
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Not that an answer was broken off: ours are on purpose, where a client is too slow or the feed was deleted."""
+    """Drop uvicorn's error about incomplete responses: we abort them on purpose, as for slow clients."""
     return record.msg != "ASGI callable returned without completing response."
 
 
 def look_at_all(connections: Iterable[object], now: float) -> None:
-    """End the connections of one server whose clients are late. `now` is the loop's time."""
+    """Close one server's connections to late clients. `now` is the loop's time."""
     found = [one for one in connections if isinstance(one, WebProtocol)]
     hurry = len(found) > _most_connections() / 2
     for one in found:

@@ -1,4 +1,4 @@
-"""All requirements, a module per subject, in the order in which they are checked, and how some are picked.
+"""All requirements, a module per subject, in the order in which they are checked, and their selection.
 
 The docstring of a check is the title of its requirement.
 """

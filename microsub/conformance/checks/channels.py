@@ -1,4 +1,4 @@
-"""Channels: listing, making, renaming, deleting, ordering, and the tree of their sources."""
+"""Channels: listing, creating, renaming, deleting, ordering, and the tree of their sources."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def notifications_stay(w: World) -> None:
 
 @channels.requirement("notifications-order", source=DESIGN)
 def notifications_order(w: World) -> None:
-    """The channel 'notifications' stays first whatever is ordered."""
+    """The channel 'notifications' stays first, whatever order is set."""
     mine = w.channel()
     w.user.post("channels", method="order", channels=[mine, "notifications"])
     same(uids(w)[0], "notifications", "the uid of the first channel")
@@ -70,7 +70,7 @@ def notifications_order(w: World) -> None:
 
 @channels.requirement("create")
 def create(w: World) -> None:
-    """A new channel is answered with its uid and name, and is listed as empty."""
+    """Creating a channel returns its uid and name, and the channel is listed as empty."""
     name = w.name("new")
     uid = w.channel_named(name)
     entry = next((entry for entry in listed(w) if entry.get("uid") == uid), None)
@@ -81,7 +81,7 @@ def create(w: World) -> None:
 
 @channels.requirement("create-last", source=DESIGN, level="should")
 def create_last(w: World) -> None:
-    """A new channel comes last in the list, or in front of 'saved'."""
+    """A new channel is last in the list, or just before 'saved'."""
     uid = w.channel()
     same([one for one in uids(w) if one != "saved"][-1], uid, "the last channel but for 'saved'")
 
@@ -108,7 +108,7 @@ def uid_characters(w: World) -> None:
 
 @channels.requirement("name-kept", source=DESIGN)
 def name_kept(w: World) -> None:
-    """A channel's name comes back as it was given."""
+    """A channel's name is returned exactly as given."""
     for label in ("v1.5", "Łódź 東京", "<b>&amp; \"q\" 'q'", "🙂"):
         name = w.name(label)
         uid = w.channel_named(name)
@@ -129,7 +129,7 @@ def reserved(w: World) -> None:
 
 @channels.requirement("rename")
 def rename(w: World) -> None:
-    """Renaming answers with the channel, which keeps its uid and its place."""
+    """Renaming returns the channel, which keeps its uid and its position."""
     uid, _ = w.channel("before"), w.channel("neighbour")
     order = uids(w)
     name = w.name("after")
@@ -187,7 +187,7 @@ def delete_and_create(w: World) -> None:
 
 @channels.requirement("order")
 def order(w: World) -> None:
-    """Channels come back in the order that was set."""
+    """Channels are listed in the order that was set."""
     first, second, third = w.channel("1"), w.channel("2"), w.channel("3")
     wanted = [third, first, second]
     w.user.post("channels", method="order", channels=wanted).ok()
@@ -204,7 +204,7 @@ def order_reply(w: World) -> None:
 
 @channels.requirement("order-places", source=DESIGN)
 def order_places(w: World) -> None:
-    """The listed channels are permuted among the places they hold; others stay."""
+    """The given channels are permuted among their positions; others stay."""
     made = [w.channel(str(number)) for number in range(4)]
     before = uids(w)
     w.user.post("channels", method="order", channels=[made[3], made[1]]).ok()
@@ -215,7 +215,7 @@ def order_places(w: World) -> None:
 
 @channels.requirement("order-forms", source=DESIGN)
 def order_forms(w: World) -> None:
-    """The list of an order arrives as channels, channels[] or channels[0]."""
+    """An order is accepted as channels, channels[] or channels[0]."""
     first, second = w.channel("1"), w.channel("2")
     base = [("action", "channels"), ("method", "order")]
     for names in (("channels", "channels"), ("channels[]", "channels[]"), ("channels[0]", "channels[1]")):
@@ -252,7 +252,7 @@ def tree(w: World) -> None:
 
 @channels.requirement("create-concurrent", source=DESIGN)
 def create_concurrent(w: World) -> None:
-    """Creating one name from several places at once makes one channel."""
+    """Concurrent requests to create the same name create one channel."""
     name = w.name("at once")
     with ThreadPoolExecutor(6) as pool:
         replies = list(pool.map(lambda _: w.user.post("channels", name=name), range(6)))

@@ -49,14 +49,14 @@ def names(w: World) -> None:
 
 @searching.requirement("nothing", source=DESIGN)
 def nothing(w: World) -> None:
-    """A page without a feed, or words that nothing matches, give an empty list."""
+    """A page without a feed, or words without a match, return an empty list."""
     for query in (w.blogs.bare_page, "zyzzyva nobody writes this"):
         same(w.user.get("search", query=query).listed("results"), [], f"the results for {query!r}")
 
 
 @searching.requirement("missing-page", source=DESIGN)
 def missing_page(w: World) -> None:
-    """A page that can't be had is no server error."""
+    """A page that can't be fetched doesn't cause a server error."""
     for query in (f"{w.publisher.base}/no/such/page", "http://127.0.0.1:1/", "http://host.invalid/"):
         reply = w.user.get("search", query=query)
         expect(reply.status < 500, "a status below 500", reply.text)
@@ -68,7 +68,7 @@ def missing_page(w: World) -> None:
 
 @searching.requirement("items", source=DESIGN)
 def items(w: World) -> None:
-    """A search in a channel gives the items that hold the words, as the timeline has them, or 400 not_implemented."""
+    """A search in a channel returns the items that contain the words, as in the timeline, or 400 not_implemented."""
     channel, everything = w.filled(w.blogs.eight)
     one = str(everything[2].get("name"))
     same(_matching(w, channel, "Number", len(everything)), everything, "the items that hold the word")
@@ -78,7 +78,7 @@ def items(w: World) -> None:
 
 @searching.requirement("items-elsewhere", source=DESIGN)
 def items_elsewhere(w: World) -> None:
-    """A search finds the items of its channel alone, 'global' those of all, and none that were removed."""
+    """A search finds only items of its channel, or with 'global' of all channels, and no removed ones."""
     channel, everything = w.filled(w.blogs.eight)
     _matching(w, channel, "Number", len(everything))
     same(_matching(w, w.channel(), "Number", 0), [], "the items of an empty channel")
@@ -90,7 +90,7 @@ def items_elsewhere(w: World) -> None:
 
 
 def _matching(w: World, channel: str, query: str, count: int) -> list[Item]:
-    """The items that a search finds, as soon as they are so many: an index may be a little behind."""
+    """Wait until a search finds that many items, because an index may be a little behind; returns them."""
 
     def probe() -> list[Item] | None:
         found = _found(w, channel, query)
@@ -100,7 +100,7 @@ def _matching(w: World, channel: str, query: str, count: int) -> list[Item]:
 
 
 def _found(w: World, channel: str, query: str) -> list[Item] | None:
-    """What a search in items finds; None while the server can't search. Raises Skip where it never can."""
+    """The items found by a search; None while the server can't search. Raises Skip if it never can."""
     reply = w.user.post("search", channel=channel, query=query, limit=100)
     if reply.status == 503:
         return None
@@ -111,7 +111,7 @@ def _found(w: World, channel: str, query: str) -> list[Item] | None:
 
 @previewing.requirement("items")
 def preview_items(w: World) -> None:
-    """Previewing a feed gives its posts as items with an object 'paging'."""
+    """Previewing a feed returns its posts as items, with an object 'paging'."""
     reply = w.user.get("preview", url=w.blogs.unseen.url)
     same(urls(reply.listed("items")), w.blogs.unseen.links(), "the addresses of the items")
     expect(isinstance(reply.ok().get("paging"), dict), "an object 'paging'", reply.text)
@@ -152,7 +152,7 @@ def stores_nothing(w: World) -> None:
 
 @previewing.requirement("nothing", source=DESIGN)
 def preview_nothing(w: World) -> None:
-    """What is no feed gives an empty list or an error of the 4xx kind."""
+    """A URL that isn't a feed returns an empty list or a 4xx error."""
     for url in (w.blogs.bare_page, f"{w.publisher.base}/no/such/page", "http://127.0.0.1:1/"):
         reply = w.user.get("preview", url=url)
         expect(reply.status < 500, "a status below 500", reply.text)

@@ -1,4 +1,4 @@
-"""Event streams: an extension, judged where the server has it."""
+"""Event streams: an extension, checked if the server has it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ events = Chapter("events", section="Actions, events")
 
 @contextmanager
 def _listening(w: World, place: str = "") -> Iterator[HeardEvents]:
-    """A stream of which the first event was heard. Raises Skip where the server has none."""
+    """A stream whose first event has arrived. Raises Skip if the server has no streams."""
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": place} if place else {})
     with w.user.listening([("action", "events")], headers) as (status, kind, heard):
         if status == 400:
@@ -45,7 +45,7 @@ def _about(channel: str, name: str) -> Any:
 
 @events.requirement("head", source=DESIGN)
 def head(w: World) -> None:
-    """No cache keeps a stream, and none begins without a token: that is 401 with JSON."""
+    """A stream isn't cacheable, and needs a token: without one, the reply is 401 with JSON."""
     with _listening(w) as heard:
         expect(
             "no-store" in heard.headers.get("cache-control", ""),
@@ -57,7 +57,7 @@ def head(w: World) -> None:
 
 @events.requirement("channels", source=client("Ekstereye"))
 def channels(w: World) -> None:
-    """Channels that are made, renamed and deleted are told with uid and name."""
+    """Events report created, renamed and deleted channels with uid and name."""
     with _listening(w) as heard:
         uid = w.user.post("channels", name=w.name()).done()["uid"]
         made = heard.until(_about(uid, "new channel"), "the event 'new channel'")
@@ -72,7 +72,7 @@ def channels(w: World) -> None:
 
 @events.requirement("items", source=client("Ekstereye"))
 def items(w: World) -> None:
-    """New unread items are told as a page shows them, each once, and then the channel's count."""
+    """Events report new unread items as on a page, each once, and then the channel's count."""
     with _listening(w) as heard:
         channel, found = w.filled(w.blogs.eight)
         unread = unread_ids(found)
@@ -91,7 +91,7 @@ def items(w: World) -> None:
 
 @events.requirement("counts", source=client("Ekstereye"))
 def counts(w: World) -> None:
-    """A mark is told with what is unread then, not with a difference."""
+    """The event of a mark has the new unread count, not a difference."""
     channel, found = w.unread_channel()
     with _listening(w) as heard:
         for number, item in enumerate(ids(found)[:2], 1):
@@ -102,7 +102,7 @@ def counts(w: World) -> None:
 
 @events.requirement("resume", source=DESIGN)
 def resume(w: World) -> None:
-    """A stream goes on behind the last event that its client has: nothing is missing, nothing comes twice."""
+    """A stream resumes after the client's last event: nothing is missing, nothing is repeated."""
     with _listening(w) as heard:
         one = w.channel("first")
         place = heard.until(_about(one, "new channel"), "the event 'new channel'").id
@@ -116,7 +116,7 @@ def resume(w: World) -> None:
 
 @events.requirement("others", source=DESIGN, needs=("second user",))
 def others(w: World) -> None:
-    """Nobody hears of another user's channels and items."""
+    """Users get no events about other users' channels and items."""
     with _listening(w) as heard:
         theirs = w.channel("theirs", w.second)
         w.fill(theirs, w.blogs.eight, w.second)

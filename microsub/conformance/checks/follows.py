@@ -1,4 +1,4 @@
-"""Following and unfollowing feeds, what a new subscription brings, and that each feed format comes out the same."""
+"""Following and unfollowing feeds, the posts of a new subscription, and equal items from all feed formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from microsub.conformance.world import World
 following = Chapter("following", anchor="Following", section="Actions, follow and unfollow")
 
 FRESH = 10
-"""Posts of a new subscription that come in as unread (this project's default)."""
+"""How many posts of a new subscription are added as unread (this project's default)."""
 
 
 def _feeds(w: World, channel: str) -> list[object]:
@@ -24,7 +24,7 @@ def _feeds(w: World, channel: str) -> list[object]:
 
 @following.requirement("follow")
 def follow(w: World) -> None:
-    """Following answers with an object of type 'feed' and the URL."""
+    """Following returns an object of type 'feed' with the URL."""
     reply = w.user.post("follow", channel=w.channel(), url=w.blogs.eight.url).ok()
     same((reply.get("type"), reply.get("url")), ("feed", w.blogs.eight.url), "type and url")
 
@@ -38,7 +38,7 @@ def fetched(w: World) -> None:
 
 @following.requirement("list")
 def list_(w: World) -> None:
-    """The list of a channel's feeds gives type, url and '_id' of each."""
+    """The list of a channel's feeds has type, url and '_id' of each."""
     channel, _ = w.filled(w.blogs.eight)
     w.fill(channel, w.blogs.fresh)
     feeds = w.user.get("follow", channel=channel).listed("items")
@@ -59,7 +59,7 @@ def list_ids(w: World) -> None:
 
 @following.requirement("list-name", source=DESIGN)
 def list_name(w: World) -> None:
-    """A feed in the list has its title as 'name', once it was fetched."""
+    """A feed in the list has its title as 'name' after it was fetched."""
     channel, _ = w.filled(w.blogs.eight)
     feeds = w.user.get("follow", channel=channel).listed("items")
     same([feed.get("name") for feed in feeds], [w.blogs.eight.name], "the names")
@@ -78,7 +78,7 @@ def twice(w: World) -> None:
 
 @following.requirement("two-channels", source=DESIGN)
 def two_channels(w: World) -> None:
-    """A feed may be in two channels; both have its posts."""
+    """A feed can be in two channels; both have its posts."""
     _, items = w.filled(w.blogs.eight)
     second, others = w.filled(w.blogs.eight)
     same(urls(others), urls(items), "the posts of the second channel")
@@ -88,7 +88,7 @@ def two_channels(w: World) -> None:
 
 @following.requirement("at-once", source=DESIGN, level="should")
 def at_once(w: World) -> None:
-    """A feed that is known already fills a channel at once."""
+    """A known feed fills a new follower's channel at once."""
     _, items = w.filled(w.blogs.eight)
     second = w.channel()
     w.follow(second, w.blogs.eight)
@@ -97,7 +97,7 @@ def at_once(w: World) -> None:
 
 @following.requirement("concurrent", source=DESIGN)
 def concurrent(w: World) -> None:
-    """Following one feed from several places at once is following once."""
+    """Concurrent requests to follow one feed follow it once."""
     channel = w.channel()
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: w.follow(channel, w.blogs.eight), range(6)))
@@ -109,7 +109,7 @@ def concurrent(w: World) -> None:
 
 @following.requirement("one-poll", source=DESIGN, level="should")
 def one_poll(w: World) -> None:
-    """A feed that is known already is not fetched again for one more follower."""
+    """A known feed isn't fetched again for another follower."""
     w.filled(w.blogs.eight)
     seen = len(w.publisher.visits(w.blogs.eight.path))
     w.filled(w.blogs.eight)
@@ -118,7 +118,7 @@ def one_poll(w: World) -> None:
 
 @following.requirement("old-as-read", source=DESIGN, level="should")
 def old_as_read(w: World) -> None:
-    """Old posts of a new subscription come in as read, but for the newest ten."""
+    """Posts of a new subscription are added as read, except the newest ten."""
     channel, items = w.filled(w.blogs.long)
     same(unread_ids(items), ids(items)[:FRESH], "the unread items")
     same(w.unread(channel), FRESH, "the unread count")
@@ -126,7 +126,7 @@ def old_as_read(w: World) -> None:
 
 @following.requirement("merged-once", source=DESIGN)
 def merged_once(w: World) -> None:
-    """Posts of two feeds stand in one channel, each once."""
+    """A channel has the posts of two feeds, each once."""
     channel, first = w.filled(w.blogs.eight)
     everything = w.fill(channel, w.blogs.fresh)
     each_once(everything, ids(first), "the posts of the first feed")
@@ -135,7 +135,7 @@ def merged_once(w: World) -> None:
 
 @following.requirement("update", source=DESIGN)
 def update(w: World) -> None:
-    """method=update moves a subscription to the channel that is named."""
+    """method=update moves a subscription to the given channel."""
     origin, _ = w.filled(w.blogs.eight)
     target = w.channel("target")
     w.user.post("follow", method="update", channel=target, url=w.blogs.eight.url).ok()
@@ -144,7 +144,7 @@ def update(w: World) -> None:
 
 @following.requirement("unfollow")
 def unfollow(w: World) -> None:
-    """Unfollowing takes the feed off the list."""
+    """Unfollowing removes the feed from the list."""
     channel, _ = w.filled(w.blogs.eight)
     w.fill(channel, w.blogs.fresh)
     w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()
@@ -153,7 +153,7 @@ def unfollow(w: World) -> None:
 
 @following.requirement("unfollow-reply", source=DESIGN)
 def unfollow_reply(w: World) -> None:
-    """Unfollowing answers with type and url, and may be repeated."""
+    """Unfollowing returns type and url, and can be repeated."""
     channel, _ = w.filled(w.blogs.eight)
     for _ in range(2):
         reply = w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()
@@ -162,7 +162,7 @@ def unfollow_reply(w: World) -> None:
 
 @following.requirement("unfollow-items", source=DESIGN)
 def unfollow_items(w: World) -> None:
-    """The unread items of an unfollowed feed leave, its read ones stay."""
+    """Unread items of an unfollowed feed are removed, read ones stay."""
     channel, items = w.unread_channel()
     everything = w.fill(channel, w.blogs.fresh)
     others = [identifier for identifier in ids(everything) if identifier not in ids(items)]
@@ -176,7 +176,7 @@ def unfollow_items(w: World) -> None:
 
 @following.requirement("other-channel", source=DESIGN)
 def other_channel(w: World) -> None:
-    """Unfollowing in one channel leaves another one alone."""
+    """Unfollowing in one channel doesn't affect another."""
     first, items = w.unread_channel()
     second, _ = w.unread_channel()
     w.user.post("unfollow", channel=first, url=w.blogs.eight.url).ok()
@@ -186,7 +186,7 @@ def other_channel(w: World) -> None:
 
 @following.requirement("user-agent", source=DESIGN, level="should")
 def user_agent(w: World) -> None:
-    """The server names itself when it fetches."""
+    """The server identifies itself when it fetches."""
     w.filled(w.blogs.eight)
     visit = w.publisher.visits(w.blogs.eight.path)[0]
     agent = visit.headers.get("user-agent", "")

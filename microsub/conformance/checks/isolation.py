@@ -31,7 +31,7 @@ def timeline(w: World) -> None:
 
 @isolation.requirement("same-name", source=DESIGN, needs=("second user",))
 def same_name(w: World) -> None:
-    """Channels of the same name are two channels."""
+    """Two users' channels with the same name are different channels."""
     name = w.name("shared name")
     mine, theirs = w.channel_named(name), w.channel_named(name, w.second)
     items = w.fill(mine, w.blogs.eight)
@@ -47,7 +47,7 @@ def same_name(w: World) -> None:
 
 @isolation.requirement("read-state", source=DESIGN, needs=("second user",))
 def read_state(w: World) -> None:
-    """Read state of one user is not another's, also of the same feed."""
+    """Users' read states are independent, even for the same feed."""
     mine, items = w.unread_channel()
     theirs, others = w.unread_channel(client=w.second)
     w.user.post("timeline", method="mark_read", channel=mine, entry=ids(items)[:3]).ok()
@@ -61,7 +61,7 @@ def read_state(w: World) -> None:
 
 @isolation.requirement("marking", source=DESIGN, needs=("second user",))
 def marking(w: World) -> None:
-    """A user can't mark, remove or move what another has."""
+    """A user can't mark, remove or move another user's items."""
     channel, items = w.unread_channel()
     theirs = w.channel(client=w.second)
     entries = ids(items)[:3]
@@ -79,7 +79,7 @@ def marking(w: World) -> None:
 
 @isolation.requirement("last-read", source=DESIGN, needs=("second user",))
 def last_read(w: World) -> None:
-    """Another's item as last_read_entry changes nothing."""
+    """Another user's item as last_read_entry changes nothing."""
     _, items = w.unread_channel(w.blogs.fresh)
     theirs, others = w.unread_channel(client=w.second)
     reply = w.second.post("timeline", method="mark_read", channel=theirs, last_read_entry=ids(items)[0]).ok()
@@ -89,7 +89,7 @@ def last_read(w: World) -> None:
 
 @isolation.requirement("global", source=DESIGN, needs=("second user",))
 def global_(w: World) -> None:
-    """'global' holds the user's own items only."""
+    """'global' has only the user's own items."""
     _, items = w.filled(w.blogs.eight)
     mine = page(w.user, "global", limit=100).items
     expect(ids(items)[0] in ids(mine), "the first user's items in their own 'global'", urls(mine))
@@ -102,7 +102,7 @@ def global_(w: World) -> None:
 
 @isolation.requirement("source", source=DESIGN, needs=("second user",))
 def source(w: World) -> None:
-    """A source that only another follows gives nothing."""
+    """A source that only another user follows returns nothing."""
     _, items = w.filled(w.blogs.fresh)
     theirs, _ = w.filled(w.blogs.eight, w.second)
     reply = w.second.get("timeline", channel=theirs, source=str(items[0].get("_source")))
@@ -128,7 +128,7 @@ def changing(w: World) -> None:
 
 @isolation.requirement("rules", source=DESIGN, needs=("second user",))
 def rules(w: World) -> None:
-    """What one user mutes or blocks, another still sees."""
+    """One user's mutes and blocks don't affect another user."""
     theirs, others = w.unread_channel(client=w.second)
     mine, _ = w.unread_channel()
     for action in ("mute", "block"):
@@ -142,7 +142,7 @@ def rules(w: World) -> None:
 
 @isolation.requirement("search", source=DESIGN, needs=("second user",))
 def search(w: World) -> None:
-    """A feed that one user alone follows is not found by another who searches for words of its title."""
+    """A feed that only one user follows isn't found by another user's search for its title."""
     w.filled(w.blogs.changing)
     for query in (w.blogs.changing.name, w.around.run):
         results = w.second.get("search", query=query).listed("results")
@@ -152,7 +152,7 @@ def search(w: World) -> None:
 
 @isolation.requirement("unfollow", source=DESIGN, needs=("second user",))
 def unfollow(w: World) -> None:
-    """What one user unfollows, another keeps."""
+    """A feed that one user unfollows stays with another."""
     mine, _ = w.filled(w.blogs.eight)
     theirs, others = w.unread_channel(client=w.second)
     w.user.post("unfollow", channel=mine, url=w.blogs.eight.url).ok()

@@ -1,4 +1,4 @@
-"""The shape of items: the types that strict clients decode, and what a server makes of odd posts."""
+"""The form of items: the types that strict clients expect, and unusual posts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def gallery(w: World) -> list[Item]:
 
 
 def _named(w: World, part: str) -> Item:
-    """The item of the gallery whose URL or name holds `part`."""
+    """The item of the gallery whose URL or name contains `part`."""
     for item in gallery(w):
         if str(item.get("url", "")).endswith(part) or item.get("name") == part:
             return item
@@ -151,7 +151,7 @@ def author_parts(w: World) -> None:
 
 @items.requirement("author-filled", source=DESIGN)
 def author_filled(w: World) -> None:
-    """What a post doesn't say of its author is filled from the feed."""
+    """Missing properties of a post's author are filled from the feed."""
     card = _named(w, "/rich/article").get("author", {})
     ann = w.blogs.ann
     same((card.get("name"), card.get("url"), card.get("photo")), (ann.name, ann.url, ann.photo), "author")
@@ -218,7 +218,7 @@ def not_future(w: World) -> None:
 
 @items.requirement("sanitised")
 def sanitised(w: World) -> None:
-    """HTML holds no scripts, styles, forms, handlers or javascript: addresses."""
+    """HTML contains no scripts, styles, forms, handlers or javascript: addresses."""
     html = _named(w, "Dangerous markup").get("content", {}).get("html", "")
     expect("Visible text" in html, "the visible text in the HTML", html)
     for bad in (
@@ -237,7 +237,7 @@ def sanitised(w: World) -> None:
 
 @items.requirement("safe-urls")
 def safe_urls(w: World) -> None:
-    """No property holds a javascript: address."""
+    """No property has a javascript: address."""
     _all(w, lambda item: "javascript:" not in str(item), "no javascript: address")
 
 
@@ -279,7 +279,7 @@ def post_type(w: World) -> None:
 
 @items.requirement("responses", source=client("Monocle"))
 def responses(w: World) -> None:
-    """like-of, repost-of, bookmark-of and in-reply-to hold the addresses as a list."""
+    """like-of, repost-of, bookmark-of and in-reply-to are lists of addresses."""
     for slug, name, target in (
         ("like", "like-of", "liked"),
         ("repost", "repost-of", "reposted"),
@@ -306,7 +306,7 @@ def checkin(w: World) -> None:
 
 @items.requirement("enclosures", source=DESIGN)
 def enclosures(w: World) -> None:
-    """Attached files come as lists 'audio', 'video' and 'photo'."""
+    """Attached files are in the lists 'audio', 'video' and 'photo'."""
     for name, suffix in (("audio", "mp3"), ("video", "mp4"), ("photo", "jpg")):
         found = _named(w, f"Episode with {name}").get(name)
         same(found, [f"{w.publisher.base}/{w.around.run}/files/one.{suffix}"], f"'{name}'")

@@ -19,7 +19,7 @@ SEVERAL = 7
 
 
 def tied(w: World) -> tuple[str, list[Item]]:
-    """A channel with 75 posts, 60 of them of one instant. Checks that use it leave it as it is."""
+    """A channel with 75 posts, 60 of them of the same instant. Checks don't change it."""
     return w.shared("a channel with 60 posts of one instant", lambda world: world.filled(world.blogs.ties))
 
 
@@ -29,7 +29,7 @@ def _long(w: World) -> tuple[str, list[Item]]:
 
 @timeline.requirement("empty", source=client("IndiePass iOS"))
 def empty(w: World) -> None:
-    """An empty channel gives an empty list and an object 'paging'."""
+    """An empty channel returns an empty list and an object 'paging'."""
     first = page(w.user, w.channel())
     same(first.items, [], "'items'")
     same(first.after, None, "'paging.after'")
@@ -37,7 +37,7 @@ def empty(w: World) -> None:
 
 @timeline.requirement("order")
 def order(w: World) -> None:
-    """Items come newest first, by their time of publication."""
+    """Items are listed newest first, by time of publication."""
     _, found = tied(w)
     times = [instant(item) for item in found]
     same([str(time) for time in times], [str(time) for time in sorted(times, reverse=True)], "the times")
@@ -54,14 +54,14 @@ def merged_order(w: World) -> None:
 
 @timeline.requirement("stable", source=DESIGN)
 def stable(w: World) -> None:
-    """The order is the same with every request."""
+    """The order is the same in every request."""
     channel, found = tied(w)
     same(ids(w.items(channel)), ids(found), "the items of the second walk")
 
 
 @timeline.requirement("limit-default", source=DESIGN)
 def limit_default(w: World) -> None:
-    """A page holds 20 items unless 'limit' says otherwise."""
+    """A page has 20 items unless 'limit' is given."""
     channel, _ = tied(w)
     same(len(page(w.user, channel).items), 20, "the number of items")
 
@@ -76,7 +76,7 @@ def limit(w: World) -> None:
 
 @timeline.requirement("limit-max", source=DESIGN)
 def limit_max(w: World) -> None:
-    """A page holds 100 items at most."""
+    """A page has at most 100 items."""
     channel, _ = _long(w)
     same(len(page(w.user, channel, limit=100).items), 100, "the number of items with limit=100")
     reply = w.user.get("timeline", channel=channel, limit=1000)
@@ -86,7 +86,7 @@ def limit_max(w: World) -> None:
 
 @timeline.requirement("is-read", source=DESIGN)
 def is_read(w: World) -> None:
-    """is_read=false gives the unread items, is_read=true the read ones."""
+    """is_read=false returns the unread items, is_read=true the read ones."""
     channel, items = w.unread_channel()
     w.user.post("timeline", method="mark_read", channel=channel, entry=ids(items)[1:4]).ok()
     unread = walk(w.user, channel, is_read="false")
@@ -96,7 +96,7 @@ def is_read(w: World) -> None:
 
 @timeline.requirement("source", source=client("Monocle"))
 def source(w: World) -> None:
-    """'source' gives the items of one feed, and an object 'source'."""
+    """'source' returns the items of one feed, and an object 'source'."""
     channel = w.channel()
     w.fill(channel, w.blogs.eight)
     everything = w.fill(channel, w.blogs.fresh)
@@ -126,7 +126,7 @@ def source_ids(w: World) -> None:
 
 
 def _in_global(w: World, wanted: set[str], limit: int = 100, **parameters: str) -> list[Item]:
-    """The items of `wanted` in the merged view, as far as it must be read to find them all or to end."""
+    """The items of `wanted` in the merged view, which is read until all are found or it ends."""
     found: list[Item] = []
     step: dict[str, str] = {}
     for _ in range(40):
@@ -155,7 +155,7 @@ def global_(w: World) -> None:
 
 @timeline.requirement("global-unread", source=DESIGN)
 def global_unread(w: World) -> None:
-    """'global' with is_read=false gives what is unread in any channel."""
+    """'global' with is_read=false returns the unread items of all channels."""
     channel, items = w.unread_channel()
     other, _ = w.unread_channel()
     one, two, three = ids(items)[:3]
@@ -177,7 +177,7 @@ def after(w: World) -> None:
 
 @paging.requirement("walk", source=DESIGN)
 def walk_once(w: World) -> None:
-    """A walk along 'after' visits every item once, also across 60 equal times."""
+    """A walk along 'after' visits every item once, even across 60 equal times."""
     channel, found = tied(w)
     for size in (1, SEVERAL, 20):
         each_once(walk(w.user, channel, limit=size), ids(found), f"all items with limit={size}")
@@ -185,7 +185,7 @@ def walk_once(w: World) -> None:
 
 @paging.requirement("end", source=client("IndiePass desktop"))
 def end(w: World) -> None:
-    """'paging.after' is absent on the last page, also when that is full."""
+    """'paging.after' is absent on the last page, even if that is full."""
     channel, found = tied(w)
     full = len(found) // 5
     sizes: list[int] = []
@@ -227,7 +227,7 @@ def before_none(w: World) -> None:
 
 @paging.requirement("before-new", source=client("microsub-notifier"))
 def before_new(w: World) -> None:
-    """A kept 'paging.before' gives exactly what came since."""
+    """A stored 'paging.before' returns exactly the items that arrived since."""
     channel, items = w.filled(w.blogs.eight)
     kept = page(w.user, channel, limit=5).before
     everything = w.fill(channel, w.blogs.fresh)
@@ -238,7 +238,7 @@ def before_new(w: World) -> None:
 
 @paging.requirement("insertion", source=DESIGN)
 def insertion(w: World) -> None:
-    """A walk visits what was there at its start once while newer items arrive."""
+    """A walk visits all items present at its start once while newer items arrive."""
     channel, items = w.filled(w.blogs.ties)
 
     def insert(number: int, part: TimelinePage) -> None:
@@ -250,7 +250,7 @@ def insertion(w: World) -> None:
 
 @paging.requirement("insertion-between", source=DESIGN)
 def insertion_between(w: World) -> None:
-    """A walk visits what was there at its start once while items of times in between arrive."""
+    """A walk visits all items present at its start once while items with times in between arrive."""
     channel, items = w.filled(w.blogs.ties)
     w.fill(channel, w.blogs.fresh)
 
@@ -263,7 +263,7 @@ def insertion_between(w: World) -> None:
 
 @paging.requirement("removed-cursor", source=DESIGN)
 def removed_cursor(w: World) -> None:
-    """A cursor keeps its place when its item has been removed."""
+    """A cursor keeps its place even if its item was removed."""
     channel, items = w.filled(w.blogs.ties)
     first = page(w.user, channel, limit=SEVERAL)
     w.user.post("timeline", method="remove", channel=channel, entry=ids(first.items)[-2:]).ok()

@@ -1,4 +1,4 @@
-"""Read state: marking, counting, and what marking must leave alone."""
+"""Read state: marking, counting, and what marking must not change."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def mark(w: World, channel: str, *entries: str, method: str = "mark_read") -> Mi
 
 
 def updated(reply: MicrosubReply) -> Any:
-    """The number of items whose state changed, as the reply says."""
+    """The number of changed items in the reply."""
     return reply.ok().get("updated")
 
 
 @reading.requirement("mark-read")
 def mark_read(w: World) -> None:
-    """mark_read makes an item read, and no other one."""
+    """mark_read marks an item as read, and no other."""
     channel, items = w.unread_channel()
     one = ids(items)[2]
     mark(w, channel, one).ok()
@@ -36,7 +36,7 @@ def mark_read(w: World) -> None:
 
 @reading.requirement("mark-several")
 def mark_several(w: World) -> None:
-    """mark_read takes several entries."""
+    """mark_read accepts several entries."""
     channel, items = w.unread_channel()
     mark(w, channel, *ids(items)[1:4]).ok()
     same(unread_ids(w.items(channel)), [ids(items)[0], *ids(items)[4:]], "what is unread")
@@ -44,7 +44,7 @@ def mark_several(w: World) -> None:
 
 @reading.requirement("mark-unread")
 def mark_unread(w: World) -> None:
-    """mark_unread makes items unread again."""
+    """mark_unread marks items as unread again."""
     channel, items = w.unread_channel()
     mark(w, channel, *ids(items)[:3]).ok()
     mark(w, channel, ids(items)[1], method="mark_unread").ok()
@@ -77,7 +77,7 @@ def idempotent(w: World) -> None:
 
 @reading.requirement("unknown-ids", source=DESIGN)
 def unknown_ids(w: World) -> None:
-    """Unknown ids are ignored, known ones beside them are marked."""
+    """Unknown ids are ignored; known ones in the same request are marked."""
     channel, items = w.unread_channel()
     same(updated(mark(w, channel, "987654321987654", "no-such-item")), 0, "'updated' for unknown ids")
     same(updated(mark(w, channel, "987654321987654", ids(items)[0], "x" * 200)), 1, "'updated' with one known id")
@@ -128,7 +128,7 @@ def last_read_updated(w: World) -> None:
 
 @reading.requirement("last-read-ties", source=DESIGN)
 def last_read_ties(w: World) -> None:
-    """Among items of one instant, last_read_entry goes by the order on the page."""
+    """Among items of the same instant, last_read_entry follows the order on the page."""
     channel, items = w.unread_channel(w.blogs.ties)
     position = 30
     w.user.post("timeline", method="mark_read", channel=channel, last_read_entry=ids(items)[position]).ok()
@@ -160,7 +160,7 @@ def last_read_unknown(w: World) -> None:
 
 @reading.requirement("last-read-left", source=DESIGN)
 def last_read_left(w: World) -> None:
-    """An item that has left stands for its former place in last_read_entry."""
+    """A removed item as last_read_entry counts at its former position."""
     channel, items = w.unread_channel()
     gone = ids(items)[3]
     w.user.post("timeline", method="remove", channel=channel, entry=gone).ok()
@@ -170,7 +170,7 @@ def last_read_left(w: World) -> None:
 
 @reading.requirement("last-read-json", source=DESIGN)
 def last_read_json(w: World) -> None:
-    """last_read_entry may come in a JSON body."""
+    """last_read_entry is accepted in a JSON body."""
     channel, items = w.unread_channel()
     body = {"action": "timeline", "method": "mark_read", "channel": channel, "last_read_entry": ids(items)[6]}
     same(updated(w.user.json(body)), 2, "'updated'")
@@ -231,7 +231,7 @@ def global_mark(w: World) -> None:
 
 
 def _alone(w: World) -> None:
-    """Skip where marking everything would change what the suite didn't make."""
+    """Skip if marking everything would change items that the suite didn't create."""
     for entry in w.user.get("channels").listed("channels"):
         if entry.get("unread", 0) != 0 and w.around.run not in str(entry.get("name")):
             raise Skip(f"the account has other unread items, in {entry.get('uid')}")
@@ -263,7 +263,7 @@ def global_everything(w: World) -> None:
 
 @reading.requirement("refollowed", source=DESIGN)
 def refollowed(w: World) -> None:
-    """What was read doesn't come back as unread when the feed is followed again."""
+    """Read items don't return as unread when the feed is followed again."""
     channel, items = w.unread_channel()
     mark(w, channel, *ids(items)[:3]).ok()
     w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()

@@ -1,4 +1,4 @@
-"""Taking items out of a channel, and moving them to another."""
+"""Removing items from a channel, and moving them to another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _move(w: World, target: str, *entries: str) -> MicrosubReply:
 
 @removing.requirement("remove")
 def remove(w: World) -> None:
-    """remove takes entries out of the channel, and leaves the others."""
+    """remove removes entries from the channel, and leaves the others."""
     channel, items = w.unread_channel()
     _remove(w, channel, *ids(items)[1:3]).ok()
     same(ids(w.items(channel)), [ids(items)[0], *ids(items)[3:]], "the items")
@@ -30,7 +30,7 @@ def remove(w: World) -> None:
 
 @removing.requirement("count", source=DESIGN)
 def count(w: World) -> None:
-    """A removed unread item is not counted any more."""
+    """A removed unread item is no longer counted."""
     channel, items = w.unread_channel()
     _remove(w, channel, ids(items)[0]).ok()
     same(w.unread(channel), len(items) - 1, "the unread count")
@@ -41,7 +41,7 @@ def count(w: World) -> None:
 
 @removing.requirement("idempotent", source=DESIGN)
 def idempotent(w: World) -> None:
-    """Removing twice, or what isn't there, changes nothing."""
+    """Removing an item twice, or a missing one, changes nothing."""
     channel, items = w.unread_channel()
     _remove(w, channel, ids(items)[0]).ok()
     _remove(w, channel, ids(items)[0], "987654321987654", "no-such-item").ok()
@@ -51,7 +51,7 @@ def idempotent(w: World) -> None:
 
 @removing.requirement("this-channel", source=DESIGN)
 def this_channel(w: World) -> None:
-    """remove takes an item out of this channel only."""
+    """remove removes an item from this channel only."""
     channel, items = w.unread_channel()
     other, _ = w.unread_channel()
     _remove(w, channel, *ids(items)[:2]).ok()
@@ -86,7 +86,7 @@ def refollowed(w: World) -> None:
 
 @moving.requirement("move", source=DESIGN)
 def move(w: World) -> None:
-    """move puts entries into the channel that is named, out of where they were."""
+    """move moves entries from their channel into the given one."""
     channel, items = w.unread_channel()
     target = w.channel("target")
     _move(w, target, *ids(items)[1:3]).ok()

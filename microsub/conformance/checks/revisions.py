@@ -1,4 +1,4 @@
-"""What a second poll does: edits and new posts arrive, and nothing that was read, removed or moved comes back.
+"""The effects of a second poll: edits and new posts arrive, and read, removed or moved posts don't return.
 
 These need the server to fetch a feed again. It does so in its own time, or at once where the suite was given a
 command for it; the requirements are skipped when it doesn't come by.
@@ -20,7 +20,7 @@ from microsub.conformance.world import World
 revisions = Chapter("revisions", section="Read state")
 
 READ, READ_AND_EDITED, REMOVED, MOVED, EDITED, REDATED = 1, 2, 3, 4, 5, 6
-"""What happens to the posts of the blog, by their place in it."""
+"""What happens to the posts of the blog, by their position in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def new_post(w: World) -> None:
 
 @revisions.requirement("edit", source=DESIGN)
 def edit(w: World) -> None:
-    """An edit of a known post reaches the reader: title and content."""
+    """An edit changes the title and content of a known post."""
     item = _revised(w).now(EDITED)
     same(item.get("name"), f"Corrected {EDITED}", "'name'")
     same(item.get("content", {}).get("text"), f"The corrected body of number {EDITED}.", "the text")
@@ -134,7 +134,7 @@ def edit_keeps_read(w: World) -> None:
 
 @revisions.requirement("edit-keeps-place", source=DESIGN)
 def edit_keeps_place(w: World) -> None:
-    """An edit moves nothing: 'published' and the order stay."""
+    """An edit changes neither 'published' nor the order."""
     revised = _revised(w)
     same(str(instant(revised.now(REDATED))), str(instant(revised.before[REDATED])), "'published' of the redated post")
     left = [entry for entry in ids(revised.before) if entry not in (revised.id_of(REMOVED), revised.id_of(MOVED))]
@@ -143,7 +143,7 @@ def edit_keeps_place(w: World) -> None:
 
 @revisions.requirement("no-doubles", source=DESIGN)
 def no_doubles(w: World) -> None:
-    """No item is doubled by a second poll."""
+    """A second poll doesn't duplicate items."""
     revised = _revised(w)
     # A server may take a moved item out of every channel, or out of one.
     wanted = [entry for entry in ids(revised.before) if entry != revised.id_of(MOVED)]
@@ -154,13 +154,13 @@ def no_doubles(w: World) -> None:
 
 @revisions.requirement("read-stays", source=DESIGN)
 def read_stays(w: World) -> None:
-    """What was read stays read."""
+    """Read items stay read."""
     same(_revised(w).now(READ).get("_is_read"), True, "'_is_read'")
 
 
 @revisions.requirement("removed-stays", source=DESIGN)
 def removed_stays(w: World) -> None:
-    """What was removed doesn't come back."""
+    """Removed items don't return."""
     revised = _revised(w)
     expect(revised.id_of(REMOVED) not in ids(revised.after), "the removed item to be gone", urls(revised.after))
     removed = revised.before[REMOVED].get("url")
@@ -169,7 +169,7 @@ def removed_stays(w: World) -> None:
 
 @revisions.requirement("moved-stays", source=DESIGN)
 def moved_stays(w: World) -> None:
-    """What was moved stays where it is, once."""
+    """Moved items stay in their new channel, once."""
     revised = _revised(w)
     expect(revised.id_of(MOVED) not in ids(revised.after), "the moved item not in its origin", urls(revised.after))
     same(ids(revised.target_after), [revised.id_of(MOVED)], "the items of the target")

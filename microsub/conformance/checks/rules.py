@@ -1,4 +1,4 @@
-"""Muting and blocking, by author and by source: what is shown, what is counted, what comes back."""
+"""Muting and blocking by author and by source: shown, counted and returning items."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def list_(w: World) -> None:
 
 @muting.requirement("reply", source=DESIGN)
 def reply(w: World) -> None:
-    """mute and unmute answer with type and url, and may be repeated."""
+    """mute and unmute return type and url, and can be repeated."""
     channel = w.channel()
     for action in ("mute", "mute", "unmute", "unmute"):
         answer = apply(w, action, channel, w.blogs.ben.url).ok()
@@ -91,7 +91,7 @@ def count(w: World) -> None:
 
 @muting.requirement("unmute", source=DESIGN)
 def unmute(w: World) -> None:
-    """They appear again on unmute, with their read state."""
+    """Posts of a muted author appear again on unmute, with their read state."""
     channel, items, _, bens = _split(w)
     w.user.post("timeline", method="mark_read", channel=channel, entry=bens[:1]).ok()
     apply(w, "mute", channel, w.blogs.ben.url).ok()
@@ -104,7 +104,7 @@ def unmute(w: World) -> None:
 
 @muting.requirement("per-channel", source=DESIGN)
 def per_channel(w: World) -> None:
-    """A rule of one channel leaves another one alone."""
+    """A rule of one channel doesn't affect another."""
     channel, items, _, _ = _split(w)
     other, _ = w.unread_channel()
     apply(w, "mute", channel, w.blogs.ben.url).ok()
@@ -114,7 +114,7 @@ def per_channel(w: World) -> None:
 
 @muting.requirement("global", source=DESIGN)
 def global_(w: World) -> None:
-    """A rule in 'global' holds in every channel."""
+    """A rule in 'global' applies in every channel."""
     first, items, anns, _ = _split(w)
     second, _ = w.unread_channel()
     apply(w, "mute", "global", w.blogs.ben.url).ok()
@@ -130,7 +130,7 @@ def global_(w: World) -> None:
 
 @muting.requirement("both-rules", source=DESIGN)
 def both_rules(w: World) -> None:
-    """What is muted in the channel and in 'global' stays hidden until both are undone."""
+    """Items muted in the channel and in 'global' stay hidden until both mutes are removed."""
     channel, items, anns, _ = _split(w)
     apply(w, "mute", channel, w.blogs.ben.url).ok()
     apply(w, "mute", "global", w.blogs.ben.url).ok()
@@ -167,7 +167,7 @@ def normalised(w: World) -> None:
 
 @muting.requirement("earlier", source=DESIGN)
 def earlier(w: World) -> None:
-    """A rule holds for posts that arrive after it; they appear on unmute."""
+    """A rule applies to posts that arrive after it; they appear on unmute."""
     channel = w.channel()
     apply(w, "mute", channel, w.blogs.ben.url).ok()
     w.follow(channel, w.blogs.eight)
@@ -191,7 +191,7 @@ def marked(w: World) -> None:
 
 @muting.requirement("concurrent", source=DESIGN)
 def concurrent(w: World) -> None:
-    """Counts are exact after marking while others mute and unmute."""
+    """Counts are exact after concurrent marking, muting and unmuting."""
     channel, items = w.unread_channel(w.blogs.ties)
     entries = ids(items)
     author = w.blogs.ties.url
@@ -228,7 +228,7 @@ def block_list(w: World) -> None:
 
 @blocking.requirement("reply", source=DESIGN)
 def block_reply(w: World) -> None:
-    """block and unblock answer with type and url, and may be repeated."""
+    """block and unblock return type and url, and can be repeated."""
     channel = w.channel()
     for action in ("block", "block", "unblock", "unblock"):
         answer = apply(w, action, channel, w.blogs.ben.url).ok()
@@ -247,7 +247,7 @@ def removed(w: World) -> None:
 
 @blocking.requirement("earlier", source=DESIGN)
 def block_earlier(w: World) -> None:
-    """Posts of a blocked author that arrive later are not let in."""
+    """Posts of a blocked author that arrive later are rejected."""
     channel = w.channel()
     apply(w, "block", channel, w.blogs.ben.url).ok()
     w.follow(channel, w.blogs.eight)
@@ -260,7 +260,7 @@ def block_earlier(w: World) -> None:
 
 @blocking.requirement("global", source=DESIGN)
 def block_global(w: World) -> None:
-    """A block in 'global' holds in every channel."""
+    """A block in 'global' applies in every channel."""
     first, _, anns, _ = _split(w)
     second, _ = w.unread_channel()
     apply(w, "block", "global", w.blogs.ben.url).ok()
@@ -271,7 +271,7 @@ def block_global(w: World) -> None:
 
 @blocking.requirement("per-channel", source=DESIGN)
 def block_per_channel(w: World) -> None:
-    """A block of one channel leaves another one alone."""
+    """A block of one channel doesn't affect another."""
     channel, items, _, _ = _split(w)
     other, _ = w.unread_channel()
     apply(w, "block", channel, w.blogs.ben.url).ok()

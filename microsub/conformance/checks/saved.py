@@ -1,4 +1,4 @@
-"""Saved items, and ids in order of arrival: extensions, judged where the server has them."""
+"""Saved items, and ids in order of arrival: extensions, checked if the server has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAVED = "saved"
 
 
 def _save(w: World, *entries: str) -> None:
-    """Save, until the check is over. Raises Skip where the server has no saved items."""
+    """Save entries for the duration of the check. Raises Skip if the server has no saved items."""
     channels = w.user.get("channels").listed("channels")
     if SAVED not in [channel.get("uid") for channel in channels]:
         raise Skip("the server has no channel 'saved'")
@@ -30,13 +30,13 @@ def _unsave(w: World, *entries: str) -> None:
 
 
 def _kept(w: World, *entries: str) -> list[str]:
-    """Those of the entries that are in `saved`."""
+    """The given entries that are in `saved`."""
     return [one for one in ids(w.items(SAVED)) if one in entries]
 
 
 @saving.requirement("save", source=DESIGN)
 def save(w: World) -> None:
-    """save puts items into 'saved', and leaves them where they are, as read or unread as they were."""
+    """save adds items to 'saved'; they also stay in their channel, with their read state."""
     channel, items = w.unread_channel()
     one, two, *_ = ids(items)
     w.user.post("timeline", method="mark_read", channel=channel, entry=one).ok()
@@ -59,7 +59,7 @@ def shown(w: World) -> None:
 
 @saving.requirement("unsave", source=DESIGN)
 def unsave(w: World) -> None:
-    """unsave takes items out of 'saved' alone; both may be sent twice."""
+    """unsave removes items only from 'saved'; save and unsave can be repeated."""
     channel, items = w.unread_channel()
     one, two, *_ = ids(items)
     for _ in range(2):
@@ -72,7 +72,7 @@ def unsave(w: World) -> None:
 
 @saving.requirement("stays", source=DESIGN)
 def stays(w: World) -> None:
-    """A saved item stays when it is removed elsewhere, its feed unfollowed, and its channel deleted."""
+    """A saved item stays when it is removed elsewhere, its feed is unfollowed, or its channel is deleted."""
     channel, items = w.unread_channel()
     one, two, three, *_ = ids(items)
     _save(w, one, two, three)
@@ -85,7 +85,7 @@ def stays(w: World) -> None:
 
 @saving.requirement("mark-all", source=DESIGN)
 def mark_all(w: World) -> None:
-    """Marking everything as read in 'global' leaves what is unread in 'saved'."""
+    """Marking everything as read in 'global' doesn't change 'saved'."""
     _, items = w.unread_channel()
     one = ids(items)[0]
     _save(w, one)
@@ -108,7 +108,7 @@ def channel_stays(w: World) -> None:
 
 
 def _walk(w: World, **parameters: str) -> tuple[list[Item], str]:
-    """All items that `ids` lists, and where the first reply says to go on. Raises Skip where the server has none."""
+    """All items listed by `ids`, and the first reply's next cursor. Raises Skip if the server has no `ids`."""
     found: list[Item] = []
     since, step = "", dict(parameters)
     for _ in range(MANY_PAGES):
@@ -144,7 +144,7 @@ def all_once(w: World) -> None:
 
 @arriving.requirement("since", source=DESIGN)
 def since_then(w: World) -> None:
-    """What comes later is listed behind 'paging.since', whenever it was published."""
+    """Later arrivals are listed after 'paging.since', whatever their time of publication."""
     channel, items = w.unread_channel(w.blogs.fresh)
     _, since = _walk(w)
     expect(since != "", "'paging.since' in a reply with items", since)
@@ -159,7 +159,7 @@ def since_then(w: World) -> None:
 
 @arriving.requirement("refused", source=DESIGN)
 def refused(w: World) -> None:
-    """An unknown order and a cursor that isn't one are 400 invalid_request."""
+    """An unknown order or an invalid cursor is a 400 invalid_request."""
     _walk(w, channel=w.channel())
     w.user.get("timeline", method="ids", order="sideways").refused(400, "invalid_request")
     w.user.get("timeline", method="ids", after="!").refused(400, "invalid_request")

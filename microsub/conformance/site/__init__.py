@@ -1,1 +1,1 @@
-"""The web site of the suite: invented blogs in all formats, and the server that publishes them and notes who asks."""
+"""The web site of the suite: invented blogs in all formats, and the server that publishes them and logs requests."""

@@ -1,4 +1,4 @@
-"""Invented blogs, and how they are written in RSS 2.0, Atom, JSON Feed 1.1 and h-feed."""
+"""Invented blogs, and their documents in RSS 2.0, Atom, JSON Feed 1.1 and h-feed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SampleBlog:
 
     @property
     def home(self) -> str:
-        """The page that the feed belongs to."""
+        """The page of the feed."""
         return self.url if self.format == "h-feed" else f"{self.url}/home"
 
     def link(self, post: SamplePost) -> str:
@@ -73,7 +73,7 @@ class SampleBlog:
         return [self.link(post) for post in self.posts]
 
     def document(self) -> PublishedDocument:
-        """The feed as it stands now."""
+        """The document of the feed now."""
         return _WRITERS[self.format](self)
 
 

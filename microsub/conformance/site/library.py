@@ -1,4 +1,4 @@
-"""The blogs of one run. Every run has paths of its own: what a server remembers of an earlier one is no matter."""
+"""The blogs of one run. Every run has its own paths, so that a server's memory of earlier runs doesn't matter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from microsub.conformance.site.publisher import FeedServer, PublishedDocument
 
 FORMATS: tuple[Format, ...] = ("rss", "atom", "json", "h-feed")
 TIED = 60
-"""Posts of the blog `ties` that share one instant."""
+"""How many posts of the blog `ties` share one instant."""
 
 Make = Callable[[str, Format, list[SamplePost], "Person | None"], SampleBlog]
 
@@ -46,7 +46,7 @@ class Library:
 
 
 def publish(publisher: FeedServer, run: str, now: datetime) -> Library:
-    """Make the blogs of this run and publish them; `now` is aware and in whole seconds."""
+    """Create and publish the blogs of this run; `now` has a time zone and whole seconds."""
     root = f"/{run}"
     ann = Person("Ann Example", f"{publisher.base}{root}/people/ann", f"{publisher.base}{root}/people/ann.jpg")
     ben = Person("Ben Example", f"{publisher.base}{root}/people/ben")

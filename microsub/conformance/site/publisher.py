@@ -1,4 +1,4 @@
-"""The suite's own web site: it serves the blogs that the server under test follows, and writes down who asked.
+"""The suite's own web site: it serves the blogs that the server under test follows, and logs requests.
 
 Documents can be changed at any moment. Each has an ETag and is answered 304 when the request holds that ETag, so
 that a server which polls conditionally can show it.
@@ -70,7 +70,7 @@ class FeedServer:
         self._thread.join(timeout=5)
 
     def put(self, path: str, document: PublishedDocument) -> str:
-        """Serve `document` at `path` from now on; gives its URL."""
+        """Serve `document` at `path` from now on; returns its URL."""
         with self._changed:
             self._documents[path] = document
         return self.base + path
@@ -81,7 +81,7 @@ class FeedServer:
             return [visit for visit in self._visits if visit.path == path]
 
     def wait_for_visit(self, path: str, after: int, seconds: float) -> bool:
-        """Wait until `path` has been asked for more than `after` times; False when `seconds` went by."""
+        """Wait until `path` has had more than `after` requests; False after `seconds`."""
         deadline = time.monotonic() + seconds
         with self._changed:
             return self._changed.wait_for(
@@ -89,7 +89,7 @@ class FeedServer:
             )
 
     def answer(self, method: str, path: str, headers: Mapping[str, str]) -> PublishedDocument:
-        """What a request gets, and a line in the log."""
+        """The reply to a request, which is also logged."""
         with self._changed:
             document = self._documents.get(path) or PublishedDocument("text/plain", b"nothing here", 404)
             if document.status == 200 and headers.get("if-none-match") == document.etag:
@@ -104,7 +104,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A visitor that hangs up is no news."""
+        """Ignore clients that disconnect."""
 
 
 def _handler(publisher: FeedServer) -> type[BaseHTTPRequestHandler]:

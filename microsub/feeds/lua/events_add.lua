@@ -1,6 +1,6 @@
 -- Appends events to their stream, which is kept short.
 --
--- Atomic: all events or none, one behind the other.
+-- Atomic: all events or none, in a row.
 --
 -- KEYS  1 events
 -- ARGV  1 how many are kept at least  2.. per event: n, n names and values in turn

@@ -1,13 +1,12 @@
--- Sets and deletes what is known of a feed, and notes what of it is not as it was, to be announced.
+-- Sets and deletes fields of a feed's description, and notes the changes, to be announced.
 --
--- Atomic: the note is written in the step that changes anything, so that no crash leaves a change that nobody hears of;
--- and what others have changed and not announced yet stays in it. A reading writes nothing when a later one has begun.
+-- Atomic: the note is written in the step that makes the change, so that no crash leaves an unannounced change without
+-- one; unannounced changes by others stay in the note. A reading writes nothing if a later one has begun.
 --
 -- KEYS  1 feed
--- ARGV  1 the reading that writes, or ''  2 a nonce, which no other call has  3 how many fields follow that are compared
---       4.. per field: name, '1' to set or '' to delete, value; behind those, the fields that are written only where any
---       of them is not as it was
--- reply {the names that changed, the note}: the note is 'nonce name name …', or '' where nothing is to be announced
+-- ARGV  1 the reading that writes, or ''  2 a nonce, unique to this call  3 how many fields follow that are compared
+--       4.. per field: name, '1' to set or '' to delete, value; then the fields to write only if any of these changed
+-- reply {the names that changed, the note}: the note is 'nonce name name …', or '' if there is nothing to announce
 -- include: overtaken
 if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return { '', '' } end
 local behind = 4 + 3 * ARGV[3]

@@ -1,13 +1,13 @@
--- Adds or removes one follower of a feed, or lets a feed stay though nobody follows it, or ends that.
+-- Adds or removes one follower of a feed, or keeps a feed without followers, or ends that.
 --
--- Atomic: the time to live of the feed's keys goes with the first follower and comes with the last, so that no feed
--- with followers, nor one that is kept anyway, can expire, whichever way two of these calls fall; and a changed list has
--- another edition, so that a process that caches the list sees by its edition that it is old.
+-- Atomic: the first follower removes the time to live of the feed's keys and the last one sets it, so that no feed with
+-- followers, and no kept feed, can expire, in whatever order two of these calls run. A changed list gets a new edition,
+-- so that processes notice that their cached list is old.
 --
 -- KEYS  1 subscribers  2 edition  3 feed  4 what was agreed with its hub  5.. the feed's other keys
 -- ARGV  1 'follow', 'unfollow', 'keep' or 'release'  2 time to live in seconds  3 user/uid  4 the next edition
--- reply 1 where anything changed, 2 where the last follower left and the hub is to be told, else 0; a feed that doesn't
---       exist is neither kept nor released
+-- reply 1 if anything changed, 2 if the last follower left and the hub must be notified, otherwise 0; a feed that
+--       doesn't exist is neither kept nor released
 local changed
 if ARGV[1] == 'follow' or ARGV[1] == 'unfollow' then
   changed = redis.call(ARGV[1] == 'follow' and 'SADD' or 'SREM', KEYS[1], ARGV[3])

@@ -1,14 +1,14 @@
--- Begins a reading of a feed: gives it a number and says what the feed is.
+-- Begins a reading of a feed: gives it a number and returns the feed's state.
 --
--- Atomic: no two readings have one number, and a later one has a larger one, whatever clocks do. What an earlier reading
--- writes from now on is refused.
+-- Atomic: each reading has its own number, larger than earlier ones even if a clock is set back. Writes of earlier
+-- readings are refused from now on.
 --
 -- KEYS  1 feed  2 edition of its subscribers  3 fingerprints
--- ARGV  1 how many bytes of fingerprints are worth a reply that may not need them
--- reply {number, fields and values of the feed in turn, the edition, the fingerprints or ''}; nothing where there is no
+-- ARGV  1 most bytes of fingerprints to return, since the caller may not need them
+-- reply {number, fields and values of the feed in turn, the edition, the fingerprints or ''}; nothing if there is no
 --       such feed
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
--- Redis' own time in seconds: a record that was lost and comes back goes on with larger numbers than before.
+-- Redis' own time in seconds: a record that was lost and restored continues with larger numbers than before.
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000) / 1000
 local last = tonumber(redis.call('HGET', KEYS[1], 'reading') or '') or 0

@@ -1,13 +1,13 @@
--- Sets and deletes fields of a feed, at the end of a poll with the fingerprints of what its document lists.
+-- Sets and deletes fields of a feed, at the end of a poll with the fingerprints of its document's entries.
 --
--- Atomic: only a feed that exists is written to; what has expired must not come back without a time to live.
--- Fingerprints never stand beside the hash of another document than theirs. A reading writes nothing when a later one
--- has begun: it doesn't know what that one has seen.
+-- Atomic: only an existing feed is written to; an expired one must not be recreated without a time to live.
+-- Fingerprints are never stored with another document's hash. A reading writes nothing if a later one has begun, whose
+-- document it doesn't know.
 --
 -- KEYS  1 feed  2 fingerprints
--- ARGV  1 the reading that writes, or ''  2 fingerprints, or '' where they stay as they are  3 their time to live in
---       seconds, which begins with the first ones  4.. per field: name, '1' to set or '' to delete, value
--- reply 1 where it was written, else 0
+-- ARGV  1 the reading that writes, or ''  2 fingerprints, or '' to leave them unchanged  3 their time to live in
+--       seconds, from the first ones on  4.. per field: name, '1' to set or '' to delete, value
+-- reply 1 if it was written, otherwise 0
 -- include: overtaken
 if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return 0 end
 for at = 4, #ARGV, 3 do

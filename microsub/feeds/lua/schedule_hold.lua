@@ -1,10 +1,10 @@
--- Notes that a feed was asked to wait, and holds the whole host while as many feeds as ARGV[4] are.
+-- Notes that a feed's publisher asked for a pause, and holds the whole host while ARGV[4] of its feeds pause.
 --
 -- Atomic: the count and the hold belong together.
 --
 -- KEYS  1 host
 -- ARGV  1 feed  2 until  3 now  4 how many make a hold  5 time to live of the host's record
--- reply the number of feeds that wait now
+-- reply the number of pausing feeds
 redis.call('HSET', KEYS[1], 'held:' .. ARGV[1], ARGV[2])
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 local now, enough = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -20,7 +20,7 @@ for at = 1, #all, 2 do
   end
 end
 if #untils >= enough then
-  -- Until then, that many feeds wait; after it, fewer.
+  -- Until then, that many feeds pause; after it, fewer.
   table.sort(untils, function(a, b) return tonumber(a) > tonumber(b) end)
   redis.call('HSET', KEYS[1], 'hold', untils[enough])
 end

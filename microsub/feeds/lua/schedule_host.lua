@@ -1,23 +1,23 @@
--- What the holder of a host does with its feeds; and when feeds of the host are due, which anybody may set.
+-- The holder's access to a host's feeds; and setting when feeds of the host are due, which needs no lease.
 --
--- Atomic: the host remembers the newest holder that has come, and refuses earlier holders; so two workers can
--- never both have the last word on a feed, even when one of them slept through its lease.
+-- Atomic: the host remembers its newest holder, and refuses earlier ones; so two workers never both have the last word
+-- on a feed, even if one slept through its lease.
 --
 -- KEYS  1 feeds of the host by time due  2 host
 -- ARGV  1 token  2 time to live of the host's record
---       3 'due'     4 now   5 how many  6 the farthest time that a feed can be due; one beyond it was planned by a
---                   clock that was ahead, and is due too
---                   reply: when a further feed is due, and until when the host is held, or '' for either; feed ids
+--       3 'due'     4 now   5 how many  6 the latest plausible time; a feed planned beyond it by a clock that was
+--                   ahead is due too
+--                   reply: when another feed is due, and until when the host is held, or '' for either; feed ids
 --         'finish'  4 feed  5 next time or ''   reply: 1
---         'add'     4.. per feed: id, time due at the latest; the token is not asked for
+--         'add'     4.. per feed: id, time due at the latest; the token isn't checked
 --                   reply: the time of the host's next request, or ''
 --         'next'    4 time until which the spacing lasts  5 the farthest time that a host can be held until
---                   6, 7 feed and next time as 'finish' has them, or neither
+--                   6, 7 feed and next time as in 'finish', or neither
 --                   reply: the time of the host's next request, or ''
--- reply nil where a newer holder has come
--- When a host may be asked next: its earliest feed's time, but not before its spacing (`free`) and hold are over.
--- '' where it has no feeds. A spacing or hold beyond `farthest` was written by a clock that was ahead, and counts for
--- nothing. Redis can't print a time without losing digits, so this does.
+-- reply nil if there is a newer holder
+-- When the host's next request is allowed: its earliest feed's time, but not before its spacing (`free`) and hold are
+-- over. '' if it has no feeds. A spacing or hold beyond `farthest` was written by a clock that was ahead, and is
+-- ignored. Redis can't print a time without losing digits, so this does.
 local function host_next(due_key, host_key, farthest)
   local first = redis.call('ZRANGE', due_key, 0, 0, 'WITHSCORES')
   if not first[2] then return '' end

@@ -1,13 +1,12 @@
--- Lets hosts be taken from a time on, keeps a host for longer, or gives it back.
+-- Sets when hosts can be taken, keeps a host for longer, or gives it back.
 --
--- Atomic: a host that is taken stays where it stands, at the end of its lease; its holder is told, when it gives it
--- back, to look for new feeds. Only the holder of the token can renew or release it, and a host that is given back is due
--- in the same step.
+-- Atomic: a taken host's time is the end of its lease; when its holder gives it back, the reply says whether to look
+-- for new feeds. Only the holder of the token can renew or release it, and a released host is due in the same step.
 --
--- KEYS  1 hosts by time  2 leases; 'again <host>' -> 1 where its holder shall look again
+-- KEYS  1 hosts by time  2 leases; 'again <host>' -> 1 if its holder must look again
 -- ARGV  1 'due'       2.. per host: name, time; reply 1
 --         'renew' or 'release'  2 host  3 token  4 end of the lease, or the time of the next request, or '' for never
---                   reply: 1, or 2 where feeds were added to the host that is given back, or 0 where the lease was lost
+--                   reply: 1, or 2 if feeds were added to the released host, or 0 if the lease was lost
 if ARGV[1] == 'due' then
   for at = 2, #ARGV, 2 do
     if redis.call('HEXISTS', KEYS[2], ARGV[at]) == 0 then

@@ -1,13 +1,13 @@
 -- Takes the hosts that have been due longest, for one worker.
 --
--- Atomic: a host that is taken stands at the end of its lease at once, so that nobody else finds it due. One whose
--- lease has run out is due again, and its new token is larger than any before. One that stands beyond the farthest time
--- was put there by a clock that was ahead, and is due too.
+-- Atomic: the time of a taken host becomes the end of its lease at once, so that no other worker takes it. A host whose
+-- lease has run out is due again, and its new token is larger than any before. A host planned beyond the farthest time,
+-- by a clock that was ahead, is due too.
 --
--- The latest time at which hosts were taken is kept to within a minute: where it lies ahead of now, a clock was ahead.
+-- The latest time at which hosts were taken is stored to within a minute: if it is in the future, a clock was ahead.
 --
 -- KEYS  1 hosts by time  2 leases: host -> token; '*' -> the last token; '* at' -> the latest time of taking
--- ARGV  1 now  2 how many at most  3 end of the lease  4 the farthest time  5.. hosts, where only these are wanted
+-- ARGV  1 now  2 how many at most  3 end of the lease  4 the farthest time  5.. hosts, to take only these
 -- reply the latest time of taking before, then host, token, host, token, …
 local now, latest = tonumber(ARGV[1]), tonumber(redis.call('HGET', KEYS[2], '* at') or '0')
 if now > latest + 60 then redis.call('HSET', KEYS[2], '* at', string.format('%d', now)) end

@@ -1,7 +1,7 @@
-"""Feed documents of our own: jf2 to RSS, Atom, JSON Feed and an h-feed page. Pure.
+"""Writes feed documents: jf2 to RSS, Atom, JSON Feed and an h-feed page. Pure.
 
-`FORMATS` has them by the ending of their address. What is written passes the validators of its format, and comes back
-through `formats.parse` with title, dates, author, content, files and categories as they were.
+`FORMATS` maps the ending of an address to its format. The output passes the format's validators, and `formats.parse`
+reads title, dates, author, content, files and categories back unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from microsub.model.jf2 import Card, Enclosure, Entry
 
 @dataclass(frozen=True, slots=True)
 class DocumentFormat:
-    """A format: its media type, and what writes it."""
+    """A format: its media type and its writer."""
 
     content_type: str
     write: Callable[[FeedDocument], bytes]
@@ -27,7 +27,7 @@ class DocumentFormat:
 def json_feed(document: FeedDocument) -> bytes:
     """The document in JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/).
 
-    `next_url` leads to the next older archive: each has its address by what it holds, so a walk ends.
+    `next_url` is the next older archive. An archive's address depends on its content, so following the links ends.
     """
     head = {
         "version": "https://jsonfeed.org/version/1.1",
@@ -59,7 +59,7 @@ def _item(entry: Entry) -> dict[str, Any]:
         "tags": list(entry.category),
         "attachments": [_attachment(one) for one in files(entry)],
     }
-    # One of the two is required, and a title isn't said twice.
+    # One of the two is required, and the title isn't repeated.
     text = entry.summary or ("" if entry.name else title(entry))
     return _stated(found) | ({} if content else {"content_text": text})
 

@@ -19,16 +19,16 @@ PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; img-src https: http:; media-src https: http:; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""The content security policy that such a page needs, and no more."""
+"""The minimal content security policy of such a page."""
 
 
 def write(document: FeedDocument) -> bytes:
-    """The document as a page without any script."""
+    """The document as a page without scripts."""
     return ("\n".join(_page(document)) + "\n").encode("utf-8", "replace")
 
 
 def write_post(entry: Entry, address: str, stylesheet: str) -> bytes:
-    """One post as a page without any script."""
+    """One post as a page without scripts."""
     lines = (
         *_head(title(entry), stylesheet),
         f'<link rel="canonical" href="{escape(address)}"></head><body><main>',
@@ -114,7 +114,7 @@ def _card(author: Card) -> str:
 
 
 def _file(one: Enclosure) -> str:
-    """A file, played or shown where a browser can, in the shape that the microformats of media have."""
+    """A file, with a player or preview if browsers have one, in the markup of the media microformats."""
     url, kind = escape(one.url), kind_of(one)
     text = escape(one.title or one.url.rpartition("/")[2] or one.url)
     if kind in {"audio", "video"}:

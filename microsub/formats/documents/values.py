@@ -1,4 +1,4 @@
-"""A feed document that is about to be written, and what all formats do with its entries. Pure."""
+"""A feed document to be written, and what all formats share. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UNKNOWN_TYPE = "application/octet-stream"
 _TITLE = 80
-"""Characters of the text that stand for a title where a format needs one."""
+"""Characters of an entry's text that replace a missing title in formats that need one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedDocument:
-    """A feed with its entries, newest first, which have a guid each; all addresses are absolute.
+    """A feed with its entries, newest first, each with a guid; all addresses are absolute.
 
-    `id` is an absolute IRI, the same for all formats and for ever; `addresses` are those of this document by format.
-    `complete`: what isn't listed isn't part of the feed any more; `archive`: it never changes again (RFC 5005).
-    `previous` are the addresses of the next older archive, `current` those of the newest document of the feed, by
-    format; `hubs` are WebSub hubs. `stylesheet` is for the page.
+    `id` is an absolute IRI, permanent and the same for all formats. `addresses` are those of this document by format.
+    `complete`: entries that aren't listed are no longer part of the feed; `archive`: it never changes again (RFC 5005).
+    `previous` has the addresses of the next older archive, `current` those of the feed's newest document, by format;
+    `hubs` are WebSub hubs. `stylesheet` is for the page.
     """
 
     id: str
@@ -46,7 +46,7 @@ class FeedDocument:
 
 
 def is_iri(text: str) -> bool:
-    """Whether a guid can be an Atom id as it stands: an absolute IRI (RFC 4287, 4.2.6)."""
+    """Whether a guid can be used as an Atom id: an absolute IRI (RFC 4287, 4.2.6)."""
     return _ABSOLUTE.fullmatch(text) is not None
 
 
@@ -56,7 +56,7 @@ def allowed(text: str) -> str:
 
 
 def printable(entry: Entry) -> Entry:
-    """The entry without texts in which there is nothing to read: titles, summaries, names and tags of blanks alone."""
+    """The entry without blank texts: titles, summaries, names and tags with nothing to read."""
     author = entry.author and replace(entry.author, name=_text(entry.author.name))
     content = entry.content and Content(_text(entry.content.html), _text(entry.content.text))
     tags = tuple(filter(None, map(_text, entry.category)))
@@ -69,7 +69,7 @@ def _text(text: str | None) -> str | None:
 
 
 def uri(address: str) -> str:
-    """An address in ASCII, as RSS and headers want it (RFC 3987, 3.1)."""
+    """An address in ASCII, as RSS and headers require (RFC 3987, 3.1)."""
     if address.isascii():
         return address
     parts = parts_of(address)
@@ -80,14 +80,14 @@ def uri(address: str) -> str:
 
 
 def body(entry: Entry) -> str:
-    """The content as HTML, empty where there is none."""
+    """The content as HTML, empty if there is none."""
     if entry.content is None:
         return ""
     return entry.content.html or html.escape(entry.content.text or "", quote=False).replace("\n", "<br>\n")
 
 
 def title(entry: Entry) -> str:
-    """The title; for an entry without one the beginning of its text, its address, or that it has none."""
+    """The title, else the beginning of the text, else the address, else "Untitled"."""
     if entry.name:
         return entry.name
     text = " ".join(((entry.content and entry.content.text) or entry.summary or "").split())
@@ -97,12 +97,12 @@ def title(entry: Entry) -> str:
 
 
 def link(entry: Entry) -> str:
-    """The address that a reader opens; empty where there is none."""
+    """The address that a reader opens; empty if there is none."""
     return entry.url or entry.fallback_url or ""
 
 
 def files(entry: Entry) -> Iterator[Enclosure]:
-    """All files of the entry, each once: what it encloses, then what it shows outside of its content."""
+    """All files of the entry without duplicates: its enclosures, then media that aren't in its content."""
     seen = {enclosure.url for enclosure in entry.enclosure}
     yield from entry.enclosure
     content = body(entry)
@@ -112,7 +112,7 @@ def files(entry: Entry) -> Iterator[Enclosure]:
 
 
 def media_type(enclosure: Enclosure) -> str:
-    """The type that the publisher gave, else what the name of the file says."""
+    """The type from the publisher, else from the file's name."""
     if enclosure.type:
         return enclosure.type
     found, _ = mimetypes.guess_type(parts_of(enclosure.url).path)
@@ -120,5 +120,5 @@ def media_type(enclosure: Enclosure) -> str:
 
 
 def is_playable(enclosure: Enclosure) -> bool:
-    """Whether it is sound or film."""
+    """Whether it is sound or video."""
     return kind_of(enclosure) in {"audio", "video"}

@@ -3,8 +3,9 @@
 Specs: https://www.rssboard.org/rss-specification with its Best Practices Profile, RFC 4287, RFC 5005 (paged, archived
 and complete feeds), https://www.rssboard.org/media-rss, Dublin Core, RFC 4685 (threading), WebSub links.
 
-What readers trip over is left out: `<author>` in RSS wants an e-mail address, so names are `dc:creator`; a second
-`<enclosure>` in one item is Media RSS; a guid is never said to be an address; the root element stands on one line.
+Constructs that confuse readers are avoided: RSS's `<author>` requires an e-mail address, so names are in `dc:creator`;
+a second `<enclosure>` of an item is written as Media RSS; a guid is never marked as an address; the root element is on
+one line.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def atom(document: FeedDocument) -> bytes:
 
 
 def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
-    """Where the document and its neighbours are, and what it says of itself as a set (RFC 5005)."""
+    """The addresses of the document and its neighbours, and its kind of set (RFC 5005)."""
     kind = f"application/{form}+xml"
     yield _empty(tag, rel="self", type=kind, href=uri(document.addresses[form]))
     for hub in document.hubs:
@@ -96,7 +97,7 @@ def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
 
 def _rss_item(entry: Entry) -> Iterator[str]:
     content = body(entry)
-    # Readers take the longer one for the content, so a summary that is longer is left out.
+    # Readers take the longer one as the content, so a longer summary is left out.
     summary = escape(entry.summary or "", quote=False)
     summary = summary if not content or len(summary) < len(content) else ""
     yield "<item>"
@@ -118,10 +119,10 @@ def _rss_item(entry: Entry) -> Iterator[str]:
     if summary and content:
         yield _element("content:encoded", content)
     found = list(files(entry))
-    # Readers take the first enclosure alone, so what a podcast app plays goes there.
+    # Readers use only the first enclosure, so it is one that a podcast app can play.
     first = next(filter(is_playable, found), found[0] if found else None)
     if first is not None:
-        # The length is required; 0 is what publishers write who don't know it.
+        # The length is required; publishers who don't know it write 0.
         length = str(first.length or 0)
         yield _empty("enclosure", url=uri(first.url), length=length, type=media_type(first))
     yield from _media(entry, found, [one for one in found if one is not first])
@@ -141,7 +142,7 @@ def _atom_entry(entry: Entry, document: FeedDocument) -> Iterator[str]:
     if entry.author and entry.author.name and entry.author.url:
         yield _element("uri", entry.author.url)
     yield "</author>"
-    # One of the two has to be there (4.1.2).
+    # One of the two is required (4.1.2).
     if address or not content:
         yield _empty("link", rel="alternate", type="text/html", href=address or document.addresses["html"])
     for category in entry.category:
@@ -160,7 +161,7 @@ def _atom_entry(entry: Entry, document: FeedDocument) -> Iterator[str]:
 
 
 def _media(entry: Entry, found: list[Enclosure], others: list[Enclosure]) -> Iterator[str]:
-    """What both formats have from others: durations, further files, the picture, what it replies to."""
+    """Elements of other namespaces for both formats: durations, more files, the picture, reply targets."""
     played = [one for one in found if is_playable(one) and one not in others]
     if len(played) == 1 and played[0].duration:
         yield _element("itunes:duration", str(played[0].duration))
@@ -179,12 +180,12 @@ def _writer(author: Card | None) -> str:
 
 
 def _as_html(text: str) -> str:
-    """Plain text as RSS has it: readers take it for HTML where it looks so."""
+    """Plain text for RSS: escaped if readers would take it for HTML."""
     return escape(text, quote=False) if _MARKUP.search(text) else text
 
 
 def _rfc_822(moment: datetime) -> str:
-    """A date with the names of a day and a month, and `GMT` in place of a zone that readers might not know."""
+    """A date with names of day and month, and `GMT` instead of a zone that readers might not know."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return format_datetime(aware.astimezone(UTC).replace(microsecond=0), usegmt=True)
 
@@ -195,7 +196,7 @@ def _root(tag: str, prefixes: tuple[str, ...], **attributes: str) -> str:
 
 
 def _element(tag: str, text: str, **attributes: str) -> str:
-    # A carriage return of its own would come back as the end of a line.
+    # A literal carriage return would be read as the end of a line.
     inner = escape(allowed(text), quote=False).replace("\r", "&#13;")
     return f"<{tag}{_attributes(attributes)}>{inner}</{tag}>"
 

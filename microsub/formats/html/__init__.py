@@ -1,1 +1,1 @@
-"""HTML: what of it is kept, how deep it nests, and its text."""
+"""HTML: sanitising, nesting limits, and conversion to text."""

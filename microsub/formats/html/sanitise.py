@@ -1,13 +1,13 @@
-"""The one place where foreign HTML becomes harmless.
+"""Sanitises foreign HTML; nothing else does.
 
 https://owasp.org/www-community/xss-filter-evasion-cheatsheet.
 
-`nh3` (the ammonia sanitiser, a real HTML5 parser with an allow-list) does the work, once, for every format. A filter
-that it calls for each attribute makes links absolute and refuses what a scheme list can't express. What is then decided
-by whole tags (pictures and frames without a source, formulas) works on the tokens of the result, never on its
-text; and what that changed is cleaned again, so that the last word is always the parser's.
+`nh3` (the ammonia sanitiser, a real HTML5 parser with an allow-list) does the work, once, for all formats. It calls a
+filter for each attribute, which makes links absolute and refuses what a list of schemes can't express. Decisions about
+whole tags (pictures and frames without a source, formulas) are made on the tokens of the result, never on its text; a
+result that this changes is sanitised again, so that the parser always has the last word.
 
-What is kept is what readers need, and nothing that runs, styles or asks. MathML is presentation alone
+It keeps what readers need, and nothing that runs, styles or sends requests. Of MathML, only presentation markup is kept
 (https://www.w3.org/TR/mathml-core/): no links, no actions, and no annotations, which repeat the formula in another
 language.
 """
@@ -35,7 +35,7 @@ _MATH = """math merror mfrac mi mmultiscripts mn mo mover mpadded mphantom mpres
 MATH = frozenset(_MATH.split())
 TAGS = frozenset(f"{_INLINE} {_BLOCK} {_MEDIA}".split()) | MATH
 
-# Their content is no text for people: it goes with them.
+# Their content isn't text for people, so it is removed too.
 _UNREAD = """script style svg template select textarea button noscript noembed noframes object applet title head xmp
     plaintext annotation annotation-xml"""
 DROPPED = frozenset(_UNREAD.split())
@@ -45,7 +45,7 @@ ATTRIBUTES = {
     "a": {"href", "hreflang"},
     "audio": {"src", "controls", "loop"},
     "blockquote": {"cite"},
-    # Of `class` the language stays, which tells how to colour the code.
+    # Only the language is kept from `class`, for syntax highlighting.
     "code": {"class"},
     "col": {"span"},
     "colgroup": {"span"},
@@ -53,7 +53,7 @@ ATTRIBUTES = {
     "del": {"cite", "datetime"},
     "details": {"open"},
     "iframe": {"src", "width", "height", "allowfullscreen", "loading"},
-    # `style` never survives; it only tells the filter that an image is hidden.
+    # `style` is always removed; the filter only uses it to detect hidden images.
     "img": {"src", "srcset", "sizes", "alt", "width", "height", "style", "data-src", "data-lazy-src", "data-original"},
     "ins": {"cite", "datetime"},
     "li": {"value"},
@@ -78,7 +78,7 @@ ATTRIBUTES = {
     "video": {"src", "poster", "width", "height", "controls", "loop"},
 }
 
-# Exact hosts, and the paths under which they serve players: other paths of theirs may lead anywhere.
+# Exact hosts, and the paths of their players: their other paths may lead anywhere.
 _PLAYERS = r"""(?ix)https://(?![^?\#]*/\.+(?:[/?\#]|\Z))(?:
       (?:www\.)?youtube(?:-nocookie)?\.com/embed/ | player\.vimeo\.com/video/ | vimeo\.com/event/
     | www\.dailymotion\.com/embed/ | geo\.dailymotion\.com/player\b | w\.soundcloud\.com/player/
@@ -91,10 +91,10 @@ _PLAYERS = r"""(?ix)https://(?![^?\#]*/\.+(?:[/?\#]|\Z))(?:
     (?:[^?\#%;\\] | %(?:20|2[67c]|3[ad]|40|[89ab][\da-f]|c[2-9a-f]|d[\da-f]|e(?!0%[89])[\da-f]|f(?!0%8)[0-4]))*+
     (?:[?\#]|\Z)"""
 PLAYER = re.compile(_PLAYERS)
-"""Matches the addresses that may be framed.
+"""Matches addresses that may be framed.
 
-The rest of the path has no step upwards, and no escape that a server may read as a part of one: of `/`, `\\`, `.` and
-`%`, of controls, and of longer forms of these in UTF-8.
+The rest of the path has no step upwards, and no escape that a server could decode as one: of `/`, `\\`, `.`, `%` and
+control characters, or of overlong forms of these in UTF-8.
 """
 
 _BEACONS = r"""(?ix)//(?:
@@ -108,11 +108,11 @@ _BEACONS = r"""(?ix)//(?:
     | tracking\.feedpress\.(?:it|com) | track(?:ing)?\.[^/]+/open | email\.[^/]+/o/ )
     | /(?:piwik|matomo)\.php | [?&]rss_tracking= | /b\.gif\? | /(?:tracking_?)?pixel\.(?:gif|png)"""
 BEACON = re.compile(_BEACONS)
-"""Found in the addresses of pictures that nobody is to see."""
+"""Found in the addresses of tracking pixels."""
 
 
 SANDBOX = "allow-scripts allow-same-origin allow-popups allow-presentation"
-"""What players in frames may do."""
+"""Permissions of players in frames."""
 
 URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
 _SIZED = frozenset({"img", "video", "iframe"})
@@ -123,9 +123,9 @@ _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:wi
 _ANY_TAG = re.compile(r"<[^<>]*>")
 _NOSCRIPT = re.compile(r"(?is)<noscript\b[^<>]*>((?:(?!</?noscript\b).)*)</noscript\s*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
-# Where there is no frame: in values `nh3` writes `>` as a reference, so that a tag ends at the first one.
+# Only without frames: in values, `nh3` writes `>` as a reference, so a tag ends at the first one.
 _IMAGE = re.compile(r"<img\b([^>]*)>")
-# All that `nh3` writes is one of these: a frame with the raw text in it, a tag, or text, in which `<` is a reference.
+# Everything that `nh3` writes is one of these: a frame with its raw text, a tag, or text, in which `<` is a reference.
 _TOKEN = re.compile(
     r"""
     <iframe(?P<frame>(?:\s[^\s<>="]+="[^"]*")*)>.*?</iframe>
@@ -135,28 +135,29 @@ _TOKEN = re.compile(
     re.S | re.X,
 )
 _LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w+#.-]{1,30})(?![^\s;])")
-# No other attribute can hold this: in its value the quote would be a reference, and behind its end stands no letter.
+# No other attribute can contain this: in its value the quote would be a reference, and no letter follows its end.
 _SOURCE = ' src="http'
-# All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
+# All other images stay unchanged: these are lazy, hidden or tiny, or have no source.
 _DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
-# Possessive, as all here has to be: publishers choose how long a run of anything is.
+# Possessive, like everything here, because publishers choose the length of any run.
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 _DESCRIPTORS = re.compile(r"(?:\s++[\d.]++[wxh])*+\s*+")
 
 
 MAX_SIZE = 10_000
-"""Pixels: what claims more would push everything else away."""
+"""Pixels: larger images would push everything else away."""
 
 _PASSES = 3
+"""Maximum number of passes over decisions about tags. Two suffice for all known input; after more, all tags go."""
+
 _LONG = 10_000
-"""Characters from which on attributes are counted: a tag of 60,000 takes seconds, what fits into fewer takes none."""
-"""How often what was decided by tags is cleaned again. Twice is enough for all that is known; more gets no markup."""
+"""Characters from which attributes are counted: a tag with 60,000 takes seconds, shorter documents take no time."""
 
 
 def clean_html(html: str, base: str) -> str:
-    """`html` without anything that runs, tracks, or styles.
+    """`html` without anything that runs, tracks or styles.
 
-    Links absolute, resolved against `base`. Never raises for content; the result is well-formed and may be empty.
+    Links are absolute, resolved against `base`. Never raises for content; the result is well-formed and may be empty.
     """
     if "<" not in html and "&" not in html:
         return entities.escape(html, quote=False).strip()
@@ -175,21 +176,21 @@ def clean_html(html: str, base: str) -> str:
 
 
 def _as_text(html: str) -> str:
-    """The words of `html`, without any tag."""
+    """The text of `html`, without tags."""
     return entities.escape(entities.unescape(_ANY_TAG.sub(" ", html)), quote=False).strip()
 
 
 def _without_scripts(html: str) -> str:
-    """Scripts never run here, so what stands in `noscript` is what people are to see.
+    """Show the content of `noscript`, because scripts never run here.
 
-    Unless it repeats a picture that a script would have loaded late: that one is taken from `data-src` (see `_image`).
+    It is dropped if it repeats a lazy picture, which is taken from `data-src` instead (see `_image`).
     """
     lazy = any(name in html for name in _LAZY)
     return _NOSCRIPT.sub(lambda found: "" if lazy and "<img" in found[1] else found[1], html)
 
 
 def text_to_html(text: str) -> str:
-    """Plain text as the HTML that shows it: paragraphs and line breaks kept."""
+    """Plain text as HTML, with its paragraphs and line breaks."""
     paragraphs = [part.strip() for part in re.split(r"\n[ \t\r]*\n", text) if part.strip()]
     lines = [entities.escape(part, quote=False).replace("\r", "").replace("\n", "<br>") for part in paragraphs]
     return lines[0] if len(lines) == 1 else "".join(f"<p>{line}</p>" for line in lines)
@@ -220,7 +221,7 @@ def _cleaner(base: str) -> nh3.Cleaner:
         attribute_filter=attribute,
         url_schemes=LINK,
         set_tag_attribute_values={
-            # One each: nh3 adds several in an order that changes with every process, and so would every item's hash.
+            # One per tag: nh3 adds several in an order that changes with each process, which would change item hashes.
             "video": {"controls": ""},
             "audio": {"controls": ""},
             "iframe": {"sandbox": SANDBOX},
@@ -242,7 +243,7 @@ def _link(tag: str, name: str, value: str, base: str) -> str | None:
 
 
 def _size(tag: str, value: str) -> str | None:
-    """A width or height in whole pixels, or for players in per cent; None for anything else."""
+    """A width or height in whole pixels, or for players in per cent; None for other values."""
     found = _PIXELS.fullmatch(value)
     if found:
         return str(int(found[1])) if int(found[1]) <= MAX_SIZE else None
@@ -250,7 +251,7 @@ def _size(tag: str, value: str) -> str | None:
 
 
 def clean_srcset(value: str, base: str) -> str | None:
-    """A `srcset` with absolute URLs; candidates that aren't web addresses leave it."""
+    """A `srcset` with absolute URLs, without candidates that aren't web addresses."""
     kept = []
     for url, descriptors in candidates(value):
         if (safe := safe_url(url, base)) and not BEACON.search(safe):
@@ -259,13 +260,13 @@ def clean_srcset(value: str, base: str) -> str | None:
 
 
 def candidates(srcset: str) -> list[tuple[str, str]]:
-    """The addresses in a `srcset`, each with what is said of it (`2x`, `640w`)."""
+    """The addresses in a `srcset` with their descriptors (`2x`, `640w`)."""
     found: list[tuple[str, str]] = []
     at = 0
     while candidate := _CANDIDATE.match(srcset, at):
         url, at = candidate[1], candidate.end()
         descriptors = ""
-        # As HTML has it: a comma at the end of the address ends the candidate, one within belongs to the address.
+        # As in HTML: a comma at the end of the address ends the candidate, a comma inside belongs to the address.
         if not url.endswith(","):
             end = srcset.find(",", at)
             start, at = at, end if end >= 0 else len(srcset)
@@ -276,9 +277,9 @@ def candidates(srcset: str) -> list[tuple[str, str]]:
 
 
 def _has_doubts(cleaned: str) -> bool:
-    """Whether anything in the sanitiser's result is still to be decided by whole tags.
+    """Whether decisions about whole tags are needed in the sanitiser's result.
 
-    A cheap look, which may be wrong by saying yes.
+    A cheap check that may wrongly return True.
     """
     if any(part in cleaned for part in ("<iframe", "<math", "</audio>", "</video>")):
         return True
@@ -286,7 +287,7 @@ def _has_doubts(cleaned: str) -> bool:
 
 
 def _decided(cleaned: str) -> str:
-    """The sanitiser's result without what has no source, and with formulas of MathML alone."""
+    """The sanitiser's result without elements that have no source, and with only MathML in formulas."""
     tokens = pieces(cleaned)
     if tokens is None:
         return _as_text(cleaned)
@@ -298,15 +299,15 @@ def _decided(cleaned: str) -> str:
         if place in dropped:
             continue
         if name == "math":
-            # No formula in a formula.
+            # Formulas aren't nested.
             if formula == bool(closing):
                 kept.append(token[0])
             formula = not closing
         elif token["text"] is not None:
             kept.append(token[0])
         elif formula != (name in MATH):
-            # HTML may stand in a formula, but where depends on the parser's state: markup that one parser takes for
-            # harmless text there is a picture with a handler to another.
+            # HTML is allowed in formulas, but its meaning depends on the parser's state: markup that is harmless text
+            # to one parser is a picture with an event handler to another.
             continue
         elif name is None:
             kept.append(_frame(token["frame"]))
@@ -321,7 +322,7 @@ def _decided(cleaned: str) -> str:
 
 
 def pieces(cleaned: str) -> list[re.Match[str]] | None:
-    """All of the sanitiser's result in pieces; None where it has a form that is not its own.
+    """The sanitiser's result as tokens; None if it has an unexpected form.
 
     Groups: `frame` (attributes of a whole frame), `name` of a tag with `closing` and `attributes`, or `text`.
     """
@@ -330,13 +331,13 @@ def pieces(cleaned: str) -> list[re.Match[str]] | None:
 
 
 def _image(tag: str, attributes: str) -> str:
-    """An image tag as it may stay; nothing for one without source, hidden, or of a pixel."""
+    """The image tag to keep; empty if it has no source, is hidden, or is a single pixel."""
     if not _DOUBTFUL.search(attributes):
         return tag
     found: dict[str, str] = dict(_ATTRIBUTE.findall(attributes))
     lazy = next((found.pop(name) for name in _LAZY if found.get(name)), None)
     if lazy:
-        # Scripts would have put it there; the placeholder in `src` shows nothing.
+        # A script would have put it there; the placeholder in `src` shows nothing.
         found["src"] = lazy
     if not (found.get("src") or found.get("srcset")) or "style" in found:
         return ""
@@ -349,15 +350,15 @@ def _image(tag: str, attributes: str) -> str:
 
 
 def _frame(attributes: str) -> str:
-    """A frame keeps its place only with a source; what stood between its tags never does."""
+    """A frame, only if it has a source, and never with its content."""
     lazy = "" if ' loading="' in attributes else ' loading="lazy"'
     return f"<iframe{attributes}{lazy}></iframe>" if _SOURCE in attributes else ""
 
 
 def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
-    """The tags of the player that begins at `start`, where it has nothing to play.
+    """The tags of the player that starts at `start`, if it has nothing to play, else none.
 
-    None where it has. What was meant for browsers without players takes its place.
+    Its fallback content for browsers without players then replaces it.
     """
     name = tokens[start]["name"]
     tags: set[int] = set()
@@ -373,7 +374,7 @@ def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
 
 
 def without_images(cleaned: str, urls: Collection[str]) -> str:
-    """A body from `clean_html` without its images of `urls`, which are shown beside it."""
+    """A body from `clean_html` without its images of `urls`, which are shown separately."""
 
     def keeps(token: re.Match[str]) -> bool:
         source = dict(_ATTRIBUTE.findall(token["attributes"])).get("src") if token["name"] == "img" else None

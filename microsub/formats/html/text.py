@@ -1,4 +1,4 @@
-"""HTML as a person reads it: paragraphs and lines where a browser breaks them, no markup."""
+"""HTML as readable text: paragraphs and lines break where browsers break them, without markup."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _BREAKS = dict.fromkeys(_PARAGRAPHS.split(), _PARAGRAPH) | dict.fromkeys(_LINES.
 
 
 def without_controls(text: str) -> str:
-    """`text` without C0 and C1 controls and DEL, which terminals obey and nobody reads.
+    """`text` without C0 and C1 control characters and DEL, which affect terminals and aren't text.
 
-    Tabs and line feeds stay, other line ends become line feeds, and a form feed, which HTML counts as white space, a
-    blank. Documents hide the others in character references (`&#27;`), so that they come up when everything is decoded.
+    Tabs and line feeds stay, other line ends become line feeds, and a form feed becomes a blank, since HTML counts it
+    as white space. Call this after decoding: documents hide control characters in references (`&#27;`).
     """
-    # Bytes are searched at a tenth of what the same costs in text.
+    # Searching bytes costs a tenth of searching text.
     data = text.encode("utf-8", "surrogatepass")
     if len(data.translate(None, _C0)) == len(data) and not _C1.search(data):
         return text
@@ -68,7 +68,7 @@ def html_to_text(html: str) -> str:
 
 
 def _without_tags(html: str) -> str:
-    """Sanitised markup with its tags made breaks, blanks, or nothing; all `<` are of tags."""
+    """Sanitised markup with its tags replaced by breaks, blanks or nothing; each `<` starts a tag."""
     first, *others = html.split("<")
     found = [first]
     for piece in others:
@@ -79,7 +79,7 @@ def _without_tags(html: str) -> str:
 
 
 class _Marks(dict[str, str]):
-    """What each tag stands for, remembered: nearly all tags are the same few."""
+    """The replacement for each tag, cached, because nearly all tags are the same few."""
 
     def __missing__(self, inside: str) -> str:
         match = _TAG.match(f"<{inside}>")
@@ -93,18 +93,18 @@ _MARKS = _Marks()
 
 
 def title_text(markup: str) -> str:
-    """A title, which may hold markup, on one line; beyond `MAX_TITLE` it is cut."""
+    """A title, which may contain markup, as one line; cut at `MAX_TITLE`."""
     markup = _UNREAD.sub("", markup[:MAX_TITLE])
     return " ".join(entities.unescape(_TAG.sub(_tag, markup)).translate({1: " ", 2: " "}).split())
 
 
 def _folded(text: str) -> str:
-    """White space outside of `pre` as blanks; runs are joined when the tags are gone."""
+    """White space outside of `pre` as blanks; runs are collapsed after the tags are removed."""
     return text.replace("\n", " ").replace("\t", " ").replace("\r", " ").replace("\f", " ")
 
 
 def _plain(text: str) -> str:
-    """Resolve the few entities that a serialiser leaves in text."""
+    """Decode the few entities that a serialiser leaves in text."""
     if "&" not in text:
         return text
     text = text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"')
@@ -120,12 +120,12 @@ def _tag(match: re.Match[str]) -> str:
     if name in {"td", "th"}:
         return " "
     if name == "img" and (alt := _ALT.search(match[0])) and 0 < len(alt[1]) <= 8 and not alt[1].isascii():
-        return alt[1]  # emoji that a blog engine turned into pictures
+        return alt[1]  # an emoji that a blog engine turned into a picture
     return ""
 
 
 def _keep(block: str) -> str:
-    """White space inside `pre` counts, but not that inside its tags."""
+    """Keep the white space in `pre`, but not inside its tags."""
     pieces = re.split(r"(<[^>]*>)", block.replace("\r", ""))
     pieces[::2] = [
         piece.replace("\t", "    ").replace(" ", _KEPT_SPACE).replace("\n", _KEPT_NEWLINE) for piece in pieces[::2]

@@ -1,13 +1,11 @@
-"""Pages as trees, and the bounds of markup that is given to a parser.
+"""Parses pages to trees, and limits the markup that parsers get: its nesting, its size and its attributes.
 
-How deep it nests, how much of it there is.
+HTML parsers take time quadratic in the depth, and recursive code that uses the tree overflows. People nest tens of
+levels; documents that nest tens of thousands are attacks. Whether a tag nests depends on everything before it, so a
+parser is used, piece by piece: it never gets much that nests beyond the limit.
 
-HTML parsers take time with the square of the depth, and recursive code behind them overflows. People nest tens of
-levels; documents that nest tens of thousands were made to stop readers. Which tags nest depends on all that stands
-before them, so a parser is asked, piece by piece: it never gets much that nests beyond the limit.
-
-HTML parsers compare each attribute with all before it in its tag, so that they take time with the square of the number:
-a quarter of a megabyte in one tag keeps html5lib busy for half a minute, and Lexbor for seconds. People write ten.
+HTML parsers compare each attribute with all earlier ones in its tag, which takes time quadratic in their number: a
+quarter of a megabyte in one tag keeps html5lib busy for half a minute, and Lexbor for seconds. People write ten.
 """
 
 from __future__ import annotations
@@ -21,34 +19,34 @@ from selectolax.lexbor import LexborHTMLParser
 from microsub.kit.urls import safe_url
 
 MAX_PAGE = 2 * 1024 * 1024
-"""Characters of a page that are read. What is beyond them is in no head, and in no profile."""
+"""Characters of a page that are parsed. Heads and profiles come before that."""
 
 _CROWDED = 5000
-"""Attributes of one tag: Lexbor takes a second or two where all have that many."""
+"""Attributes of one tag: if all tags have that many, Lexbor takes a second or two."""
 
 
 def tree_of(text: str) -> LexborHTMLParser:
-    """The elements of a page; none of one that is too deep or too crowded to be read."""
+    """The elements of a page; none if it is too deep or too crowded to be parsed."""
     return LexborHTMLParser("" if too_deep(text) or is_crowded(text[:MAX_PAGE], _CROWDED) else text[:MAX_PAGE])
 
 
 def base_of(tree: LexborHTMLParser, url: str) -> str:
-    """What addresses on the page are relative to: its `<base>`, else its own address."""
+    """The base of the page's relative addresses: its `<base>`, else its own address."""
     node = tree.css_first("base[href]")
     return safe_url((node.attributes.get("href") or "") if node is not None else None, url) or url
 
 
 LIMIT = 400
 MOST_TAGS = 100_000
-"""Tags in one document. A parsed tree takes two hundred bytes for each, Beautiful Soup's a thousand."""
+"""Tags in one document. In a parsed tree each takes two hundred bytes, in Beautiful Soup's a thousand."""
 
 _OPENS = re.compile(r"<(?!(?:br|hr|img)[\t\n\f\r />])[a-z]", re.I | re.A)
-"""What may be a tag that opens an element. Those three are empty wherever they stand, other empty ones nest in SVG."""
+"""Possible start tags. The three exceptions are always empty elements; other empty elements can nest in SVG."""
 
 _CELL = re.compile(r"<t[dhr]", re.I | re.A)
 _IMPLIED_BY_CELLS = 2
 _IMPLIED = 4
-"""Elements that come unasked: `tbody` and `tr` around a cell; `html` and `body`, and what a table begins with."""
+"""Implied elements: `tbody` and `tr` around a cell; `html` and `body`, and those at the start of a table."""
 
 _FIRST = 2000
 _GROWTH = 1.25
@@ -58,7 +56,7 @@ _TEMPLATE = re.compile(r"(?i)<template")
 def too_deep(markup: str) -> bool:
     """Whether `markup` nests deeper than `LIMIT`, or has more than `MOST_TAGS` tags.
 
-    What stands in templates, which the parser doesn't show, counts as nested when there is much of it.
+    Content of templates, which the parser doesn't show, counts as nested if there is much of it.
     """
     tags = markup.count("<")
     if tags > MOST_TAGS:
@@ -71,12 +69,12 @@ def too_deep(markup: str) -> bool:
 
 
 def most_levels(markup: str) -> int:
-    """How deep elements could nest at most, whatever a parser makes of the tags."""
+    """The maximum depth of the elements, however a parser interprets the tags."""
     return _IMPLIED + len(_OPENS.findall(markup)) + _IMPLIED_BY_CELLS * len(_CELL.findall(markup))
 
 
 def _parts(markup: str, tags: int) -> Iterator[str]:
-    """Beginnings of `markup`, each with a quarter more tags than the last, up to all of it."""
+    """Increasing prefixes of `markup`, each with a quarter more tags than the last, up to the whole."""
     upto = _FIRST
     if upto < tags:
         for number, match in enumerate(re.finditer("<", markup)):
@@ -87,7 +85,7 @@ def _parts(markup: str, tags: int) -> Iterator[str]:
 
 
 def _nests(tree: LexborHTMLParser) -> bool:
-    """Whether an element is too many levels below the root, or there are too many."""
+    """Whether an element is too many levels below the root, or there are too many elements."""
     node, depth, count = tree.root, 1, 0
     while node is not None:
         count += 1
@@ -104,17 +102,17 @@ def _nests(tree: LexborHTMLParser) -> bool:
 
 
 MOST_ATTRIBUTES = 1000
-"""Attributes of one tag. With that many in every tag, a page takes a second or two."""
+"""Attributes of one tag. A page with that many in every tag takes a second or two."""
 
 # An attribute as tokenizers see it (https://html.spec.whatwg.org/#before-attribute-name-state). Everything is
-# possessive: nothing is looked at twice.
+# possessive, so nothing is scanned twice.
 _ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+"""
 
 
 def is_crowded(markup: str | bytes, most: int = MOST_ATTRIBUTES) -> bool:
     """Whether a tag in `markup`, escaped or not, has more than `most` attributes.
 
-    Scripts aren't told from markup, but nobody writes that many words without a `>`.
+    Scripts count as markup too, but nobody writes that many words without a `>`.
     """
     if isinstance(markup, bytes):
         return any(tag[1] is not None for tag in _bytes(most).finditer(markup))

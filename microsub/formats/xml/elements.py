@@ -1,7 +1,7 @@
-"""Elements of feeds that feedparser leaves out or has otherwise than readers need them.
+"""Elements of feeds that feedparser ignores, or reads differently from what readers need.
 
-A mixin for both of its parsers. feedparser calls `_start_<prefix>_<name>` and `_end_<prefix>_<name>`; what these leave
-in an entry or in the feed is read by `syndication` and `media`.
+A mixin for both of its parsers. feedparser calls `_start_<prefix>_<name>` and `_end_<prefix>_<name>`; `syndication` and
+`media` read what these store in an entry or in the feed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from microsub.formats.html.sanitise import URL_ATTRIBUTES, candidates
 Attributes = dict[str, str]
 
 TRIPS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What feedparser's handlers raise where elements stand in an order, or hold values, that they don't expect."""
+"""Errors of feedparser's handlers for elements in an unexpected order or with unexpected values."""
 
 _NAMESPACES = {
-    # RFC 4685; feedparser knows the module of RSS 1.0 that has the same prefix.
+    # RFC 4685; feedparser knows the RSS 1.0 module with the same prefix.
     "http://purl.org/syndication/thread/1.0": "thr",
     "http://rssnamespace.org/feedburner/ext/1.0": "feedburner",
     "http://www.google.com/schemas/play-podcasts/1.0": "googleplay",
@@ -29,16 +29,16 @@ _NAMESPACES = {
     "http://turbo.yandex.ru": "turbo",
 }
 _UNDECLARED = {"atom": "", "atom10": "", "a10": ""}
-"""What prefixes stand for in documents that don't declare them; other usual ones stand for what feedparser calls so."""
+"""Meanings of prefixes in documents that don't declare them; other usual prefixes mean what feedparser calls so."""
 
 
 _NO_WEB_ADDRESS = re.compile(r"(?i)\s*(?!https?:)[a-z][a-z0-9+.-]*:")
 _MAX_GROWTH = 1_000_000
-"""Characters by which the addresses of a document may grow: a long base makes much of many short ones."""
+"""Characters by which a document's addresses may grow: a long base enlarges many short ones."""
 
 
 class Elements(_FeedParserMixin):  # type: ignore[misc]
-    """Handlers by the names that feedparser gives them; its own ones stand behind."""
+    """Handlers with the names that feedparser expects; its own ones come after them."""
 
     _matchnamespaces: dict[str, str] = {  # noqa: RUF012 - feedparser's name for it
         **{uri.lower(): prefix for uri, prefix in _FeedParserMixin.namespaces.items()},
@@ -56,14 +56,14 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     namespacemap: dict[str | None, str]
     contentparams: dict[str, str]
 
-    # An id is what stands there: RFC 4287, 4.2.6. `_keep` and `pop` of feedparser would resolve it.
+    # An id is used literally (RFC 4287, 4.2.6). feedparser's `_keep` and `pop` would resolve it.
     can_be_relative_uri = _FeedParserMixin.can_be_relative_uri - {"id"}
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.namespacemap.update(_UNDECLARED)
 
-    # -- bases: markup in a text has the base of the text, but for what stands inside of another `xml:base`
+    # -- bases: markup in a text has the text's base, except inside another `xml:base`
 
     def strattrs(self, attrs: Iterable[tuple[str, str]]) -> str:
         """The attributes of an element of XHTML content, as markup."""
@@ -88,12 +88,12 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
             return url
 
     def unknown_endtag(self, tag: str) -> None:
-        """The end of an element, and of its base, which feedparser would keep for what follows."""
+        """End an element and its base, which feedparser would keep for the following elements."""
         super().unknown_endtag(tag)
         if self.basestack:
             self.baseuri = self.basestack[-1]
 
-    # -- dates: `dates` reads them, once
+    # -- dates: only `dates` parses them
 
     def _end_published(self) -> None:
         self.pop("published")
@@ -110,7 +110,7 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     _end_issued = _end_pubdate = _end_published
     _end_modified = _end_lastbuilddate = _end_updated
 
-    # -- people: all of them, each with what was said of it and by whom
+    # -- people: all of them, with their data and the format's name for them
 
     def _start_author(self, attrs_d: Attributes, by: str = "") -> None:
         self.inauthor = 1
@@ -138,23 +138,23 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     _end_googleplay_author = _end_author
 
     def _save_author(self, key: str, value: str, prefix: str = "author") -> None:
-        # The owner of a podcast isn't who speaks in it.
+        # The owner of a podcast isn't its speaker.
         if prefix == "author":
             self._get_context().setdefault("authors", [{}])[-1][key] = value
 
     def _sync_author_detail(self, key: str = "author") -> None:
-        """feedparser takes names and addresses apart here; `syndication` does."""
+        """Do nothing: `syndication` separates names and addresses, not feedparser."""
 
     # -- links
 
     def _start_link(self, attrs_d: Attributes) -> None:
-        # RFC 4287, 4.2.7.2: relations are short for addresses below this one.
+        # RFC 4287, 4.2.7.2: relations are short forms of addresses below this one.
         attrs_d["rel"] = attrs_d.get("rel", "alternate").removeprefix("http://www.iana.org/assignments/relation/")
         if "type" not in attrs_d:
             attrs_d["untyped"] = "yes"
-        # feedparser reads the text of a link only where no attribute has an address, of whatever scheme.
+        # feedparser reads a link's text only if no attribute has an address, of whatever scheme.
         for name in ("href", "url", "uri"):
-            # An empty address in Atom is that of the base.
+            # In Atom, an empty address is that of the base.
             if _NO_WEB_ADDRESS.match(attrs_d.get(name, "/")) or (attrs_d.get(name) == "" and not self._is_atom()):
                 del attrs_d[name]
         super()._start_link(attrs_d)
@@ -165,7 +165,7 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     # -- texts
 
     def _start_itunes_subtitle(self, attrs_d: Attributes) -> None:
-        # Under its own name: for feedparser it is what `description` is, and the last one counts.
+        # Under its own name: feedparser treats it as `description`, and the last one counts.
         self.push("itunes_subtitle", 1)
 
     def _end_itunes_subtitle(self) -> None:
@@ -194,7 +194,7 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     # -- pictures
 
     def _start_image(self, attrs_d: Attributes) -> None:
-        # In RDF the picture of the channel stands beside it.
+        # In RDF, the channel's picture is next to the channel, not in it.
         if not self.infeed and not self.inentry:
             self.infeed, self._beside = 1, True
         super()._start_image(attrs_d)
@@ -253,7 +253,7 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     def _end_media_description(self) -> None:
         text = self.pop("media_description")
         if text and self._file is not None:
-            # Mastodon describes pictures so for people who don't see them.
+            # Mastodon's descriptions of pictures for people who can't see them.
             self._file["description"] = text
 
     # -- threads
@@ -270,12 +270,12 @@ def _end_ignored(self: Elements) -> None:
     self.pop("ignored")
 
 
-# An unknown element is kept under its own name, where it would displace what goes by that name here.
+# An unknown element is stored under its own name, which would overwrite the entry's own data of that name.
 for _name in ("authors", "contributors", "links", "tags", "replies", "item_image", "itunes_image"):
     if not hasattr(Elements, f"_start_{_name}"):
         setattr(Elements, f"_start_{_name}", _ignore)
         setattr(Elements, f"_end_{_name}", _end_ignored)
-# Names that Python can't spell.
+# Names that aren't Python identifiers.
 setattr(Elements, "_start_thr_in-reply-to", Elements._start_reply)
 setattr(Elements, "_start_yandex_full-text", Elements._start_full_text)
 setattr(Elements, "_end_yandex_full-text", Elements._end_full_text)

@@ -1,4 +1,4 @@
-"""Attached files: enclosures, Media RSS and iTunes elements, and of what kind files are."""
+"""Attached files: enclosures, Media RSS and iTunes elements, and the types of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KIND_OF_EXTENSION = {extension: kind for kind, names in _EXTENSIONS.items() for
 _KIND_OF_TYPE = {"image": "photo", "video": "video", "audio": "audio"}
 _PERIOD = re.compile(r"PT(?:(\d{1,3})H)?(?:(\d{1,4})M)?(?:(\d{1,6})(?:\.\d+)?S)?\Z")
 _CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
-# Portraits of the author that WordPress and GitHub declare as if they belonged to the post.
+# Portraits of the author that WordPress and GitHub declare as the post's pictures.
 _PORTRAITS = re.compile(r"(?:.*\.)?gravatar\.com\Z|avatars\d*\.githubusercontent\.com\Z")
 
 Node = dict[str, Any]
@@ -41,19 +41,19 @@ _BEGINNINGS = (
     (rb"RIFF....WAVE", "audio/wav", "wav"),
     (rb"%PDF-", "application/pdf", "pdf"),
 )
-"""How files begin, their media type and what their names end with."""
+"""The first bytes of files, with their media type and file extension."""
 
 _TYPES = tuple((re.compile(beginning, re.DOTALL), kind) for beginning, kind, _ in _BEGINNINGS)
 ENDINGS = {kind: ending for _, kind, ending in _BEGINNINGS}
 
 
 def type_of(data: bytes) -> str | None:
-    """The media type that the first bytes of a file say; None for one that isn't known."""
+    """The media type by the first bytes of a file; None if it is unknown."""
     return next((kind for beginning, kind in _TYPES if beginning.match(data)), None)
 
 
 def kind_of(enclosure: Enclosure) -> str | None:
-    """`photo`, `video`, `audio` or None, by media type, else by the ending of its (safe) URL."""
+    """`photo`, `video`, `audio` or None, by media type, else by the extension in its (safe) URL."""
     if enclosure.type:
         main = enclosure.type.partition("/")[0].strip().lower()
         if main in _KIND_OF_TYPE:
@@ -65,7 +65,7 @@ def kind_of(enclosure: Enclosure) -> str | None:
 
 
 def number(value: object) -> int | None:
-    """A non-negative integer, however it is written; None for anything else."""
+    """A non-negative integer in any notation; None for other values."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
@@ -86,18 +86,18 @@ def seconds(value: object) -> int | None:
 
 
 def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...]:
-    """All files of a feedparser entry, each once: `enclosure`, then `media:content`."""
+    """All files of a feedparser entry without duplicates: `enclosure`, then `media:content`."""
     found: dict[str, Enclosure] = {}
     duration = seconds(node.get("itunes_duration"))
     if len([link for link in links if link.get("rel") == "enclosure"]) == 1:
-        # The link itself counts who fetches the file, as long as the one who counts is there.
+        # The link itself is a download counter, which works only as long as its operator exists.
         original = safe_url(node.get("feedburner_origenclosurelink"))
         links = [
             {**link, "href": original or link.get("href")} if link.get("rel") == "enclosure" else link for link in links
         ]
     for link in links:
         if link.get("rel") == "enclosure" and (url := safe_url(link.get("href"), base)) and url not in found:
-            # feedparser takes a link without a type for a page.
+            # feedparser assumes that a link without a type is a page.
             kind = None if "untyped" in link else str(link.get("type") or "").strip().lower() or None
             enclosure = Enclosure(url, kind, number(link.get("length")) or None, title=link.get("title") or None)
             if duration and kind_of(enclosure) in {"audio", "video"}:
@@ -114,7 +114,7 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
                 item.get("description") or None,
             )
     for content in node.get("content") or []:
-        # RFC 4287, 4.1.3.2: content that isn't in the feed.
+        # RFC 4287, 4.1.3.2: content outside of the feed.
         if (url := safe_url(content.get("src"), base)) and url not in found:
             enclosure = Enclosure(url, None if "untyped" in content else str(content.get("type") or "").lower() or None)
             if kind_of(enclosure):
@@ -123,9 +123,9 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
 
 
 def _one_of_each(items: list[Node]) -> list[Node]:
-    """Without Flash, which nothing plays any more, and with one of each kind from a group.
+    """Drop Flash, which nothing plays any more, and keep one file of each kind from a group.
 
-    The members of a `media:group` are one thing in several forms; the default is the one to show, else the first.
+    The members of a `media:group` are one file in several forms; the default is chosen, else the first.
     """
     items = [item for item in items if item.get("type") != "application/x-shockwave-flash"]
     chosen: dict[tuple[str, str], Node] = {}
@@ -139,7 +139,7 @@ def _one_of_each(items: list[Node]) -> list[Node]:
 
 
 def _media_type(item: Node) -> str | None:
-    """`type`, else what `medium` says as far as the name of the file doesn't."""
+    """`type`, else the `medium`, for files whose name shows no type."""
     if kind := str(item.get("type") or "").strip().lower():
         return kind
     medium = str(item.get("medium") or "").strip().lower()
@@ -155,7 +155,7 @@ def featured(node: Node, base: str) -> str | None:
 
 
 def portrait(node: Node, base: str) -> str | None:
-    """The author's picture, where Media RSS has it among those of the entry."""
+    """The author's picture, if Media RSS lists it among the entry's pictures."""
     for item in (*(node.get("media_thumbnail") or ()), *(node.get("media_content") or ())):
         if (url := safe_url(item.get("url"), base)) and _PORTRAITS.match(host_of(url)):
             return url

@@ -1,9 +1,9 @@
-"""RSS 0.9x to 2.0, RDF and Atom to jf2.
+"""Converts RSS 0.9x to 2.0, RDF and Atom to jf2.
 
 Specs: https://www.rssboard.org/rss-specification, https://web.resource.org/rss/1.0/spec, RFC 4287 (Atom), RFC 4685
 (threading), https://www.rssboard.org/media-rss, https://help.apple.com/itc/podcasts_connect/ (iTunes), Dublin Core.
 
-`xmlfeed` reads the XML; this module says what its values mean.
+`xmlfeed` reads the XML; this module interprets its values.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|
 _PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000, "yearly": 31536000}
 
 _DESCRIPTIONS = ("subtitle", "summary", "itunes_subtitle")
-"""Of a feed, best first: what its format has, `itunes:summary`, `itunes:subtitle`."""
+"""Names of a feed's description, best first: the format's own, `itunes:summary`, `itunes:subtitle`."""
 
 Node = dict[str, Any]
 
 
 def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
-    """Read a feed document, whose text `pieces` gives.
+    """Read a feed document, whose text `pieces` returns.
 
-    `url` is its address, the base of relative links. Raises ParseError when there is neither a feed nor an entry in it.
+    `url` is its address, the base of relative links. Raises ParseError if it contains neither a feed nor an entry.
     """
     try:
         entries, channel, version = xmlfeed.read(pieces, _published)
@@ -76,10 +76,10 @@ def _feed(channel: Node, version: str, url: str) -> Feed:
 
 
 def _site(channel: Node, url: str, *, atom: bool) -> str:
-    """What relative links are relative to where no `xml:base` says it.
+    """The base of relative links without an `xml:base`.
 
-    In RSS they are rare and mean the site: many feeds are served from elsewhere. In Atom they mean the document, and a
-    copy of it that another host serves still names the original.
+    In RSS they are rare and relative to the site, because many feeds are served from another host. In Atom they are
+    relative to the document, and a copy on another host still names the original.
     """
     home = _page(channel, url)
     if not atom:
@@ -104,7 +104,7 @@ def _ttl(channel: Node) -> int | None:
 
 
 def _title(node: Node, atom: bool) -> str:
-    """The title as text. Atom says whether it is markup; in RSS it is often, unsaid."""
+    """The title as text. Atom declares markup; in RSS, titles often contain markup without declaring it."""
     detail: Node = node.get("title_detail") or {}
     value = str(node.get("title") or "")
     if detail.get("type", "text/html") in _HTML or (not atom and _MARKUP.search(value)):
@@ -113,10 +113,10 @@ def _title(node: Node, atom: bool) -> str:
 
 
 def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
-    """Who is named first by Dublin Core, by the format itself, by iTunes.
+    """The author by Dublin Core, else by the format itself, else by iTunes.
 
-    Several are one line of names. E-mail addresses aren't shown to readers. Where one is all there is, a post's author
-    is called by its local part; a feed has a better name.
+    Several names become one line. E-mail addresses aren't shown to readers. If there is nothing else, a post's author
+    gets the address's local part as name; a feed has a better name.
     """
     people: list[Node] = node.get("authors") or []
     for by in ("dc", "", "itunes"):
@@ -141,13 +141,13 @@ def _card(person: Node, base: str) -> Card | None:
 
 
 def _byline(node: Node, base: str) -> Card | None:
-    """The author of an entry, with a picture where the entry has one of people."""
+    """The author of an entry, with a picture if the entry has one of people."""
     author = _author(node, base)
     return author and replace(author, photo=media.portrait(node, base))
 
 
 def _source(node: Node, base: str) -> Card | None:
-    """The feed that a planet took the entry from: Atom 4.2.11 names its author, RSS a title."""
+    """The feed that a planet took the entry from: by its author in Atom (4.2.11), by its title in RSS."""
     source = node.get("source")
     if not source:
         return None
@@ -186,7 +186,7 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
         in_reply_to=tuple(target for target in replies if target),
         location=_location(node),
     )
-    # Short messages have no titles, and their lines are lines.
+    # Short messages have no titles, and their line breaks count.
     plain = kind == "text/plain" or not (atom or entry.name or "<" in body or _MARKUP.search(body))
     return RawEntry(
         entry,
@@ -199,8 +199,8 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
 
 
 def _dates(node: Node) -> tuple[datetime | None, datetime | None]:
-    """When the entry was published, and when it was changed."""
-    # As a plain dictionary: feedparser's own answers with the other date where one is missing, and warns of it.
+    """When the entry was published, and when it was updated."""
+    # As a plain dictionary: feedparser's own one replaces a missing date by the other one, with a warning.
     published, created, updated = (from_text(dict.get(node, name)) for name in ("published", "created", "updated"))
     return published or created, updated
 
@@ -211,7 +211,7 @@ def _published(node: Node) -> datetime | None:
 
 
 def _base(node: Node, feed_base: str) -> str:
-    """The `xml:base` of the entry, as feedparser noted it beside its texts."""
+    """The entry's `xml:base`, which feedparser stores with its texts."""
     for detail in (*(node.get("content") or ()), node.get("summary_detail"), node.get("title_detail")):
         if detail and (base := detail.get("base")):
             return safe_url(base, feed_base) or feed_base
@@ -219,22 +219,22 @@ def _base(node: Node, feed_base: str) -> str:
 
 
 def _page(node: Node, base: str) -> str | None:
-    """The first web page of the alternates (others are translations), else feedparser's link."""
+    """The first web page among the alternates (others are translations), else feedparser's link."""
     pages = (link for link in node.get("links") or [] if link.get("type") in _HTML)
     return _rel(list(pages), "alternate", base) or safe_url(node.get("link"), base)
 
 
 def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | None:
-    """The entry's page: its link, an alternate of another type, its content's, or its guid.
+    """The entry's page: its link, an alternate of another type, its content's address, or its guid.
 
-    An address that is said to be no permalink is better than none.
+    An address that is declared not to be a permalink is better than none.
     """
     if original := safe_url(node.get("feedburner_origlink")):
-        return original  # the link itself only counts who follows it
+        return original  # the link itself is only a click counter
     link = node.get("link")
     if link and _NO_SCHEME.match(link):
         return safe_url(f"https://{link}")
-    # feedparser takes a guid for the link unless told otherwise; "17" isn't one.
+    # feedparser uses a guid as the link unless it is marked otherwise; "17" isn't a link.
     if link and (link != guid or ":" in link or link.startswith("/")) and (url := _page(node, base)):
         return url
     pages = [other for other in links if other.get("type") != "application/json"]
@@ -243,10 +243,10 @@ def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | N
 
 
 def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
-    """Type and text of the body, and the summary where it is something else.
+    """Type and text of the body, and the summary if it differs.
 
-    Atom says which is which. In RSS `description` may be teaser or body, and podcasts add a third text, so the longest
-    one is the body.
+    Atom distinguishes them. In RSS, `description` may be a teaser or the body, and podcasts add a third text, so the
+    longest one is the body.
     """
     bodies = [content for content in node.get("content") or () if _readable(content)]
     summary = node.get("summary_detail")
@@ -257,7 +257,7 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
     else:
         chosen = max([*bodies, *([summary] if summary else [])], key=lambda c: len(c["value"]), default=None)
     if not chosen:
-        # What only Media RSS or iTunes has to say.
+        # Only Media RSS or iTunes has a text.
         kind = "text/html" if node.get("media_description_type") == "html" else "text/plain"
         return (
             kind,
@@ -266,7 +266,7 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
         )
     kind, value = str(chosen["type"]), str(chosen["value"])
     if kind == "application/xhtml+xml":
-        # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as a second break.
+        # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as another break.
         value = value.replace("</br>", "")
     if kind == "text/plain" and not atom and "<" in value:
         kind = "text/html"
@@ -282,7 +282,7 @@ def _readable(content: Node | None) -> bool:
 
 
 def _location(node: Node) -> Card | None:
-    """A point of GeoRSS or W3C geo, and its name; 0° 0°, a place in the sea, means none."""
+    """A point of GeoRSS or W3C geo, and its name; 0° 0°, a place in the sea, means no point."""
     where: Node = node.get("where") or {}
     point = where.get("coordinates") if where.get("type") == "Point" else None
     longitude, latitude = point[:2] if point and len(point) > 1 else (node.get("geo_long"), node.get("geo_lat"))

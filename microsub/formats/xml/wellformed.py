@@ -1,9 +1,10 @@
-"""Well-formed feed documents: expat's events straight to feedparser's element handlers.
+"""Reads well-formed feed documents: passes expat's events directly to feedparser's element handlers.
 
-feedparser knows what each element means, in methods named after it (`_start_pubdate`, `_end_media_title`). What stands
-between those and expat (SAX, names that are parsed again for each element, dictionaries with aliases, repairs that
-try every text) costs more than all of them, and is done here instead, once per name, and only where there is something
-to do. Results are the same, but for the languages of texts, which nobody asks for, and texts beyond their limits.
+feedparser knows the meaning of each element, in methods named after it (`_start_pubdate`, `_end_media_title`). The
+layers between those and expat (SAX, names that are parsed again for each element, dictionaries with aliases, repairs
+tried on every text) cost more than all handlers. This module replaces them, and works once per name, and only if
+necessary. The results are the same, except for the languages of texts, which nothing uses, and for texts beyond their
+limits.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from feedparser.urls import make_safe_absolute_uri
 from microsub.formats.normalise import Newest
 from microsub.formats.xml.elements import TRIPS, Elements
 
-MAX_SHORT = 5000  # more than an address may have: none is cut to another one
+MAX_SHORT = 5000  # more than the limit of an address, so that no address is cut to another one
 MAX_LONG = 500_000
-"""Characters of one text: bodies may be long; in anything else a megabyte is an attack on the patterns that look for
-dates and addresses."""
+"""Characters of one text: bodies may be long; in anything else, a megabyte is an attack on the patterns for dates and
+addresses."""
 
 LONG = frozenset(
     {"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body", "media_description"}
 )
 MAX_ELEMENTS = 200_000
-"""A feed of ten thousand entries has half as many. Each costs some ten microseconds."""
+"""A feed of ten thousand entries has half as many. Each takes about ten microseconds."""
 
 MAX_DEPTH = 1000
-"""Elements inside each other. expat and feedparser remember three hundred bytes for each."""
+"""Nesting of elements. expat and feedparser use three hundred bytes for each level."""
 
 MAX_ATTRIBUTES = 200
-"""The time for one element grows with the square of this."""
+"""The time for one element grows with the square of this number."""
 
 _CHUNK = 1 << 16
-_NAMES = 1000  # remembered; feeds have some thirty
+_NAMES = 1000  # cached; feeds have about thirty
 _XHTML = "application/xhtml+xml"
 _OWN_NAMESPACES = frozenset(
     {("math", "http://www.w3.org/1998/Math/MathML"), ("svg", "http://www.w3.org/2000/svg")}
@@ -52,11 +53,11 @@ _BROKEN_REFERENCE = re.compile(r"&(\w+);", re.A)
 
 
 class TooMuch(Exception):
-    """The document has more of something than any feed; the text says of what."""
+    """The document has more of something than any real feed; the message says of what."""
 
 
 class _Name(NamedTuple):
-    """An element's name in feedparser (`dc:date`), that of its handlers (`dc_date`), and those."""
+    """An element's name in feedparser (`dc:date`), its handlers' name (`dc_date`), and the handlers."""
 
     tag: str
     plain: str
@@ -69,8 +70,8 @@ class _Name(NamedTuple):
 class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     """Reads one document with `read`.
 
-    `entries`, `feeddata` and `version` are as feedparser leaves them. Of many entries those that `newest` keeps are
-    left. `published` says when a finished one was.
+    `entries`, `feeddata` and `version` are in feedparser's form. Of many entries, the newest are kept. `published`
+    returns the date of a finished entry.
     """
 
     contentparams: dict[str, Any]
@@ -79,7 +80,8 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
 
     def __init__(self, published: Callable[[dict[str, Any]], datetime | None]) -> None:
         super().__init__("", None, "utf-8")
-        # A plain dictionary has no aliases: feedparser's takes `published` for a missing `updated`, with a warning.
+        # A plain dictionary has no aliases: feedparser's one returns `published` for a missing `updated`, with a
+        # warning.
         self._newest: Newest[dict[str, Any]] = Newest(lambda node: published(dict(node)))
         self._nesting = 0
         self.contentparams = {}
@@ -91,9 +93,9 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self._depths: dict[str, int] = {}
 
     def read(self, pieces: Iterable[str]) -> bool:
-        """Whether a text, which has no declarations any more, is well-formed.
+        """Read a text without declarations; returns whether it is well-formed.
 
-        All of it has been read then. Raises TooMuch.
+        If it is, all of it was read. Raises TooMuch.
         """
         parser = expat.ParserCreate("utf-8", " ", {})
         parser.namespace_prefixes = True
@@ -115,13 +117,13 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self.entries = self._newest.kept()
         return True
 
-    # -- what expat reports
+    # -- events of expat
 
     def _declare(self, prefix: str | None, uri: str | None) -> None:
         self.startPrefixMapping(prefix, uri)
         if self._declared.get(prefix) != uri:
             self._declared[prefix] = uri
-            self._names.clear()  # what has been an unknown namespace may have a name from here on
+            self._names.clear()  # names in a formerly unknown namespace may have handlers now
 
     def _open(self, raw: str, attributes: dict[str, str]) -> None:
         self._elements += 1
@@ -129,7 +131,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
             raise TooMuch(f"the document has more than {MAX_ELEMENTS} elements")
         self._nesting += 1
         if self._nesting > MAX_DEPTH:
-            raise TooMuch(f"the document has more than {MAX_DEPTH} elements inside each other")
+            raise TooMuch(f"the document has elements nested more than {MAX_DEPTH} levels deep")
         name = self._names.get(raw) or self._name(raw)
         self.depth += 1
         attrs: dict[str, str] = {}
@@ -143,7 +145,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
             if not kind.endswith("xml"):
                 if name.tag in {"xhtml:div", "div"}:
                     return  # Typepad, 2007
-                # It was declared as escaped markup, and isn't.
+                # It was declared as escaped markup, but isn't.
                 self.contentparams["type"] = kind = _XHTML
             if kind == _XHTML:
                 self._open_inside(name.tag, attrs)
@@ -156,7 +158,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         if name.start is not None:
             try:
                 name.start(attrs)
-            except TRIPS:  # an element that its handler trips over is taken for an unknown one
+            except TRIPS:  # an element whose handler fails is treated as an unknown one
                 pass
             else:
                 return
@@ -166,7 +168,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
             self.push(name.plain, 1)
 
     def _open_inside(self, tag: str, attrs: dict[str, str]) -> None:
-        """An element of XHTML content: markup again, without the prefix."""
+        """Write an element of XHTML content as markup again, without its prefix."""
         prefix, colon, local = tag.rpartition(":")
         if colon:
             prefix, _, local = tag.partition(":")
@@ -197,7 +199,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self.depth -= 1
 
     def _close_inside(self, tag: str) -> bool:
-        """The end of an element of XHTML content; False where feedparser goes no further."""
+        """End an element of XHTML content; False if feedparser stops there."""
         if self.incontent:
             kind = self.contentparams.get("type", "xml")
             if not kind.endswith("xml"):
@@ -209,7 +211,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         return True
 
     def handle_data(self, text: str, escape: int = 1) -> None:
-        """Text, or markup in one (`escape=0`); what is beyond the element's limit is left out."""
+        """Add text, or markup in a text (`escape=0`); anything beyond the element's limit is dropped."""
         if not self.elementstack or self._room <= 0:
             return
         if escape and self.contentparams.get("type") == _XHTML:
@@ -222,7 +224,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     # -- names
 
     def _name(self, raw: str) -> _Name:
-        """Take apart `namespace local prefix`, as expat writes names; the prefix doesn't matter."""
+        """Parse `namespace local prefix`, as expat writes names; the prefix doesn't matter."""
         parts = raw.split()
         namespace, local = (parts[0], parts[1]) if len(parts) > 1 else (None, raw)
         lower = (namespace or "").lower()
@@ -245,7 +247,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         return found
 
     def _attributes(self, name: _Name, found: dict[str, str]) -> dict[str, str]:
-        """Attributes by their known prefix or none, and by the prefix that the document uses."""
+        """The attributes with their known prefix or none, and with the prefix that the document uses."""
         if len(found) > MAX_ATTRIBUTES:
             raise TooMuch(f"an element has more than {MAX_ATTRIBUTES} attributes")
         attrs, self.decls = self.decls, {}
@@ -272,7 +274,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         return names
 
     def _joined(self, base: str) -> str:
-        """The base address that `base` makes of the one around it."""
+        """Resolve a base address against the enclosing one."""
         if not self.baseuri:
             return str(self.resolve_uri(base))
         return str(make_safe_absolute_uri(self.baseuri, base) or self.baseuri)
@@ -280,12 +282,12 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     # -- texts
 
     def push(self, element: str, expecting_text: int) -> None:
-        """Text belongs to `element` from here on."""
+        """Start collecting text for `element`."""
         self._room = MAX_LONG if element in LONG else MAX_SHORT
         self.elementstack.append([element, expecting_text, []])
 
     def push_content(self, tag: str, attrs_d: dict[str, str], default_content_type: str, expecting_text: int) -> None:
-        """The same for a text that may hold markup."""
+        """Start collecting a text that may contain markup."""
         self.incontent += 1
         kind = self.map_content_type(attrs_d.get("type", default_content_type))
         self.contentparams = {"type": kind, "base": self.baseuri}
@@ -293,7 +295,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self.push(tag, expecting_text)
 
     def pop(self, element: str, strip_whitespace: int = 1) -> str | None:
-        """The text of `element`, which ends, kept where it belongs; None if another one is open."""
+        """End `element`, store its text, and return it; None if another element is open."""
         if not self.elementstack or self.elementstack[-1][0] != element:
             return None
         _, expecting_text, pieces = self.elementstack.pop()
@@ -312,7 +314,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
             output = self.resolve_uri(output)
         if params:
             if params.get("type") == "text/plain" and not self.version.startswith("atom") and may_be_html(output):
-                # RSS has no types, so feedparser looks.
+                # RSS has no types, so feedparser guesses.
                 params["type"] = "text/html" if self.looks_like_html(output) else "text/plain"
             params.pop("mode", None)
             params.pop("base64", None)
@@ -325,7 +327,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         return output
 
     def _keep(self, element: str, output: str) -> None:
-        """Put a text into the entry or feed, and beside it what is known of its type."""
+        """Store a text in the entry or feed, with its type."""
         if self.inentry and not self.insource:
             entry = self.entries[-1]
             if element == "content":
@@ -337,7 +339,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
                         entry["links"][-1]["href"] = output
             else:
                 element = "summary" if element == "description" else element
-                # Of two texts of one name the outer one counts.
+                # Of two texts with the same name, the outer one counts.
                 if self.depth <= self._depths.get(element, self.depth):
                     self._depths[element] = self.depth
                     entry[element] = output
@@ -361,7 +363,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     _start_entry = _start_item
 
     def _lay_by(self) -> None:
-        """feedparser looks at the last entry alone: what came before is finished."""
+        """Move finished entries away: feedparser looks only at the last one."""
         while self.entries:
             self._newest.add(self.entries.pop())
 
@@ -374,13 +376,13 @@ def _refuse(*_: object) -> None:
     raise _Refused
 
 
-# What windows-1252 has where Unicode has controls that nobody means. Five of its places are empty.
+# The windows-1252 characters at the places of Unicode's C1 controls, which nobody means. Five places are empty.
 _CONTROLS = re.compile("[\x80-\x9f]")
 _MEANT = {code: bytes([code]).decode("cp1252") for code in range(0x80, 0xA0) if code not in b"\x81\x8d\x8f\x90\x9d"}
 
 
 def unwrapped(pieces: list[str]) -> list[str]:
-    """XHTML content without the one `div` that RFC 4287, 3.1.1.3, wants around all of it."""
+    """XHTML content without the single `div` that RFC 4287, 3.1.1.3, requires around it."""
     first, last = 0, len(pieces)
     while last - first > 1 and not pieces[last - 1].strip():
         last -= 1
@@ -401,12 +403,12 @@ def unwrapped(pieces: list[str]) -> list[str]:
 
 
 def may_be_html(text: str) -> bool:
-    """Whether feedparser should look: it wants an end tag or a reference."""
+    """Whether feedparser should guess: it looks for an end tag or a reference."""
     return "</" in text or "&" in text
 
 
 def from_base64(text: str) -> str:
-    """What `text` stands for, or `text` where it stands for nothing."""
+    """Decode `text`, or return it unchanged if it is invalid."""
     try:
         return base64.decodebytes(text.encode()).decode()
     except (binascii.Error, ValueError):
@@ -414,7 +416,7 @@ def from_base64(text: str) -> str:
 
 
 def repaired(text: str) -> str:
-    """Text that was read as ISO-8859-1, put right where it is UTF-8 or windows-1252."""
+    """Correct a text that was decoded as ISO-8859-1, but is UTF-8 or windows-1252."""
     with suppress(ValueError):
         text = text.encode("iso-8859-1").decode("utf-8")
     return text.translate(_MEANT) if _CONTROLS.search(text) else text

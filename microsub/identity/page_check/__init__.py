@@ -71,19 +71,19 @@ class PageDoctor:
         """`examine` for somebody at the network `client`: not too often.
 
         Only what is really examined counts. Unless they are `known`, ports 80 and 443 alone are asked, because what is
-        found tells whether a port is open. Raises TooManyRequests, InvalidRequest.
+        found says whether a port is open. Raises TooManyRequests, InvalidRequest.
         """
         limiter, wait = self._limiter, int(MINUTE)
         site = site_of_me(canonical_me(address, private=self._private))
         if not limiter.has_room(PAGE_CHECKS_OF_NETWORK, client):
             most = PAGE_CHECKS_OF_NETWORK.most
             raise TooManyRequests(
-                Sentence("your network may check {most} pages a minute; wait a minute", most=most), wait
+                Sentence("your network can check {most} pages a minute; wait a minute", most=most), wait
             )
         if not limiter.has_room(PAGE_CHECKS_OF_SITE, site):
             raise TooManyRequests(Sentence("{site} has been checked too often; wait a minute", site=site), wait)
         if not limiter.has_room(PAGE_CHECKS_IN_ALL):
-            raise TooManyRequests(N_("too many pages are being checked just now; try again in some seconds"), 5)
+            raise TooManyRequests(N_("too many pages are being checked right now; try again in a few seconds"), 5)
         limiter.count(PAGE_CHECKS_OF_NETWORK, client)
         limiter.count(PAGE_CHECKS_OF_SITE, site)
         give_back = limiter.take([(PAGE_CHECKS_IN_ALL, "")])
@@ -94,7 +94,7 @@ class PageDoctor:
             give_back()
 
     async def examine(self, address: str, here: CheckedAgainst) -> PageReport:
-        """What is found at `address`; what pages, servers and networks do is a finding.
+        """The findings at `address`; failures of pages, servers and networks are findings.
 
         Raises InvalidRequest for what can be no profile URL.
         """

@@ -1,4 +1,4 @@
-"""What is found about a page and the servers that it names; `findings.toml` says it. Pure."""
+"""Findings about a page and the servers that it names, with the texts of `findings.toml`. Pure."""
 
 from __future__ import annotations
 
@@ -99,14 +99,16 @@ class PageReport:
 
     @property
     def verdict(self) -> str:
-        """It all in one sentence."""
+        """The result in one sentence."""
         if problems := self.count("problem"):
-            return f"{_counted(problems, 'problem')} to correct, then apps can sign you in."
+            return f"Fix {_counted(problems, 'problem')} so that apps can sign you in."
         advice = self.count("advice")
-        return "Nothing is missing." if not advice else f"Nothing is missing; {_counted(advice, 'piece')} of advice."
+        return (
+            "Everything is set up." if not advice else f"Everything is set up; {_counted(advice, 'piece')} of advice."
+        )
 
     def count(self, level: FindingLevel) -> int:
-        """How many findings are of that level."""
+        """The number of findings of that level."""
         return sum(1 for one in self.findings if one.level == level)
 
     def as_dict(self) -> dict[str, object]:
@@ -154,7 +156,7 @@ def page_finding(page: Answered, *, is_html: bool) -> PageFinding:
 
 
 def address_findings(me: str, hops: Sequence[Hop], trail: RedirectTrail, *, private: bool) -> Findings:
-    """Who somebody is by this address, as far as redirects tell."""
+    """Findings about the identity behind this address, according to its redirects."""
     urls = [me, *(hop.url for hop in hops)]
     if not private and any(a.startswith("https:") and b.startswith("http:") for a, b in pairwise(urls)):
         yield say("redirect-to-http")
@@ -169,7 +171,7 @@ def address_findings(me: str, hops: Sequence[Hop], trail: RedirectTrail, *, priv
 
 
 def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Findings:
-    """How the page's http and https stand to each other; `other` is what HEAD of the other gave."""
+    """Findings about the page over http and https; `other` is the reply to HEAD of the other."""
     if other is None:
         return
     is_there = isinstance(other, Answered) and other.status < 400
@@ -251,7 +253,7 @@ def misplaced_findings(rels: frozenset[str]) -> Findings:
 
 
 def missing_findings(has: frozenset[str], base: str | None, user: str | None = None, *, is_lent: bool) -> Findings:
-    """What the page doesn't name.
+    """Findings about links that the page lacks.
 
     `has` are the relations that it has, with whatever address, `user` whose page it is, if known; a page that
     `is_lent` by this server has no place to post and no line that its user could add.
@@ -272,7 +274,7 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
 
 
 def webmention_findings(page: ExaminedPage, base: str | None, user: str | None) -> Findings:
-    """Where webmentions of the page go; and where they may, if it is the page of a user here."""
+    """Findings about the page's webmention endpoint, and ours if a user here has the page."""
     if (named := usable(page.links, ("webmention",)).get("webmention")) is not None:
         yield say("webmention", url=named)
     elif base is not None and user is not None and "webmention" not in page.in_body:
@@ -314,7 +316,7 @@ def user_of(trail: RedirectTrail, here: CheckedAgainst) -> str | None:
 
 
 def endpoint_findings(microsub: str, here: CheckedAgainst, trail: RedirectTrail, *, own_provider: bool) -> Findings:
-    """Whose endpoint a page names, and whether that user is who has the page."""
+    """Findings about the user of the named endpoint, and whether the page is theirs."""
     if here.base is None or not is_own(microsub, here.base):
         yield say("another-servers-endpoint" if here.base else "endpoint", url=microsub)
         return
@@ -359,7 +361,7 @@ def _last_name(url: str) -> str | None:
 
 
 def metadata_findings(metadata: ServerMetadata, url: str, named: Mapping[str, str]) -> Findings:
-    """What a provider says of itself; `named` are the addresses on the page, by relation."""
+    """Findings about the provider's metadata; `named` are the page's addresses, by relation."""
     yield say("metadata", url=url, issuer=metadata.issuer)
     yield from _issuer_findings(metadata.issuer)
     if "S256" not in metadata.code_challenge_methods_supported:
@@ -421,7 +423,7 @@ def answering_findings(
     values: dict[str, Any] = {
         "rel": rel,
         "url": url,
-        "instead": Sentence("Write {line}, if that is meant. ", line=meant.html) if meant is not None else "",
+        "instead": Sentence("If this is what you mean, write {line} ", line=meant.html) if meant is not None else "",
     }
     if isinstance(answer, FetchFailed):
         yield say(f"{kind}-silent", detail=answer.detail, **values)

@@ -23,11 +23,11 @@ DAYS = {"30": 30, "90": 90, "365": 365, "": None}
 """For how many days a token may be good, as the form has it."""
 
 DONE = {
-    "app": N_("The app’s access is revoked."),
-    "token": N_("The token is revoked."),
+    "app": N_("App access revoked."),
+    "token": N_("Token revoked."),
     "session": N_("That browser is signed out."),
 }
-"""What is said on the page after a form did it."""
+"""Messages on the page after a form has succeeded."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -75,7 +75,7 @@ async def _account(visit: PageVisit) -> Response:
 async def _make_token(visit: PageVisit) -> Response:
     session, name = visit.require_session(), visit.form.text("name")
     if visit.form.text("days") not in DAYS:
-        raise InvalidRequest(N_("choose for how long the token is good"))
+        raise InvalidRequest(N_("choose an expiration for the token"))
     days = DAYS[visit.form.text("days")]
     if days is None:
         await visit.require_confirmed()
@@ -87,7 +87,7 @@ async def _make_token(visit: PageVisit) -> Response:
 async def _end_token(visit: PageVisit) -> Response:
     session = visit.require_session()
     if not await visit.site.identity.provider.end_token(session.user, visit.form.text("token")):
-        raise NotFound(N_("That token has ended already."))
+        raise NotFound(N_("That token is already revoked or expired."))
     return visit.go(ACCOUNT, done="token")
 
 
@@ -99,14 +99,14 @@ async def _end_app(visit: PageVisit) -> Response:
 
 async def _sign_out(visit: PageVisit) -> Response:
     await visit.sign_out()
-    text = N_("This browser is signed out. Others are not.")
+    text = N_("This browser is signed out. Other browsers stay signed in.")
     return visit.message(N_("You are signed out"), text, "signed out")
 
 
 async def _end_one(visit: PageVisit) -> Response:
     session, id_ = visit.require_session(), visit.form.text("session")
     if not await visit.site.identity.sessions.end(session.user, id_):
-        raise NotFound(N_("That session has ended already."))
+        raise NotFound(N_("That session has already ended."))
     return visit.go(ACCOUNT, done="session")
 
 
@@ -114,10 +114,10 @@ async def _end_all(visit: PageVisit) -> Response:
     session = visit.require_session()
     ended = await visit.site.identity.sessions.end_all(session.user)
     await visit.sign_out()
-    text = N_("This browser, the only one, signed out of your account.")
+    text = N_("Signed out of your account in this browser, the only one.")
     if ended > 1:
-        text = Sentence("All {number} browsers signed out of your account.", number=ended)
-    apps = N_("Apps that you allowed keep their access until you revoke it.")
+        text = Sentence("Signed out of your account in all {number} browsers.", number=ended)
+    apps = N_("Authorized apps keep their access until you revoke it.")
     both = f"{visit.translate(text)} {visit.translate(apps)}"
     return visit.message(N_("You are signed out everywhere"), both, "signed out")
 
@@ -156,7 +156,7 @@ async def _set_password(visit: PageVisit) -> Response:
     await _local(visit).set_password(session.user, visit.passwords(), visit.now, but=session.id)
     # A new session in place of this one too, so that a stolen cookie ends.
     await visit.sign_in_as(session.user, session.how)
-    text = N_("Your password is set. All other browsers had to sign out; apps that you have given access keep it.")
+    text = N_("Password set. All other browsers were signed out; authorized apps keep their access.")
     return visit.message(N_("New password"), text, "done")
 
 
@@ -185,7 +185,7 @@ async def _remove_passkey(visit: PageVisit) -> Response:
 
 def _changed(visit: PageVisit, there: bool) -> Response:
     if not there:
-        raise NotFound(N_("You have no such passkey any more."))
+        raise NotFound(N_("This passkey no longer exists."))
     return visit.go(CREDENTIALS)
 
 

@@ -39,7 +39,7 @@ _HERE = {
     "follow": N_("Follow and unfollow feeds."),
     "mute": N_("Mute and unmute people."),
     "block": N_("Block and unblock people. The posts of blocked people are removed."),
-    "channels": N_("Make, rename, order and delete channels."),
+    "channels": N_("Create, rename, reorder and delete channels."),
 }
 _WITHOUT_SEARCH = {"read": N_("Read your channels and posts, and mark posts as read.")}
 _AT_ONES_SITE = {
@@ -52,14 +52,14 @@ _AT_ONES_SITE = {
     "post": N_("Publish posts on your site."),
 }
 _IN_A_CHANNEL = {
-    "create": N_("Post into the channel that you choose below."),
-    "update": N_("Change what it has posted there."),
-    "delete": N_("Delete what it has posted there."),
-    "undelete": N_("Restore what it has deleted there."),
-    "media": N_("Keep pictures and other files on this server, for what it posts."),
-    "post": N_("Post into the channel that you choose below."),
+    "create": N_("Post to the channel that you choose below."),
+    "update": N_("Edit its own posts there."),
+    "delete": N_("Delete its own posts there."),
+    "undelete": N_("Restore its own deleted posts there."),
+    "media": N_("Store pictures and other files for its posts on this server."),
+    "post": N_("Post to the channel that you choose below."),
 }
-_PROFILE_TEXT = N_("See the name of your account here.")
+_PROFILE_TEXT = N_("See your user name on this server.")
 
 
 ScopeText = tuple[str, str]
@@ -102,7 +102,7 @@ def request_parameters(query: str) -> Query:
 
 
 async def app_behind(visit: PageVisit, next_: str) -> App | None:
-    """Who asks, where the path to go on to after the sign-in is an app's request.
+    """The app that asks, if the path after the sign-in is an app's request.
 
     None for others, and for a request whose answer wouldn't go to that app.
     """
@@ -137,7 +137,7 @@ def shown_app(app: App, redirect: str) -> App | None:
 
 CONSENT = "/auth/consent"
 NEW_CHANNEL = "+"
-"""What stands for a new channel in the form, where no uid can."""
+"""The form value for a new channel; no uid equals it."""
 
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
@@ -273,8 +273,8 @@ def _me_told(asked: str, me: str) -> str:
 
 def _not_served(visit: PageVisit, why: str) -> Response:
     """A request that is answered to the person alone: its address can't be relied on."""
-    text = N_("An app has sent you here, but its request can't be used: {why}. This is the app's mistake, not yours.")
-    return visit.message(N_("The app’s request can’t be used"), Sentence(text, why=why), "error", 400)
+    text = N_("An app sent you here, but its request is invalid: {why}. This is the app's mistake, not yours.")
+    return visit.message(N_("The app’s request is invalid"), Sentence(text, why=why), "error", 400)
 
 
 def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
@@ -290,13 +290,17 @@ def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAu
 def _wrong_target(app: App, redirect: str) -> str:
     values = {"target": redirect[:200], "app": app.info.id}
     if app.answered:
-        return Sentence("it wants to send you to '{target}', which '{app}' doesn't list as its own", **values)
-    text = N_("it wants to send you to '{target}', which isn't at '{app}', and that could not be asked about it")
+        return Sentence(
+            "it wants to send you to '{target}', which '{app}' doesn't list among its redirect URLs", **values
+        )
+    text = N_(
+        "it wants to send you to '{target}', which isn't at '{app}', and '{app}' could not be fetched to check this"
+    )
     return Sentence(text, **values)
 
 
 def _place(redirect: str) -> str:
-    """Where somebody ends up, in few words: an origin, or an app on their own machine."""
+    """A short name for a redirect target: an origin, or an app on the user's own device."""
     scheme = redirect.partition(":")[0].lower()
     return (
         origin(redirect)

@@ -71,7 +71,7 @@ async def _by_link(visit: PageVisit) -> Response:
     is_followed = visit.request.headers.get("sec-fetch-site", "none") != "none"
     # HEAD asks what a link is, as previews do, and opens nothing.
     if is_followed or visit.request.method != "GET" or not is_of_this_machine(visit.request):
-        raise NotFound(N_("This link is opened on the machine itself, from the terminal or the address bar."))
+        raise NotFound(N_("Open this link on the machine itself, from the terminal or the address bar."))
     return await visit.sign_in(await _local(visit).by_link(visit.query.get("code", "")), next_="/", known=False)
 
 
@@ -102,7 +102,7 @@ async def sign_in_page(visit: PageVisit, who: str, values: Mapping[str, str]) ->
 
 
 def next_path(values: Mapping[str, str]) -> str:
-    """Where to go after a sign-in: a path of ours, or empty."""
+    """The path to go to after a sign-in: one of ours, or empty."""
     return own_path(values.get("next", "")) or ""
 
 

@@ -41,7 +41,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def start_page(visit: PageVisit) -> Response:
-    """What this server is, and how to read with an app."""
+    """The page about this server, and how to read with an app."""
     base = _base(visit)
     return visit.page(
         "start.html",
@@ -67,7 +67,7 @@ async def _check(visit: PageVisit) -> Response:
     try:
         report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
     except InvalidRequest:
-        text = N_("“{address}” is no web address to check. Enter the address of your own site, such as {example}.")
+        text = N_("“{address}” can't be checked. Enter the web address of your own site, such as {example}.")
         visit.problem = InvalidRequest(Sentence(text, address=shown(address), example="https://your-name.example/"))
         return _checked(visit, address)
     return _checked(visit, address, report=report)
@@ -118,5 +118,5 @@ async def _with_a_slash(visit: PageVisit) -> Response:
 def _name(visit: PageVisit) -> str:
     name = str(visit.request.path_params["name"])
     if not NAME.match(name):
-        raise NotFound(N_("There is no page by that name."))
+        raise NotFound(N_("This page doesn't exist."))
     return name

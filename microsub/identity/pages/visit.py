@@ -62,7 +62,7 @@ PAGES_AT_ONCE = 2
 
 
 def passkey_question(asked: PasskeyQuestion) -> Response:
-    """What our script hands to the browser, see `static/passkeys.js`."""
+    """The options that our script hands to the browser, see `static/passkeys.js`."""
     body = orjson.dumps({"secret": asked.secret, "options": asked.options})
     return Response(body, headers={**page_headers(), "content-type": "application/json"})
 
@@ -156,7 +156,7 @@ class SignInNeeded(Unauthorized):
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
-        super().__init__(N_("You are not signed in, or not any more. Sign in and try again."))
+        super().__init__(N_("You are not signed in. Sign in and try again."))
         self.about = about
 
 
@@ -164,7 +164,7 @@ class ConfirmationNeeded(Forbidden):
     """A change of credentials, or an endless token, longer than `CONFIRMATION` after the sign-in."""
 
     def __init__(self) -> None:
-        text = N_("Show first that it is you: your sign-in is more than {minutes} minutes old.")
+        text = N_("Confirm your identity first: your sign-in is more than {minutes} minutes old.")
         super().__init__(Sentence(text, minutes=_FRESH_FOR))
 
 
@@ -176,9 +176,9 @@ class NotHere(Unauthorized):
     def __init__(self, host: str) -> None:
         super().__init__(
             Sentence(
-                "Signing in does not work at '{host}': this server does not know its own address yet. Its admin has "
-                "to set it with MICROSUB_BASE_URL. Until then it works on the machine itself alone, at "
-                "http://127.0.0.1 with the server's port.",
+                "Signing in does not work at '{host}', because this server does not know its own address yet. "
+                "The admin has to set MICROSUB_BASE_URL. Until then you can sign in only on the machine itself, "
+                "at http://127.0.0.1 with the server's port.",
                 host=host[:100],
             )
         )
@@ -197,7 +197,7 @@ class PageVisit:
         self.session: SignedIn | None = None
         self.form = SentForm()
         self.problem: RequestError | None = None
-        """What was wrong with the form, or else on the page that is shown."""
+        """The problem with the form, otherwise with the page that is shown."""
         self._cookies = PageCookies(site.address, request.headers.get("host", ""))
         self._browser = self._cookies.read(request, "browser")
         self._new: dict[CookieName, str | None] = {}
@@ -234,7 +234,7 @@ class PageVisit:
 
     @cached_property
     def display(self) -> Display:
-        """How pages are to look in this browser."""
+        """The display settings of this browser."""
         return Display.read(self._cookies.read(self.request, "display"))
 
     @property
@@ -292,7 +292,7 @@ class PageVisit:
         return file
 
     def require_session(self, **about: str) -> SignedIn:
-        """Who is signed in. Raises SignInNeeded."""
+        """The signed-in user. Raises SignInNeeded."""
         if self.session is None:
             raise SignInNeeded(about)
         return self.session
@@ -314,13 +314,13 @@ class PageVisit:
         return relying_party(self.base) is not None
 
     def passkey_answer(self) -> PasskeyAnswer:
-        """What our script has put into a form. Raises InvalidRequest."""
+        """The value that our script has put into a form. Raises InvalidRequest."""
         try:
             answer: Any = orjson.loads(self.form.get("answer", ""))
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            text = N_("The form holds no answer of a passkey. Passkeys need a browser that runs scripts.")
+            text = N_("The form contains no passkey response. Passkeys require JavaScript.")
             raise InvalidRequest(text)
         return PasskeyAnswer(self.form.get("secret", ""), answer)
 
@@ -415,12 +415,12 @@ class PageVisit:
 
     @property
     def where(self) -> SignInOrigin:
-        """Where the request comes from: the client's address, and the cookie of a known browser."""
+        """The origin of the request: the client's address, and the cookie of a known browser."""
         return SignInOrigin(client_address(self.request), self._cookies.read(self.request, "devices"))
 
     @property
     def asker(self) -> Asker:
-        """Who makes this server ask an app about itself."""
+        """The visitor on whose behalf this server fetches an app's metadata."""
         return Asker(client_address(self.request), self.session.user if self.session is not None else "")
 
     async def sign_out(self) -> None:
@@ -454,15 +454,15 @@ _LATER = {429: 60, 503: 10}
 """Seconds after which a sign-in by way of another provider that failed so may be tried again."""
 
 _TITLES = {
-    400: N_("That did not work"),
+    400: N_("Something went wrong"),
     401: N_("You are not signed in"),
-    403: N_("That is not allowed"),
-    404: N_("There is nothing here"),
-    413: N_("That is too much"),
-    429: N_("Too many tries"),
-    503: N_("Not at the moment"),
+    403: N_("Not allowed"),
+    404: N_("Page not found"),
+    413: N_("Too much"),
+    429: N_("Too many attempts"),
+    503: N_("Temporarily unavailable"),
 }
-_FAILED = N_("This is a fault of the server, and its log has the details. You may try again.")
+_FAILED = N_("This is an error of the server; its log has the details. You can try again.")
 
 
 def page(site: PageSite, path: str, handler: Handler) -> Route:
@@ -476,7 +476,7 @@ def page(site: PageSite, path: str, handler: Handler) -> Route:
 
 
 def slow_page(site: PageSite, path: str, handler: Handler) -> Route:
-    """What waits for other servers, by GET: any number at once, so that the user's other pages don't wait with it.
+    """A GET route that waits for other servers: any number at once, so that the user's other pages don't wait with it.
 
     The handler makes a page that lists channels in its `turn`, once it waits no more.
     """
@@ -497,7 +497,7 @@ def public(site: PageSite, path: str, handler: Handler) -> Route:
 
 
 def form(site: PageSite, path: str, handler: Handler, again: Handler | None = None) -> Route:
-    """What a form of our own pages does, by POST; the handler finds its fields in `visit.form`.
+    """A POST route for a form of our own pages; its handler finds the fields in `visit.form`.
 
     What people can correct is the `problem` on the page that `again` makes, everything else a page for errors.
     """
@@ -510,7 +510,7 @@ def form(site: PageSite, path: str, handler: Handler, again: Handler | None = No
 
 
 def upload(site: PageSite, path: str, handler: Handler, again: Handler) -> Route:
-    """What a form with a file does, by POST; the handler reads it by `visit.uploaded`, once there is room for it."""
+    """A POST route for a form with a file; its handler reads the file by `visit.uploaded`, once there is room."""
     endpoint = _endpoint(site, _corrected(handler, again))
     endpoint.takes_upload = True  # type: ignore[attr-defined]
     return Route(path, endpoint, methods=["POST"])
@@ -561,7 +561,7 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
             # The path and no more: an address may hold a code, and a form a password.
             log.exception("a page failed", method=request.method, path=request.url.path)
             visit.session = None
-            response = visit.message(N_("The server failed"), _FAILED, "error", 500)
+            response = visit.message(N_("Server error"), _FAILED, "error", 500)
         return visit.finish(response)
 
     endpoint.is_form = is_form  # type: ignore[attr-defined]
@@ -574,11 +574,11 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
     if isinstance(error, RequestError):
         status, text = error.status, error.description
     elif isinstance(error, StoreError):
-        status, text = 503, N_("The server can't reach its store at the moment. Try again in some seconds.")
+        status, text = 503, N_("The server can't reach its store at the moment. Try again in a few seconds.")
     elif isinstance(error, SearchUnavailable):
-        status, text = 503, N_("Posts can't be searched now: their index is being built. Try again in a minute.")
+        status, text = 503, N_("Search is unavailable while its index is being built. Try again in a minute.")
     elif isinstance(error, ParserUnavailable):
-        status, text = 503, N_("The server can't read pages at the moment. Try again in some seconds.")
+        status, text = 503, N_("The server can't read pages at the moment. Try again in a few seconds.")
     if isinstance(error, StoreUnavailable):
         visit.session = None
     full = "" if not isinstance(error, QuotaReached) else "tokens" if error.what == ACCESS else "other"
@@ -594,8 +594,8 @@ async def missing_page(site: PageSite, request: Request, status: int, headers: M
         return None
     title, text = _TITLES[404], N_("Check the address, or go to the start page.")
     if status != 404:
-        title = N_("That can't be opened like this")
-        text = N_("It is where a form leads. Open the page with the form again.")
+        title = N_("This page can't be opened directly")
+        text = N_("This address only receives forms. Open the page with the form again.")
     visit = PageVisit(site, request)
     with suppress(MicrosubError):  # the page is shown all the same
         await visit.look()

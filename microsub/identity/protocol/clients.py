@@ -55,7 +55,7 @@ _CUSTOM = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):[!$-;=?-\[\]_a-z~]+")
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """What an app says of itself: to be shown beside its `id`, which alone is proven.
+    """An app's claims about itself, shown next to its `id`, which alone is proven.
 
     `url` is its own page. `redirect_uris` are those it publishes beyond its own origin, absolute, as they must be asked
     for.
@@ -87,7 +87,7 @@ def may_be_asked(client_id: str) -> bool:
 
 
 def read_client(body: bytes, client_id: str, url: str, content_type: str | None, link_header: str | None) -> ClientInfo:
-    """What the document of `client_id`, found at `url`, says: JSON, or a page with an h-app.
+    """The metadata of `client_id` in its document at `url`: JSON, or a page with an h-app.
 
     Raises ParseError for a JSON document that is another client's, or can't be read. A page may say nothing at all.
     """
@@ -219,7 +219,7 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def pkce_challenge(verifier: str) -> str:
-    """What is told beforehand of `verifier`, by the method S256."""
+    """The PKCE challenge of `verifier`, by the method S256."""
     return base64url(hashlib.sha256(verifier.encode()).digest())
 
 
@@ -263,7 +263,7 @@ class AuthorizationRequest:
 
 
 def read_target(query: Query) -> AuthorizationRequest:
-    """Who asks, and where the answer would go, with the state that belongs to it.
+    """The app that asks, the address for the response, and its state.
 
     Raises InvalidRequest. Such a request can be answered to nobody but the person in front of the browser (RFC 6749,
     section 4.1.2.1).
@@ -284,16 +284,16 @@ def read_asked(query: Query) -> AuthorizationRequest:
     except InvalidRequest as problem:
         raise OAuthRefused("invalid_request", problem.description) from None
     if kind not in {"", "code", "id"}:
-        raise OAuthRefused("unsupported_response_type", f"'response_type' can't be '{kind[:80]}': expected 'code'")
+        raise OAuthRefused("unsupported_response_type", f"unsupported 'response_type' '{kind[:80]}': expected 'code'")
     if not _is_state(state):
-        text = f"'state' can't be given back: expected at most {MAX_STATE} characters, without control characters"
+        text = f"invalid 'state': expected at most {MAX_STATE} characters, without control characters"
         raise OAuthRefused("invalid_request", text)
     # Not every app names the method, and all that are known mean this one.
     if method not in {"", PKCE_METHOD}:
-        text = f"'code_challenge_method' can't be '{method[:80]}': expected '{PKCE_METHOD}'"
+        text = f"unsupported 'code_challenge_method' '{method[:80]}': expected '{PKCE_METHOD}'"
         raise OAuthRefused("invalid_request", text)
     if (challenge and not is_pkce_challenge(challenge)) or (method and not challenge):
-        raise OAuthRefused("invalid_request", "'code_challenge' can't be used: expected 43 characters of base64url")
+        raise OAuthRefused("invalid_request", "invalid 'code_challenge': expected 43 characters of base64url")
     scopes = () if kind == "id" else read_scope(scope)
     return AuthorizationRequest(target.client, target.redirect, state or None, scopes, challenge, me)
 
@@ -305,12 +305,12 @@ def read_scope(text: str) -> tuple[str, ...]:
         raise OAuthRefused("invalid_scope", f"'scope' has more than {MAX_SCOPES} scopes")
     for scope in scopes:
         if len(scope) > _MAX_SCOPE or not _SCOPE.fullmatch(scope):
-            raise OAuthRefused("invalid_scope", "'scope' has something in it that is no scope")
+            raise OAuthRefused("invalid_scope", "'scope' contains an invalid scope")
     return scopes
 
 
 def answer_url(redirect: str, answer: Mapping[str, str | None]) -> str:
-    """Where the browser is sent back to: the address's own query stays, None is left out."""
+    """The address to redirect to: its own query stays, None values are left out."""
     joint = "" if redirect.endswith(("?", "&")) else "&" if "?" in redirect else "?"
     return redirect + joint + urlencode({name: value for name, value in answer.items() if value is not None})
 

@@ -1,4 +1,4 @@
-"""What other people's servers say of themselves, and of tokens and codes: JSON.
+"""Documents of other servers about themselves, tokens and codes: JSON.
 
 Metadata: https://indieauth.spec.indieweb.org/#indieauth-server-metadata, RFC 8414, RFC 9207. Introspection: RFC 7662
 and https://indieauth.spec.indieweb.org/#access-token-verification. The older check is a GET with the token
@@ -289,7 +289,7 @@ class LinkLine:
 
     @property
     def html(self) -> str:
-        """As it stands in a page."""
+        """The line as HTML."""
         return f'<link rel="{self.rel}" href="{escape(self.href)}">'
 
 
@@ -299,17 +299,17 @@ def profile_page(base: str, user: str) -> str:
 
 
 def microsub_line(base: str, user: str) -> LinkLine:
-    """Where `user` reads. With the name in it, tokens of the user's own provider can be checked."""
+    """The Microsub endpoint of `user`. With the name in it, tokens of the user's own provider can be checked."""
     return LinkLine("microsub", f"{base}{ENDPOINT}/{user}")
 
 
 def webmention_line(base: str, user: str) -> LinkLine:
-    """Where webmentions of `user`'s pages are sent (https://www.w3.org/TR/webmention/#sender-discovers-receiver)."""
+    """The webmention endpoint of `user`'s pages (https://www.w3.org/TR/webmention/#sender-discovers-receiver)."""
     return LinkLine("webmention", f"{base}{WEBMENTION}/{user}")
 
 
 def micropub_line(base: str) -> LinkLine:
-    """Where apps and scripts post into channels."""
+    """The Micropub endpoint, at which apps and scripts post to channels."""
     return LinkLine("micropub", base + MICROPUB)
 
 
@@ -324,7 +324,7 @@ def provider_lines(base: str) -> tuple[LinkLine, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TokenAnswer:
-    """What is known of a token.
+    """The facts about a token.
 
     `me` is canonical, and there whenever the token is `active`; `client` is as the server wrote it, for showing;
     `expires` is in Unix seconds, None where the server names no end.
@@ -339,7 +339,7 @@ class TokenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CodeAnswer:
-    """What a code was redeemed for.
+    """The reply to a redeemed code.
 
     `me` is canonical, and no more than a claim until `Profiles.confirm` has looked. `expires` is in Unix seconds.
     Tokens are visible ASCII, and not shown by `repr`.
@@ -385,7 +385,7 @@ def read_check(body: bytes, url: str, content_type: str | None, *, now: float, p
 def read_code_answer(
     body: bytes, url: str, content_type: str | None, *, now: float, private: bool = False
 ) -> CodeAnswer:
-    """What came for a code by status 200: JSON, or an older server's form. Raises ParseError."""
+    """A 200 reply to a code: JSON, or an older server's form. Raises ParseError."""
     document = read_fields(body, url, content_type)
     access_token = secret_of(document, "access_token", url)
     kind = document.get("token_type")

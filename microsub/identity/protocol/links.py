@@ -70,7 +70,7 @@ def endpoint(value: object, base: str = "") -> str | None:
 
 
 def shown(text: str) -> str:
-    """What was found, fit for a message: short, printable, and without credentials."""
+    """The text in a form for messages: short, printable, and without credentials."""
     clean = "".join(char if char.isprintable() else "\ufffd" for char in text[:200])
     return re.sub(r"//[^/?#]*@", "//***@", clean)
 
@@ -192,7 +192,7 @@ def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedPage:
-    """What there is to check on a page.
+    """The facts to check on a page.
 
     Its links as they are written, the relations of those in its body, whether it is served as HTML, and the first of
     the feeds that it is or names; None for a page too long to look for them.
@@ -235,7 +235,7 @@ _LONGEST_ME = 300
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What a page names, absolute; None: nothing. `metadata` is `indieauth-metadata`."""
+    """The addresses that a page names, absolute, or None. `metadata` is `indieauth-metadata`."""
 
     metadata: str | None = None
     authorization: str | None = None
@@ -251,7 +251,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLinks:
-    """What a person's page says: the servers it names, the profiles it calls the same person's."""
+    """The facts on a person's page: the servers it names, and profiles of the same person."""
 
     endpoints: Endpoints
     me: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What Redis keeps of accounts, sessions, credentials and grants."""
+"""Accounts, sessions, credentials and grants in Redis."""
 
 from __future__ import annotations
 

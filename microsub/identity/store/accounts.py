@@ -99,7 +99,7 @@ class Accounts:
         return await self.user(name) or User(name, me)
 
     async def register(self, name: str, me: str, now: float) -> User:
-        """As `add_user`, for somebody who makes their account by signing in.
+        """Add a user as `add_user` does, for somebody who creates their account by signing in.
 
         Where there is a user of that name, that one is returned.
         """
@@ -128,7 +128,7 @@ class Accounts:
         return await self.some(await self.count())
 
     async def count(self) -> int:
-        """How many users there are, disabled ones included."""
+        """The number of users, including disabled ones."""
         return int(await self._redis.command("SCARD", keys.users()))
 
     async def some(self, count: int, beyond: int = 0) -> list[User]:
@@ -161,7 +161,7 @@ class Accounts:
         """Set the given settings of a user, and delete those that are None. Raises NotFound."""
         foreign = _OWN_FIELDS.intersection(settings)
         if foreign:
-            raise InvalidRequest(f"'{min(foreign)}' is no setting of a user")
+            raise InvalidRequest(f"unknown user setting '{min(foreign)}'")
         await self._change(name, *(part for key, value in settings.items() for part in (key, value or "")))
 
     async def disable_user(self, name: str, now: float) -> None:
@@ -270,7 +270,7 @@ class Accounts:
         matching = [digest for digest in digests if digest.startswith(digest_prefix)]
         if not digest_prefix or len(matching) > 1:
             raise InvalidRequest(
-                f"{len(matching)} tokens have an ID that begins with '{digest_prefix}': give more of it"
+                f"{len(matching)} tokens have an ID that begins with '{digest_prefix}': give a longer prefix"
             )
         return bool(matching) and await revoke_token(self._redis, user, matching[0])
 
@@ -281,7 +281,7 @@ class Accounts:
         return None if user is None else Credential(user, sha256_hex(token))
 
     async def verify(self, credential: Credential, now: float) -> Grant:
-        """What the token allows. Raises Unauthorized for one that isn't good, or a disabled user's."""
+        """The access of the token. Raises Unauthorized if it is invalid or its user is disabled."""
         (scope, expires), disabled = await self._redis.pipeline(
             [
                 ("HMGET", keys.token(credential.user, credential.digest), "scope", "expires"),

@@ -69,14 +69,16 @@ class InvitationSpent(InvalidRequest):
     """The one-time link was used, has expired, or another one took its place."""
 
     def __init__(self) -> None:
-        super().__init__(N_("this link was used already, has expired, or isn't whole; ask the admin for another one"))
+        super().__init__(
+            N_("this link has already been used, has expired or is incomplete; ask the admin for a new one")
+        )
 
 
 class PasskeyKnown(InvalidRequest):
     """The user has this passkey already."""
 
     def __init__(self) -> None:
-        super().__init__(N_("this passkey is known already"))
+        super().__init__(N_("this passkey is already registered"))
 
 
 class LocalCredentials:
@@ -119,7 +121,7 @@ class LocalCredentials:
         if reply == 0:
             raise await absent(self._redis, user)
         if reply < 0:
-            many = Sentence("there are {most} passkeys, as many as there may be: remove one first", most=MOST_PASSKEYS)
+            many = Sentence("you have the maximum of {most} passkeys: remove one first", most=MOST_PASSKEYS)
             raise (InvitationSpent(), InvalidRequest(many), PasskeyKnown())[-1 - reply]
 
     # --- passkeys
@@ -147,7 +149,7 @@ class LocalCredentials:
         return handle
 
     async def user_of(self, handle: str) -> str | None:
-        """Whose passkeys give this handle; None for nobody's."""
+        """The user whose passkeys return this handle, or None."""
         name = await self._redis.command("HGET", keys.handles(), handle)
         if name is None:
             return None
@@ -156,7 +158,7 @@ class LocalCredentials:
         return user if held is not None and secrets.compare_digest(held, handle.encode()) else None
 
     async def passkey(self, user: str, credential_id: str) -> Passkey | None:
-        """That passkey of the user; None where there is none, or the user is disabled."""
+        """The user's passkey; None if it doesn't exist or the user is disabled."""
         row, disabled = await self._redis.pipeline(
             [("HGET", keys.passkeys(user), credential_id), ("HEXISTS", keys.user(user), "disabled")]
         )
@@ -190,7 +192,7 @@ class LocalCredentials:
         return secret
 
     async def end_ceremony(self, secret: str) -> dict[str, Any] | None:
-        """What `begin_ceremony` kept, given out once; None where there is nothing."""
+        """The value that `begin_ceremony` stored, returned once, or None."""
         if not secret or len(secret) > LONGEST_SECRET:
             return None
         found = await self._redis.command("GETDEL", keys.ceremony(sha256_hex(secret)))
@@ -325,7 +327,7 @@ class AttemptCounts:
         return int(wait), int(count)
 
     async def give_back(self, subject: str) -> None:
-        """That attempt didn't fail."""
+        """Take back a counted attempt, because it didn't fail."""
         await self._redis.script(load("attempts"), [_key(subject)], [""])
 
     async def in_minute(self, subject: str, now: float, more: int = 1) -> int:

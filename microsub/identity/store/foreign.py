@@ -35,7 +35,7 @@ MOST_NETWORKS = 50
 
 @dataclass(frozen=True, slots=True)
 class TokenOrigin:
-    """Where a token came from: the client's network, and the larger one around it, or the same."""
+    """The origin of a token: the client's network, and the larger one around it, or the same."""
 
     network: str
     site: str
@@ -52,7 +52,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What a provider said of a token. Unix seconds: of its answer, and of the end it named."""
+    """A provider's verdict on a token. Unix seconds: of the response, and of the end it named."""
 
     scopes: frozenset[str]
     client: str
@@ -62,7 +62,7 @@ class Vouched:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of a token before anybody is asked.
+    """The stored facts about a token, before a provider is asked.
 
     `principal` is None for a user that isn't there or is disabled. `vouched` is the last good answer, `until` the Unix
     time until which it serves; `refused` is why the provider was of no help a moment ago.
@@ -81,7 +81,7 @@ class ForeignTokens:
         self._redis = redis
 
     async def standing(self, credential: Credential) -> Standing:
-        """What is known of the token and its user, in one round trip."""
+        """The stored facts about the token and its user, in one round trip."""
         user, digest = credential.user, credential.digest
         (me, endpoint, disabled), record, refused = await self._redis.pipeline(
             [

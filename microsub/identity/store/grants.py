@@ -75,7 +75,7 @@ class AppGrant:
 
 
 class Spent(Enum):
-    """What became of a code or a refresh token that was shown. AGAIN: the same was given a moment ago.
+    """The outcome of using a code or a refresh token. AGAIN: the same was given a moment ago.
 
     REFUSED: the request doesn't fit the code, which is used up by that. REUSED: it was used before, or isn't the newest
     of its grant, and what was given for it has been taken back. FULL: the user may have no more tokens; the code stays
@@ -151,7 +151,7 @@ class Grants:
         return await end_grant(self._redis, user, grant)
 
     async def held(self, user: str) -> int:
-        """How many grants the user has given that are still good, and tokens that the admin made."""
+        """The number of the user's valid grants, and of tokens that the admin created."""
         digests = texts(await self._redis.command("SMEMBERS", keys.tokens(user)))
         rows = await self._redis.pipeline([("HMGET", keys.token(user, digest), "scope", "grant") for digest in digests])
         own = sum(1 for scope, grant in rows if scope is not None and grant is None)
@@ -209,7 +209,7 @@ class OwnToken:
 
 
 SOURCE_MARK = "source "
-"""What the mark of a source's token begins with, before the source's id."""
+"""Prefix of the mark of a source's token, before the source's id."""
 
 _TOKEN_FIELDS = ("scope", "client", "created", "expires", "foreign", "grant", "mark")
 
@@ -221,7 +221,7 @@ class OwnTokens:
         self._redis = redis
 
     async def find(self, token: str, now: float) -> OwnToken | None:
-        """What the token allows; None for one that isn't good, or isn't ours."""
+        """The access of the token; None if it is invalid or not ours."""
         user = owner_in(token)
         if user is None:
             return None
@@ -294,7 +294,7 @@ def owner_in(secret: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What a user has agreed to: app `title` as shown; PKCE `challenge`, S256, or empty; `source` is the id of the one
+    """A user's consent: app `title` as shown; PKCE `challenge`, S256, or empty; `source` is the id of the one
     that the app is to post to, or empty.
     """
 
@@ -332,7 +332,7 @@ class Codes:
         return code
 
     async def find(self, code: str) -> Consent | None:
-        """What the code stands for, used or not; None for what is no code of ours, or none any more."""
+        """The grant of the code, used or not; None for unknown and expired codes."""
         found = await self._read(code)
         return found[0] if found else None
 
@@ -395,7 +395,7 @@ class Codes:
         return Spent(reply.decode())
 
     async def _read(self, code: str) -> tuple[Consent, str] | None:
-        """What the code stands for, and its seed."""
+        """The grant of the code, and its seed."""
         user = owner_in(code)
         if user is None:
             return None

@@ -49,7 +49,7 @@ class SignedInPerson:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Who sent a request: user, profile URL, the session's id, the way of the sign-in, whether they are an admin now.
+    """The sender of a request: user, profile URL, session id, way of the sign-in, and whether they are an admin now.
 
     `cookie` is the new value of the cookie where it has changed, else None. `since` is the Unix time of the sign-in.
     """
@@ -117,7 +117,7 @@ class Sessions:
         return cookie
 
     async def find(self, cookie: str, now: float) -> SignedIn | None:
-        """Who the cookie stands for; None for one that isn't good (any more).
+        """The session of the cookie; None if it is invalid or has expired.
 
         A session ends when its user is disabled, or is given another profile URL, not one that is only written in
         another way.
@@ -232,7 +232,7 @@ _SYSTEMS = {
     **{"iPhone": "iPhone", "iPad": "iPad", "Android": "Android", "CrOS": "ChromeOS", "Windows": "Windows"},
     **{"Mac OS X": "macOS", "Macintosh": "macOS", "OpenBSD": "OpenBSD", "FreeBSD": "FreeBSD", "Linux": "Linux"},
 }
-"""What a `User-Agent` has in it, and what that says; the first one that fits counts."""
+"""Parts of a `User-Agent` and their meanings; the first match counts."""
 
 
 def device(user_agent: str) -> str:
@@ -260,7 +260,7 @@ _BESIDE = 250
 
 @dataclass(frozen=True, slots=True)
 class SignInUnderWay:
-    """What was asked of whom. `me` is canonical, as it was entered.
+    """A sign-in under way at a provider. `me` is canonical, as it was entered.
 
     The endpoints are the provider's, `issuer` is its name, of newer ones; `names_itself` says that its answers name it.
     `base` is our address, `browser` the digest of the browser's secret, `next` where to go afterwards. `micropub` is
@@ -281,7 +281,7 @@ class SignInUnderWay:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes in the store, key and all; roughly, and rather more."""
+        """Its size in the store in bytes, including the key; a generous estimate."""
         return len(orjson.dumps(asdict(self))) + _BESIDE
 
 

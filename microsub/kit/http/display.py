@@ -1,4 +1,4 @@
-"""How somebody wants pages to look in one browser, kept in a cookie that holds nothing else."""
+"""Display settings of one browser, stored in a cookie of their own."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "order": ORDERS,
     "quiet": YES_OR_NO,
 }
-"""What each field of `Display` may be."""
+"""The valid values of each field of `Display`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """How one browser shows pages.
+    """The display settings of one browser.
 
     `language` is empty for the browser's own; with `scrolling` what is scrolled past becomes read; `order` says which
     posts come first; `quiet` leaves channels without unread posts out of the list.

@@ -70,7 +70,7 @@ async def read_upload(request: Request, name: str, most: int) -> tuple[SentForm,
     try:
         body = await read_body(request.scope, request.receive, most + MAX_BODY)
     except TooLarge:
-        text = N_("the file has more than {most}, which is the most that this server takes")
+        text = N_("the file is too large: this server accepts at most {most}")
         raise TooLarge(Sentence(text, most=size(most))) from None
     if not is_multipart(body):
         raise InvalidRequest("a form with a file was expected, sent as multipart/form-data")
@@ -93,24 +93,23 @@ def check_form(request: Request, form: SentForm, base: str, browser: str, sessio
     if site not in {"same-origin", "none"} or source != origin(base):
         raise FormRefused(
             Sentence(
-                "This form was sent from another site. Open this server's pages at {base}/ and send the "
-                "form from there.",
+                "This form was sent from another site. Open {base}/ and send the form from there.",
                 base=base,
             )
         )
     if not browser:
         raise FormRefused(
             N_(
-                "Your browser sent no cookie with this form. Let it keep cookies for this site, open the "
-                "page again and send the form once more."
+                "Your browser sent no cookie with this form. Allow cookies for this site, "
+                "open the page again and resubmit the form."
             )
         )
     mask, _, mac = form.text(FIELD).partition(".")
     if not is_same(mac, _mac(browser, session, path, mask)):
         raise FormRefused(
             N_(
-                "This form is from before you signed in or out, or from another page. Open the page "
-                "again and send it once more."
+                "This form has expired, because you have signed in or out, or is from another page. "
+                "Open the page again and resubmit the form."
             )
         )
 

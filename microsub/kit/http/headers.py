@@ -100,7 +100,7 @@ def prefers_form(scope: Scope) -> bool:
 
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))(?::(?P<port>[0-9]{1,5}))?")
-"""What may name this machine (RFC 9110, section 7.2): nothing stands behind the name but a port."""
+"""A valid Host header (RFC 9110, section 7.2): a name, optionally followed by a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class PublicAddress:
 
     @property
     def prefix(self) -> str:
-        """What stands before each path in links: empty, or `/reader` for a server under that path."""
+        """The prefix of each path in links: empty, or `/reader` for a server under that path."""
         return parts_of(self.base_url).path.rstrip("/") if self.base_url else ""
 
     @property
@@ -147,7 +147,7 @@ def is_loopback(host: str) -> bool:
 
 
 _FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.*-)?(client|connecting|real|remote)-ip")
-"""What web servers and content networks add to the requests that they pass on."""
+"""Headers that web servers and content networks add to forwarded requests."""
 
 
 def is_passed_on(request: Request) -> bool:

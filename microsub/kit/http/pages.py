@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 LANGUAGES = {"en": "English", "de": "Deutsch"}
-"""What pages can be read in, each by its own name; the first one is that of the texts in the code."""
+"""The languages of pages, each by its own name; the first is that of the texts in the code."""
 DEFAULT_LANGUAGE = "en"
 
 _KINDS = {
@@ -133,7 +133,7 @@ class Templates:
 
 @cache
 def _sentences() -> SentenceTable:
-    """What parts of the program say that know no translation."""
+    """Sentences of parts of the program that know no translation."""
     rows = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
     return SentenceTable({row["text"]: row.get("shown", row["text"]) for row in rows.values()})
 

@@ -28,7 +28,7 @@ from microsub.kit.urls import is_secret_name, mask_credentials
 from microsub.model.plaintext import shown
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
-"""How parameters say yes and no, in small letters."""
+"""Parameter values for yes and no, in lower case."""
 
 MAX_PAIRS = 10_000
 _LONGEST_TYPE = 1000
@@ -152,7 +152,7 @@ def json_object(raw: bytes) -> Iterator[tuple[str, str]]:
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"the body is not JSON: {error}, expected an object with the parameters") from None
     if not isinstance(document, dict):
-        raise InvalidRequest(f"the body can't be used: found a JSON {_kind(document)}, expected an object")
+        raise InvalidRequest(f"invalid body: found a JSON {_kind(document)}, expected an object")
     if sum(len(value) if isinstance(value, list) else 1 for value in document.values()) > MAX_PAIRS:
         raise _too_many()
     for name, value in document.items():
@@ -294,7 +294,7 @@ async def _pairs(body: bytes, content_type: str) -> Pairs:
     if kind == _MULTIPART:
         return (await _multipart(body, content_type)).fields
     raise InvalidRequest(
-        f"the Content-Type of the body can't be used: found '{shown(kind)}', expected "
+        f"unsupported Content-Type of the body: found '{shown(kind)}', expected "
         "application/x-www-form-urlencoded, multipart/form-data or application/json"
     )
 

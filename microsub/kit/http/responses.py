@@ -43,7 +43,7 @@ Header = tuple[bytes, bytes]
 
 METHODS = "GET, POST, OPTIONS"
 RETRY_SECONDS = 5
-"""What a client is told to wait when Redis or a parser can't serve."""
+"""Retry-After in seconds when Redis or a parser is unavailable."""
 
 CORS: list[Header] = [
     (b"access-control-allow-origin", b"*"),
@@ -56,7 +56,7 @@ PREFLIGHT: list[Header] = [
     (b"access-control-max-age", b"86400"),
     (b"allow", METHODS.encode()),
 ]
-"""What a browser asks for before a request; of other replies it doesn't read that."""
+"""Headers that a browser asks for before a request; on other replies it ignores them."""
 PLAIN: list[Header] = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"x-content-type-options", b"nosniff"),
@@ -99,15 +99,15 @@ def error_reply(error: Exception) -> ErrorReply:
             text = "the store is full and takes no writes: nothing was changed; the admin has to give it more room"
             return _reply(503, "server_error", text, {"retry-after": "60"})
         case StoreError():
-            text = "the store can't be used at the moment: try again in some seconds"
+            text = "the store can't be used at the moment: try again in a few seconds"
             return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
         case SearchUnavailable():
             text = (
-                "posts can't be searched at the moment, because their index is being built: try again in some seconds"
+                "posts can't be searched at the moment, because their index is being built: try again in a few seconds"
             )
             return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
         case ParserUnavailable():
-            text = f"{error}; try again in some seconds"
+            text = f"{error}; try again in a few seconds"
             return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
         case ProviderUnavailable(why=why, retry_after=seconds):
             text = f"the token can't be checked at the moment, because its provider can't be asked: {why}"
@@ -125,7 +125,7 @@ def _reply(status: int, code: str, text: str, headers: Mapping[str, str] | None 
 log = structlog.get_logger()
 
 _request_id: ContextVar[str] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}request_id")
-"""What structlog adds to every line of a request: set as its `bind_contextvars` does, in a tenth of the time."""
+"""The context of every log line of a request: set as `bind_contextvars` of structlog does, in a tenth of the time."""
 
 
 def log_error(error: Exception, reply: ErrorReply, path: str, verb: str, action: str) -> None:
@@ -240,7 +240,7 @@ class HttpEndpoint:
             return None
         place = (MIB_SENT_OF_USER, user)
         if not self._sent.has_room(*place):
-            raise TooManyRequests("too many large replies are being sent: try again in some seconds", RETRY_SECONDS)
+            raise TooManyRequests("too many large replies are being sent: try again in a few seconds", RETRY_SECONDS)
         return self._sent.take([place] * (size // MIB))
 
     def _measure(self, exchange: HttpExchange, status: int, seconds: float) -> None:

@@ -1,13 +1,13 @@
--- Notes that a post shows a file, or that none does; deletes it where that was noted long ago.
+-- Records that a post shows a file, or that no post does; deletes a file that has long been unused.
 --
--- Atomic: the look at the file and the note, so that none comes back without its data, and one that a post is about to show,
--- which ends its time unused, isn't deleted.
+-- Atomic: the check for the file and the record. So no record exists without its data, and a file that a post is about
+-- to show, which ends its unused time, isn't deleted.
 --
 -- KEYS  1 file  2 media
 -- ARGV  1 'shown' or 'unused'
---       'shown': 2 the post; reply none
---       'unused': 2 its token  3 now  4 time before which it must have been noted for the file to be deleted;
---                 reply 1 where it was deleted, else 0
+--       'shown': 2 the post; no reply
+--       'unused': 2 its token  3 now  4 the file is deleted if it was recorded as unused before this time;
+--                 reply 1 if it was deleted, else 0
 if ARGV[1] == 'shown' then
   if redis.call('EXISTS', KEYS[1]) == 0 then return end
   redis.call('HSET', KEYS[1], 'post ' .. ARGV[2], '')

@@ -1,13 +1,13 @@
--- Keeps a file that a source has sent.
+-- Stores a file that a source has sent.
 --
--- Atomic: the sum of the user's files and the new one, so that no number of uploads at once makes more than there may be;
--- and the file is listed in the step that writes it, or nobody could delete it.
+-- Atomic: the check of the user's total and the write, so concurrent uploads can't exceed the quota. The file is listed
+-- in the same step, because nobody could delete an unlisted file.
 --
 -- KEYS  1 user  2 media  3 file
--- ARGV  1 its token  2 data  3 size  4 type  5 digest  6 how many bytes all files may have, 0 for any number
+-- ARGV  1 its token  2 data  3 size  4 type  5 digest  6 maximum bytes of all files, 0 for no limit
 --       7 pattern: file
--- reply the token of the file, that of the same bytes where they are here already; -1: no such user; else the bytes that
---       there are already
+-- reply the file's token, or that of a stored file with the same bytes; -1: no such user; else the bytes that are
+--       already stored
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 local sum = 0
 for _, token in ipairs(redis.call('SMEMBERS', KEYS[2])) do

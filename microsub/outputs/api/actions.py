@@ -1,6 +1,6 @@
 """The action `outputs` of the Microsub endpoint, an extension: a user's output feeds and their items.
 
-All of it needs the scope `channels`, the lists too: they show addresses, which outlive the token.
+All of it, including the lists, needs the scope `channels`: the lists show addresses, which outlive the token.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCOPE = "channels"
 
 
 async def listed(call: Call) -> Reply:
-    """All output feeds of the user, or the items of the one in `output`, those first that were edited last."""
+    """All output feeds of the user, or the items of the one in `output`, most recently edited first."""
     if call.params.text("output") is None:
         return {"outputs": [await _wire(call, feed) for feed in await call.services.outputs.all_of(call.user)]}
     feed = await call.services.outputs.get(call.user, _name(call.params))
@@ -35,7 +35,7 @@ async def listed(call: Call) -> Reply:
 
 
 async def create(call: Call) -> Reply:
-    """Make an output feed named `output`."""
+    """Create an output feed named `output`."""
     most = await call.services.identity.quotas.most("outputs", call.user)
     settings = output_settings(call.params, OutputConfig(), call.now)
     await _require_channel(call, settings)
@@ -44,7 +44,7 @@ async def create(call: Call) -> Reply:
 
 
 async def change(call: Call) -> Reply:
-    """Set what `output` is like; what isn't given is as in a new one, but for the filters, which backend.json sets."""
+    """Replace the settings of `output`; missing ones get defaults, except the filters, which backend.json sets."""
     feed = await call.services.outputs.get(call.user, _name(call.params))
     settings = output_settings(call.params, OutputConfig(filters=feed.settings.filters), call.now)
     await _require_channel(call, settings)
@@ -52,18 +52,18 @@ async def change(call: Call) -> Reply:
 
 
 async def delete(call: Call) -> Reply:
-    """Delete `output`; its address answers that it is gone."""
+    """Delete `output`; its address replies 410 from then on."""
     await call.services.outputs.delete(call.user, _name(call.params), call.now)
     return {"result": "ok"}
 
 
 async def renew(call: Call) -> Reply:
-    """Give `output` another address; the former one answers that it is gone."""
+    """Give `output` a new address; the old one replies 410 from then on."""
     return await _wire(call, await call.services.outputs.renew(call.user, _name(call.params), call.now))
 
 
 async def revoke(call: Call) -> Reply:
-    """Revoke the address of `output`, which has none until it is renewed."""
+    """Revoke the address of `output`; it has none until it is renewed."""
     return await _wire(call, await call.services.outputs.revoke(call.user, _name(call.params), call.now))
 
 
@@ -73,12 +73,12 @@ async def add(call: Call) -> Reply:
 
 
 async def publish(call: Call) -> Reply:
-    """Publish the items in `entry` afresh."""
+    """Publish the items in `entry`, again if they were published before."""
     return await _edit(call, call.services.output_contents.publish)
 
 
 async def remove(call: Call) -> Reply:
-    """Take the items in `entry` out of `output`."""
+    """Remove the items in `entry` from `output`."""
     return await _edit(call, call.services.output_contents.remove)
 
 
@@ -98,7 +98,7 @@ async def _require_channel(call: Call, settings: OutputConfig) -> None:
 
 
 def output_settings(params: Params, before: OutputConfig, now: float) -> OutputConfig:
-    """`before` with what the parameters say, those of a request or the fields of a form. Raises InvalidRequest."""
+    """`before` changed by the parameters of a request or the fields of a form. Raises InvalidRequest."""
     given: dict[str, Any] = {}
     if (title := params.text("title")) is not None:
         given["title"] = " ".join(title.split())

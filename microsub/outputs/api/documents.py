@@ -1,14 +1,14 @@
-"""Output feeds for everybody who has an address: `/feeds/<user>.<secret>.rss` and `/feeds/<user>/<name>.rss`.
+"""Serves output feeds at their addresses: `/feeds/<user>.<secret>.rss` and `/feeds/<user>/<name>.rss`.
 
-Without an ending it is the page.
+An address without an ending serves the page.
 
-An impression is a 200 whose body was sent to the end; a limited feed has no other replies with items in them: asked for
-a part it is sent whole. It is reserved before the reply begins, and counted when all but
-the last bytes have left and the client is still there; the last bytes leave after that. So whatever process dies when,
-nobody gets an item in full once more than it may be shown, and a reply that broke gives its impressions back.
+An impression is a 200 whose body was sent to the end. A limited feed has no other replies with items in them: a range
+request gets the whole document. The impression is reserved before the reply starts. It is counted when all but the last
+bytes are sent and the client is still connected; the last bytes follow after that. So even if a process dies, nobody
+gets an item in full more often than allowed, and an interrupted reply returns its impressions.
 
-RFC 9110: conditional requests (13), ranges (14). A limited feed is never kept by caches in between, which would show
-its items without anybody knowing.
+RFC 9110: conditional requests (13), ranges (14). Shared caches must not store a limited feed, because they would show
+its items without counting.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ from microsub.surface import Services
 
 METHODS = "GET, HEAD, OPTIONS"
 SENDING = 120.0
-"""Seconds in which a reply has to be taken; its impressions are held for longer (`store.HELD`)."""
+"""Time limit of a reply, in seconds; its impressions are reserved for longer (`store.HELD`)."""
 
 _FRESH = 300
-"""Seconds for which a feed needn't be asked again."""
+"""Seconds for which clients may reuse a feed."""
 _ARCHIVE_FRESH = 86_400
 _PIECE = 64 * 1024
 _TAIL = 64
-"""Bytes of the end of a body, without which no document is whole: they leave when its impressions have been counted."""
+"""The last bytes of a body, without which a document is incomplete: sent once its impressions are counted."""
 
 _LOOK = 0.01
-"""Seconds for which the end is held back, to see whether the client is still there."""
+"""Seconds before the last bytes, to notice whether the client has disconnected."""
 
 _KEPT_BYTES = 64 * 1024 * 1024
 _KEPT = 60.0
-"""Bytes, and seconds, of documents that are kept: names and pictures of authors change without a step of its user."""
+"""Bytes and seconds of cached documents: authors' names and pictures change without a change of the feed."""
 
 _HOST = re.compile(r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _CORS: list[Header] = [
@@ -84,7 +84,7 @@ _PREFLIGHT: list[Header] = [*_CORS, (b"access-control-max-age", b"86400"), (b"al
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownReply(HttpReply):
-    """A reply whose end is an impression of all that stands in it; `leave` is called then."""
+    """A reply that counts as an impression of its items once it is sent; `leave` is called then."""
 
     feed: OutputFeed
     reservation: Reservation
@@ -105,19 +105,19 @@ class WrittenDocument:
 
 
 class _Documents:
-    """Documents that were written lately, by all that they depend on: anybody may ask for them without end."""
+    """Recently generated documents, by everything they depend on, because anybody may request them repeatedly."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[Hashable, tuple[float, WrittenDocument]] = OrderedDict()
         self._bytes = 0
 
     def get(self, key: Hashable, now: float) -> WrittenDocument | None:
-        """The document, if it isn't old."""
+        """The document, if it is recent."""
         at, written = self._found.get(key, (0.0, None))
         return written if 0 <= now - at < _KEPT else None
 
     def keep(self, key: Hashable, written: WrittenDocument, now: float) -> None:
-        """Keep it, and so much of what was kept last as there is room for."""
+        """Store a document; the oldest ones are dropped if there is no room."""
         _, former = self._found.pop(key, (0.0, None))
         self._found[key] = (now, written)
         self._bytes += _cost(written) - (_cost(former) if former else 0)
@@ -127,7 +127,7 @@ class _Documents:
 
 
 def _cost(written: WrittenDocument) -> int:
-    """Bytes of memory, roughly."""
+    """Approximate bytes of memory."""
     return len(written.body) + 500 * len(written.rows) + 4000
 
 
@@ -146,7 +146,7 @@ class OutputEndpoint(HttpEndpoint):
         self._turns = KeyedLocks()
 
     def logged_path(self, path: str) -> str:
-        """Without the secret in it."""
+        """The path without the secret in it."""
         return re.sub(r"\.[A-Za-z0-9_-]{8,}", ".…", path)
 
     async def answer(self, exchange: HttpExchange) -> HttpReply:
@@ -162,7 +162,7 @@ class OutputEndpoint(HttpEndpoint):
         if network := public_network(client_of(scope)):
             places.append((OUTPUTS_SENT_TO_NETWORK, network))
         if not all(self._limits.has_room(*place) for place in places):
-            raise TooManyRequests("too many replies with this feed are being sent: try again in some seconds", 5)
+            raise TooManyRequests("too many replies with this feed are being sent: try again in a few seconds", 5)
         leave = self._limits.take(places)
         try:
             reply = await self._answer(scope, feed, form, leave)
@@ -178,7 +178,7 @@ class OutputEndpoint(HttpEndpoint):
         now = services.clock()
         await services.output_contents.refresh(feed, now)
         feed = await services.outputs.get(feed.user, feed.name)
-        if feed.stem is None:  # revoked in this moment
+        if feed.stem is None:  # revoked a moment ago
             raise AddressRevoked
         archive = collect(urlencoded(scope["query_string"])).text("archive")
         written = await self._written(scope, feed, form, archive, now)
@@ -187,7 +187,7 @@ class OutputEndpoint(HttpEndpoint):
             return reply
         reservation = await services.outputs.reserve(feed, written.rows, now)
         if reservation.items != {row.item for row in written.rows}:
-            # Others took the last impression of some of them in between.
+            # Other replies took the last impression of some of them in between.
             try:
                 written = await self._written(scope, feed, form, archive, now, reservation.items)
             except BaseException:
@@ -205,19 +205,19 @@ class OutputEndpoint(HttpEndpoint):
         now: float,
         only: frozenset[str] | None = None,
     ) -> WrittenDocument:
-        """The document, which is written again when something in it has changed, or is old."""
+        """The document, generated again if something in it has changed or it is old."""
         contents, base = self._services.output_contents, self._base(scope)
         state = (feed.id, feed.editions, feed.modified, feed.changed, feed.stem, contents.hubs, base, form, archive)
         listed, rows = None, None
-        if feed.is_limited or only is not None:  # items leave without any step of its user
+        if feed.is_limited or only is not None:  # items can expire without any change of the feed
             listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet, only=only)
             rows = listed.rows
         key = (*state, rows)
         if (known := self._documents.get(key, now)) is not None:
             return known
-        # Megabytes take tenths of a second: in a thread, one document of each user at a time.
+        # Megabytes take tenths of a second, so one document per user at a time is generated in a thread.
         async with self._turns.of(feed.user):
-            if (known := self._documents.get(key, now)) is not None:  # who waited before has had it written
+            if (known := self._documents.get(key, now)) is not None:  # generated while this request waited
                 return known
             if listed is None:
                 listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
@@ -231,11 +231,11 @@ class OutputEndpoint(HttpEndpoint):
         host = header(scope, b"host")
         base = self._address.base(host)
         if base is None and not _HOST.fullmatch(host):
-            raise InvalidRequest("the 'Host' header can't be used: expected a name or address, with a port or without")
+            raise InvalidRequest("the 'Host' header can't be used: expected a name or address, optionally with a port")
         return base or f"{scope['scheme']}://{host}"
 
     async def _found(self, scope: Scope) -> tuple[OutputFeed, str]:
-        """The feed and the format that the path names, within the limits of the network that asks."""
+        """The feed and format that the path names, within the limits of the client's network."""
         client = client_of(scope)
         self._limits.require(OUTPUTS_OF_NETWORK, public_network(client))
         try:
@@ -251,7 +251,7 @@ class OutputEndpoint(HttpEndpoint):
             raise
 
     async def deliver(self, exchange: HttpExchange, send: Send, reply: HttpReply) -> None:
-        """Send a reply; of one that is an impression, count it or give it back."""
+        """Send a reply, and count its impressions, or return them if it was interrupted."""
         if not isinstance(reply, ShownReply):
             await super().deliver(exchange, send, reply)
             return
@@ -261,7 +261,7 @@ class OutputEndpoint(HttpEndpoint):
             async with asyncio.timeout(SENDING):
                 settled = await self._send(send, reply, gone)
         except TimeoutError:
-            pass  # too slow, or gone: the connection is closed with the body unfinished
+            pass  # too slow, or disconnected: the connection is closed with an incomplete body
         finally:
             reply.leave()
             gone.cancel()
@@ -269,7 +269,7 @@ class OutputEndpoint(HttpEndpoint):
                 await self._give_back(reply.feed, reply.reservation)
 
     async def _send(self, send: Send, reply: ShownReply, gone: asyncio.Future[None]) -> bool:
-        """Send the body as long as the client is there; whether its impressions were counted."""
+        """Send the body while the client is connected; returns whether its impressions were counted."""
         length = (b"content-length", str(len(reply.body)).encode())
         await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, length]})
         end = max(0, len(reply.body) - _TAIL)
@@ -287,7 +287,7 @@ class OutputEndpoint(HttpEndpoint):
         return True
 
     async def _give_back(self, feed: OutputFeed, reservation: Reservation) -> None:
-        """End a reply that nobody has got; where that can't be done, it ends by itself."""
+        """Return the impressions of an incomplete reply; if that fails, they expire by themselves."""
         now = self._services.clock()
         with suppress(StoreError):
             await asyncio.shield(self._services.outputs.settle(feed, reservation, now, shown=False))
@@ -303,9 +303,9 @@ def _reply(
     *,
     whole: bool = False,
 ) -> HttpReply:
-    """The document, a part of it, or that the client has it already; `whole`: the document in any case."""
+    """The document, a part of it, or 304 if the client has it; `whole`: always the document."""
     body, tag = written.body, written.tag
-    # Items of a limited feed leave at times that nothing notes: clients compare its tag alone.
+    # Items of a limited feed expire at times that aren't recorded, so clients compare only its tag.
     modified = None if feed.is_limited else datetime.fromtimestamp(int(feed.modified), UTC)
     headers = [*_headers(feed, form, archive, tag, modified), *_hubs(written.document, form)]
     if not whole and _is_known(scope, tag, modified, now):
@@ -333,7 +333,7 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
         (b"cache-control", caching.encode()),
         (b"accept-ranges", b"none" if feed.is_limited else b"bytes"),
         (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"no-referrer"),  # the address is not for those whom a post links to
+        (b"referrer-policy", b"no-referrer"),  # linked sites must not learn the address
         (b"content-security-policy", PAGE_POLICY.encode()),
         *_CORS,
     ]
@@ -341,24 +341,24 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
 
 
 def _hubs(document: FeedDocument, form: str) -> list[Header]:
-    """Where a subscriber looks first (WebSub, section 4): the hubs, and the topic as they know it."""
+    """The `Link` headers for subscribers (WebSub, section 4): the hubs, and the topic's URL."""
     found = [*((hub, "hub") for hub in document.hubs), *([(document.addresses[form], "self")] if document.hubs else [])]
     return [(b"link", f'<{uri(address)}>; rel="{rel}"'.encode()) for address, rel in found]
 
 
 def _is_known(scope: Scope, tag: str, modified: datetime | None, now: float) -> bool:
-    """Whether the client has this very document (RFC 9110, 13.2.2)."""
+    """Whether the client already has this document (RFC 9110, 13.2.2)."""
     if given := header(scope, b"if-none-match"):
         known = {one.strip().removeprefix("W/") for one in given.split(",")}
         return "*" in known or tag in known
     if modified is None or (since := _date(header(scope, b"if-modified-since"))) is None:
         return False
-    # Within the second of a change there may be another one.
+    # A second change within the same second would be missed.
     return modified <= since and now - modified.timestamp() >= 1
 
 
 def _range(scope: Scope, size: int, tag: str, modified: datetime | None) -> tuple[int, int] | None:
-    """First and last byte that are asked for; the first behind the last where there are none. None for all."""
+    """The requested first and last byte; first > last if the range is empty. None for the whole document."""
     found = re.fullmatch(r"bytes=(\d{0,15})-(\d{0,15})", header(scope, b"range").replace(" ", ""))
     if found is None or found[0] == "bytes=-":
         return None

@@ -1,15 +1,15 @@
 -- Publishes items in an output feed, or removes them.
 --
--- Atomic: an item's place in one of the two sets, its impressions and its edition change together. A reply that is being
--- sent shows the edition that it read, so its impression never counts for one that was published afresh meanwhile.
+-- Atomic: an item's sets, impressions and edition change together. A reply that is being sent shows the edition that it
+-- read, so its impression never counts for a later publication.
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 'add' (those that aren't in it), 'publish' (afresh, wherever they are), 'offer' (those that were never in it,
---       by a channel), 'edit' (those in it whose post is another by now), 'remove', 'drop' (their posts are gone)
---       3 most items; what a channel brought in makes room for those that come by hand, the oldest first
---       4 most that are remembered as removed  5 items that leave together when there are too many
---       6.. per item: id, hash of its post, time of publication
--- reply {'missing'} no such feed; {'full', count} nothing was done; else {'', how many changed}
+-- ARGV  1 now  2 'add' (items that aren't in it), 'publish' (items in any state, with a new edition), 'offer' (a
+--       channel's items that were never in it), 'edit' (items in it whose post has changed), 'remove', 'drop' (items
+--       whose posts are gone) 3 maximum number of items; the oldest offered items make room for items that are added by
+--       hand 4 maximum number of removed items to remember  5 items that leave together if there are too many 6.. per
+--       item: id, hash of its post, time of publication {'missing'} no such feed; {'full', count} nothing was done;
+--       else {'', how many changed}
 local now, action, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end
 
@@ -56,7 +56,7 @@ end
 
 for place, i in ipairs(chosen) do
   local item = ARGV[i]
-  -- A microsecond apart, so that lists keep the order in which items were given.
+  -- A microsecond apart, so that lists keep the order in which the items were given.
   local edited = string.format('%.6f', now + (place - 1) * 1e-6)
   local by_source = action == 'offer' or action == 'edit' and offered(item)
   leave(item)
@@ -79,7 +79,7 @@ if over > 0 then
 end
 over = size() - most
 if over > 0 then
-  -- In steps, so that the archives of what is left keep their limits; what is too small for archives leaves one by one.
+  -- In steps, so that the remaining archives keep their limits; in a feed too small for archives one by one.
   local step = tonumber(ARGV[5])
   if most < 2 * step then step = 1 end
   local leaving = math.ceil(over / step) * step
@@ -91,7 +91,7 @@ if over > 0 then
     end
   end
 end
--- More came in at once than there is room for.
+-- For more new items at once than there is room for.
 over = size() - most
 if over > 0 then
   for _, item in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do leave(item) end

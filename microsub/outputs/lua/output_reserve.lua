@@ -1,9 +1,10 @@
--- Reserves an impression of each item that a reply is about to show.
+-- Reserves an impression for each item that a reply is about to show.
 --
--- Atomic: counting what was shown and what is being shown, and taking one more, so that no two replies take the last one.
+-- Atomic: the counts of past and reserved impressions, and the reservation, so no two replies get the last one.
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 until when the reply counts  3 its id  4 most replies at once  5 seconds for which the key stays
+-- ARGV  1 now  2 end of the reservation  3 the reply's id  4 maximum number of replies at once  5 time to live of the
+-- key
 --       6.. per item: id, edition
 -- reply {'busy'} too many replies are being sent; else {'', the ids that the reply may show …}
 -- include: held

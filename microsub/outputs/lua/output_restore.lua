@@ -1,11 +1,11 @@
--- Puts items into an output feed with the state that they had elsewhere.
+-- Adds items to an output feed with the state that they had elsewhere.
 --
--- Atomic: an item's place, its impressions and its edition. What was ever in the feed stays as it is.
+-- Atomic: an item's sets, impressions and edition. Items that were ever in the feed aren't changed.
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2.. per item: id, hash of its post, times of publication, import ('' for not) and the last edit,
+-- ARGV  1 now  2.. per item: id, hash of its post, times of publication, import ('' for none) and the last edit,
 --       'count time …' of its impressions or ''
--- reply {'missing'} no such feed; else {'', how many came in}
+-- reply {'missing'} no such feed; else {'', how many were added}
 if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end
 local count = 0
 for i = 2, #ARGV, 6 do

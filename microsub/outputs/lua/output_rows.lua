@@ -1,9 +1,9 @@
 -- The items that an output feed shows now, newest publication first: published, not too old, with impressions left.
 --
--- Atomic: sets, impressions and replies that are being sent are of one moment. Writes nothing.
+-- Atomic: sets, impressions and reservations are read at the same moment. Writes nothing.
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 earliest time of publication, or '-inf'  3 most items
+-- ARGV  1 now  2 earliest time of publication, or '-inf'  3 maximum number of items
 -- reply 'id time edition hash' per item
 -- include: held
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[3])

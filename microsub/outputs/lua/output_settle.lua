@@ -1,11 +1,11 @@
--- Ends a reply: its impressions count, or are given back.
+-- Ends a reply: counts its impressions, or returns them.
 --
--- Atomic: the reservation goes and the impressions come in one step, and with the last one the item moves from published
--- to imported. So each reply counts once, however often this is tried, and no item is shown once too often.
+-- Atomic: the reservation ends and the impressions are counted in one step, and with the last one the item moves from
+-- published to imported. So each reply counts once, even if this is retried, and no item is shown too often.
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 id of the reply  3 'shown' or 'broken'  4 how many times are kept of each item
--- reply 1 where the reservation still held, else 0
+-- ARGV  1 now  2 id of the reply  3 'shown' or 'broken'  4 how many times to keep per item
+-- reply 1 if the reservation was still valid, else 0
 -- include: held
 local value = redis.call('HGET', KEYS[7], ARGV[2])
 if not value or tonumber(string.match(value, '^%S+')) <= tonumber(ARGV[1]) then return 0 end

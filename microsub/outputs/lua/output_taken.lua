@@ -1,11 +1,11 @@
--- Notes up to which place a feed has taken in what came to its source.
+-- Records the place in the order of arrival up to which a feed has read its source.
 --
--- Atomic: the look at what is noted, and the note. Of two requests at once the one that came further is noted; who read what
--- is no longer the source's, because the settings were changed meanwhile, notes nothing.
+-- Atomic: the check of the recorded place and the write. Of two concurrent requests, the later place is recorded; a
+-- request whose source the settings no longer name records nothing.
 --
 -- KEYS  1 output
--- ARGV  1 the source that was noted  2 the source  3 the place
--- reply 1 where it was noted, else 0
+-- ARGV  1 the recorded source  2 the source  3 the place
+-- reply 1 if it was recorded, else 0
 local id, noted, place = unpack(redis.call('HMGET', KEYS[1], 'id', 'taken_from', 'place'))
 if not id then return 0 end
 if noted == ARGV[2] then

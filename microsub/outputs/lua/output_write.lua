@@ -1,17 +1,17 @@
--- Makes an output feed, changes its settings, or takes it away.
+-- Creates an output feed, changes its settings, or removes it.
 --
--- Atomic: looking for the name, counting, and writing the record with its place in the list and its address, so that no
--- two requests together make more feeds than there may be, and an address leads to a feed or was revoked; items that were
--- shown as often as the settings say by now are imported with them.
+-- Atomic: the check of the name, the count, and the write of the record, its list entry and its address. So concurrent
+-- requests can't exceed the quota, and an address always leads to a feed or to a revocation. Items that have reached a
+-- new limit of impressions are imported in the same step.
 --
 -- KEYS  1 user  2 outputs  3 addresses  4.. the keys of the feed, its record first (keys.OUTPUT_KEYS)
--- ARGV  1 name  2 now  3 'create' (another one, where one was removed), 'change', 'put' (create or change, back from removal),
---       'remove' (from backend.json, may come back), 'delete', 'renew' or 'revoke' (its address)
---       4 how many feeds there may be, removed ones aside, 0 for any number  5 id  6 secret  7 its SHA-256
---       8 most addresses  9 the former secret, or ''  10 its SHA-256  11 pattern of the records of all feeds
---       12.. per setting: name, value, '' for none
--- reply {'user'} no such user; {'missing'} no such feed; {'taken'} there is one; {'full', count}; {'changed'} its address was
---       another in this moment; else {''}
+-- ARGV  1 name  2 now  3 'create' (also replaces a removed feed), 'change', 'put' (creates, changes or restores a
+--       removed feed), 'remove' (from backend.json, may come back), 'delete', 'renew' or 'revoke' (its address) 4
+--       maximum number of feeds, without removed ones, 0 for no limit  5 id  6 secret  7 its SHA-256 8 maximum number
+--       of addresses  9 the former secret, or ''  10 its SHA-256  11 pattern of the records of all feeds 12.. per
+--       setting: name, value, '' for none
+-- reply {'user'} no such user; {'missing'} no such feed; {'taken'} the name exists;
+--       {'full', count}; {'changed'} its address has changed since it was read; else {''}
 -- include: held
 local name, now, action = ARGV[1], ARGV[2], ARGV[3]
 if redis.call('EXISTS', KEYS[1]) == 0 then return { 'user' } end
@@ -34,7 +34,7 @@ end
 
 if action == 'create' and there and not removed then return { 'taken' } end
 if action ~= 'create' and action ~= 'put' and (not there or (removed and action ~= 'delete')) then return { 'missing' } end
--- The former secret was read before; another request may have renewed it since.
+-- The former secret was read earlier; another request may have renewed it since.
 if secret ~= ARGV[9] then return { 'changed' } end
 if action == 'delete' or action == 'renew' or action == 'revoke' then
   revoke()

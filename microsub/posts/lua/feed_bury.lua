@@ -1,9 +1,9 @@
--- Takes items out of a feed's order, and notes their guids as tombstones.
+-- Removes items from a feed's order, and notes their guids as tombstones.
 --
 -- Atomic: a guid that stands for another item by now is left alone.
 --
 -- KEYS  1 feed  2 guids  3 items  4 tombstones  5 outbox
--- ARGV  1 now  2 time to live where the feed has gone altogether  3.. per item: id, guid
+-- ARGV  1 now  2 time to live if the feed is gone  3.. per item: id, guid
 -- reply how many left the order
 local left = 0
 for at = 3, #ARGV, 2 do

@@ -1,4 +1,4 @@
--- Forgets the tombstones of posts that the feed hasn't listed for long.
+-- Deletes the tombstones of posts that the feed hasn't listed for long.
 --
 -- Atomic: a guid that is listed again in this moment keeps its tombstone.
 --

@@ -1,4 +1,4 @@
--- Takes posts out of a feed's outbox: delivery and the stream of events have them.
+-- Removes posts from a feed's outbox: delivery and the stream of events have them.
 --
 -- Atomic: nothing but this set is touched.
 --

@@ -1,6 +1,6 @@
 -- A page of a feed's posts, newest first.
 --
--- Atomic: the cursor's place and the page are of one moment, so posts that come in between shift nothing. Writes nothing.
+-- Atomic: the cursor's place and the page, so new posts shift nothing. Writes nothing.
 --
 -- KEYS  1 items
 -- ARGV  1 limit  2, 3 score and id of the cursor, or '' for the beginning

@@ -1,15 +1,15 @@
 -- Claims guids for new items of one feed, and notes them and edited items in the feed's outbox.
 --
--- Atomic: a guid gets its item, its place in the feed's order and its note in one step, so that of two processes at
--- once one wins each guid, and no crash leaves an item that timelines will never hear of. A reading's feed loses its
--- validators in the same step: if the process dies, the next reading sees all of the document. Nothing is written where
+-- Atomic: a guid gets its item, its place in the feed's order and its note in one step, so that of two simultaneous
+-- processes one wins each guid, and no crash leaves an item that never reaches timelines. In a reading, the feed loses
+-- its validators in the same step: if the process dies, the next reading gets the whole document. Nothing is written if
 -- a later reading has begun or the feed is gone.
 --
 -- KEYS  1 feed  2 guids  3 items  4 outbox
--- ARGV  1 the reading, or '' for a program  2 time to live where the feed has gone altogether  3 how many ids of edited
---       items follow  4.. these, then per new item: guid, id, score
--- reply {per new item the id that the guid belongs to}, {ids in the outbox}, {of the edited items those that were not in
---       it before}; nothing where nothing was written
+-- ARGV  1 the reading, or '' for a program  2 time to live if the feed is gone  3 how many ids of edited items follow
+--       4.. these, then per new item: guid, id, score
+-- reply {per new item the id that the guid belongs to}, {ids in the outbox}, {edited items that weren't in it before};
+--       nothing if nothing was written
 -- include: overtaken
 if ARGV[1] ~= '' then
   if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return false end

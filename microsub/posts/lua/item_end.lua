@@ -1,13 +1,13 @@
--- Marks an item that nobody refers to, so that the next sweep may delete it; deletes it; or takes it out of circulation:
--- without a score nobody takes it into a timeline any more.
+-- Marks an item without references, so that the next sweep may delete it; deletes it; or retires it: an item without a
+-- score is added to no timeline any more.
 --
--- Atomic: an item whose mark somebody has taken away stays as it is. Who adds an item to a timeline removes its mark
--- first, and finds it alive or gone. The time of the first marking stays, unless it lies ahead: a clock was wrong, and
--- nobody would ever delete the item.
+-- Atomic: an item whose mark was removed is left alone. A process that adds an item to a timeline removes its mark
+-- first, and finds the item there or gone. The time of the first marking is kept, unless it is in the future: a clock
+-- was wrong, and the item would never be deleted.
 --
 -- KEYS  1 item
 -- ARGV  1 'condemn', 'delete' or 'retire'  2 now ('condemn'), or the mark that it must have, '' for one or none
--- reply 0 where it stays as it is, else 1
+-- reply 0 if it is unchanged, otherwise 1
 if redis.call('EXISTS', KEYS[1]) == 0 then return 1 end
 local mark = redis.call('HGET', KEYS[1], 'condemned')
 if ARGV[1] == 'condemn' then

@@ -1,13 +1,13 @@
--- Replaces fields of an item, or notes that a document has it as it is stored.
+-- Replaces fields of an item, or notes that a document confirms it as stored.
 --
--- Atomic: only an item that exists is written to (one that was swept meanwhile stays gone), and none that a later
--- document has changed or confirmed already. What completes a version is written to that version alone, and an item that
--- is otherwise in this moment than a document has it is left to an edit.
+-- Atomic: only an existing item is written to (a deleted one isn't recreated), and none that a later document has
+-- changed or confirmed. The result of a look-up is written only to the version it is for, and an item that differs from
+-- the document in this moment is left to an edit.
 --
 -- KEYS  1 item
--- ARGV  1 'change', 'complete' or 'confirm'  2 version of the change or of the document, '' for one without order
+-- ARGV  1 'change', 'complete' or 'confirm'  2 version of the change or of the document, '' without an order
 --       3 the hash of the version that is completed, or of the post in the document  4.. per field: name, value
--- reply 1 where it was written; of 'confirm' 0 where the item is otherwise, else 1
+-- reply 1 if it was written; for 'confirm' 0 if the item differs, otherwise 1
 local action, version = ARGV[1], ARGV[2]
 if redis.call('EXISTS', KEYS[1]) == 0 then return action == 'confirm' and 1 or 0 end
 local now = redis.call('HMGET', KEYS[1], 'version', 'confirmed', 'hash')

@@ -1,10 +1,10 @@
 """The hub's address `/hub`, and `/topics` for the documents of channels and stored feeds.
 
-Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A request is answered at once, with 202 where it is
-going to be verified and else with what is wrong in plain text; workers do the rest.
+Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A request is answered at once: with 202 if it will be
+verified, otherwise with an error in plain text. Workers do the rest.
 
 The action `topics` of the Microsub endpoint, an extension, gives a channel's topic an address. It needs the scope
-`channels`, since that address outlives the token: who has it reads the channel's newest items until it is renewed.
+`channels`, since that address outlives the token: it shows the channel's newest items until it is renewed.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, Reply, Table
 
 LARGEST = 16 * 1024
-"""Bytes of a request; the longest that makes sense has six thousand."""
+"""Maximum bytes of a request; the longest reasonable one has 6,000."""
 MOST_PUBLISHED = 20
-"""Topics that one notice may name."""
+"""Topics that one publish request may name."""
 
-_OFF = "this server is no hub: MICROSUB_BASE_URL isn't set"
+_OFF = "this server isn't a hub: MICROSUB_BASE_URL isn't set"
 
 
 class HubEndpoint(HttpEndpoint):
-    """Answers subscribers and publishers at `/hub`; without `topics` this server is no hub."""
+    """Answers subscribers and publishers at `/hub`; without `topics` this server isn't a hub."""
 
     def __init__(self, redis: Redis, topics: Topics | None, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class HubEndpoint(HttpEndpoint):
         return await self._subscribe(topics, form, network)
 
     async def _subscribe(self, topics: Topics, form: Mapping[str, str], network: str | None) -> tuple[int, str]:
-        """Note what is asked, to be verified."""
+        """Store a request until it is verified."""
         asked = request_of(form, secrets.token_hex(8))
         self._limits.require(HUB_REQUESTS_TO_HOST, host_of(asked.callback))
         topic = await self._found(topics, asked.topic, network)
@@ -102,7 +102,7 @@ class HubEndpoint(HttpEndpoint):
         return 202, "the request will be verified"
 
     async def _publish(self, topics: Topics, urls: Sequence[str], network: str | None) -> tuple[int, str]:
-        """Look whether topics have changed; what has not is delivered to nobody."""
+        """Plan a check whether topics have changed; unchanged ones aren't delivered."""
         if not 0 < len(urls) <= MOST_PUBLISHED:
             raise InvalidRequest(f"expected 1 to {MOST_PUBLISHED} topics in 'hub.url' or 'hub.topic'")
         found = [await self._found(topics, url, network) for url in urls]
@@ -110,18 +110,18 @@ class HubEndpoint(HttpEndpoint):
             self._limits.require(HUB_PUBLISHES_OF_TOPIC, url)
         owners = await self._store.among_owners(list(dict.fromkeys(topic.owner for topic in found)))
         await self._work.note(dict.fromkeys(owners, self._clock()), sooner=True)
-        return 202, "the topics will be looked at"
+        return 202, "the topics will be checked for changes"
 
     async def _found(self, topics: Topics, url: str, network: str | None) -> Topic:
         topic = await topics.find(url)
         if topic is None:
             self._limits.require(HUB_UNKNOWN_OF_NETWORK, network)
-            raise NotFound("that is no topic of this hub")
+            raise NotFound("unknown topic: this hub doesn't publish it")
         return topic
 
 
 class TopicEndpoint(HttpEndpoint):
-    """Answers below `/topics`, with the documents of channels and stored feeds."""
+    """Answers requests below `/topics` with the documents of channels and stored feeds."""
 
     def __init__(self, topics: Topics | None) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class TopicEndpoint(HttpEndpoint):
         self._limits = RateLimiter()
 
     def logged_path(self, path: str) -> str:
-        """Without the secret in it."""
+        """The path without the secret in it."""
         return re.sub(r"\.[A-Za-z0-9_-]{8,}", ".…", path)
 
     async def answer(self, exchange: HttpExchange) -> HttpReply:
@@ -169,17 +169,17 @@ SCOPE = "channels"
 
 
 async def create(call: Call) -> Reply:
-    """Give the channel's topic an address, or show the one that it has."""
+    """Give the channel's topic an address, or return its present one."""
     return await _act(call, "create")
 
 
 async def renew(call: Call) -> Reply:
-    """Give the channel's topic another address; subscriptions to the former one end."""
+    """Give the channel's topic a new address; subscriptions to the old one end."""
     return await _act(call, "renew")
 
 
 async def revoke(call: Call) -> Reply:
-    """Take the address of the channel's topic away; its subscriptions end."""
+    """Remove the address of the channel's topic; its subscriptions end."""
     return await _act(call, "revoke")
 
 
@@ -192,7 +192,7 @@ async def _act(call: Call, action: str) -> Reply:
 
 def _topics(call: Call) -> Topics:
     if call.services.topics is None:
-        raise NotFound("this server is no hub: its admin has to set MICROSUB_BASE_URL")
+        raise NotFound("this server isn't a hub: its admin has to set MICROSUB_BASE_URL")
     return call.services.topics
 
 

@@ -1,9 +1,9 @@
-"""The hub's work: subscriptions are verified, and documents delivered, by workers.
+"""The hub's work: workers verify subscriptions and deliver documents.
 
-Spec: https://www.w3.org/TR/websub/#hub-verifies-intent, #content-distribution. Each piece of work decides by what
-stands in Redis and may be repeated at any step: a callback may get the same document twice, and never none. Callbacks
-are chosen by strangers, so each request passes the guard, has a limit of time and of bytes, and few go to one host at
-once; a host that keeps us waiting is left alone for a while, and holds up no other.
+Spec: https://www.w3.org/TR/websub/#hub-verifies-intent, #content-distribution. Each piece of work starts from the state
+in Redis and may be repeated at any step: a callback may get a document twice, but always gets it. Strangers choose the
+callbacks, so each request is checked and limited in time and bytes, and each host gets few at once. A slow host gets no
+requests for a while, and doesn't delay others.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ASKING = SendLimits(total=10.0, body=4096, redirects=-1)
-"""Bounds of a verification, whose answer is the challenge."""
+"""Limits of a verification, whose reply is the challenge."""
 DELIVERING = SendLimits(total=10.0, body=0, redirects=-1)
-"""Bounds of a delivery, whose answer is a status."""
+"""Limits of a delivery, whose reply is a status."""
 
 REQUESTS_AT_ONCE = 64
 REQUESTS_TO_HOST = 8
-"""Requests under way, in all and to one callback host."""
+"""Requests at the same time, in total and to one callback host."""
 IN_HAND = 4_000
 IN_HAND_OF_HOST = 1_000
-"""Pieces of work that wait for their turn here; those of a host beyond its share are put off."""
+"""Claimed pieces of work in this process, in total and for one host; a host's surplus is put off."""
 AFTER_VERIFICATION = 1.0
-"""Seconds after which it is seen whether a topic has changed since its subscriber asked: many ask at the same time."""
+"""Seconds until a new subscriber's topic is checked for changes: many subscribe at the same time."""
 PUT_OFF = 5.0
 LOOKS_AT_ONCE = 8
-"""Topics of one owner that are looked at together."""
+"""Topics of one owner that are checked at the same time."""
 
 EVERY = 60.0
-"""Seconds between two looks at all owners, for what was missed, and for topics that have ended."""
+"""Seconds between two checks of all owners, for missed changes and ended topics."""
 TICK, IDLE_TICK = 0.25, 2.0
-"""Seconds between two looks for what is due; and where nothing was for two rounds, since nobody has subscribed then."""
+"""Seconds between two looks for due work, and while none was due for two rounds, as without subscribers."""
 TROUBLE = 2.0
 _KEPT_DOCUMENTS = 16
 
@@ -68,9 +68,9 @@ class _Read:
 
 
 class _TopicDocuments:
-    """Documents of topics, each made once for all deliveries of a round.
+    """Documents of topics, each generated once for all deliveries of a round.
 
-    What was noted before its round's claim is in the document: it is read behind that.
+    It is read after the round's claim, so it contains every change that was noted before.
     """
 
     def __init__(self, topics: Topics) -> None:
@@ -78,7 +78,7 @@ class _TopicDocuments:
         self._read: OrderedDict[str, _Read] = OrderedDict()
 
     async def of(self, url: str, number: int) -> TopicDocument | None:
-        """The document as it was in the round of that number, or later; None where there is no such topic any more."""
+        """The document as of the round `number` or later; None if the topic doesn't exist any more."""
         found = self._read.pop(url, None)
         if found is None or found.round < number or (found.document.done() and found.document.exception()):
             found = _Read(number, asyncio.create_task(self._made(url), name="topic"))
@@ -96,7 +96,7 @@ class _TopicDocuments:
 
 
 class _HostTurns:
-    """Requests to callbacks: how many at once, and which servers rest."""
+    """Limits requests to callbacks, and pauses servers that can't be reached."""
 
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(REQUESTS_AT_ONCE)
@@ -106,7 +106,7 @@ class _HostTurns:
 
     @asynccontextmanager
     async def turn(self, url: str) -> AsyncIterator[bool]:
-        """The turn of this address's host, for one request; False where the request is to be put off."""
+        """Wait for this host's turn, for one request; False if the request must be put off."""
         host = host_of(url)
         if self._resting.left(url) or self._waiting[host] >= IN_HAND_OF_HOST:
             yield False
@@ -125,16 +125,16 @@ class _HostTurns:
                 del self._waiting[host], self._places[host]
 
     def rest(self, url: str) -> None:
-        """Leave the server of this address alone for a while."""
+        """Send this address's server no requests for a while."""
         self._resting.rest(url)
 
     def pause(self, url: str) -> float:
-        """Seconds until a request that was put off is tried again: before a server has rested it would be in vain."""
+        """Seconds until a postponed request is retried: not before its server's pause ends."""
         return max(PUT_OFF, self._resting.left(url))
 
 
 class Distribution:
-    """Does what the hub has to do. Any number of processes run it."""
+    """Does the hub's due work. Any number of processes may run it."""
 
     def __init__(self, redis: Redis, topics: Topics, sender: Sender, *, clock: Callable[[], float] = time.time) -> None:
         self._store = HubStore(redis)
@@ -153,7 +153,7 @@ class Distribution:
     # --- what is due
 
     def wake(self) -> None:
-        """There is something to do: look at once instead of at the next tick."""
+        """Look for due work at once instead of at the next tick."""
         self._wake.set()
 
     async def run_for_ever(self) -> None:
@@ -167,10 +167,10 @@ class Distribution:
                     if await self._take():
                         worked = time.monotonic()
                 except StoreError as error:
-                    log.warning("the hub paused: Redis doesn't serve it", error=str(error))
+                    log.warning("the hub paused: Redis isn't available", error=str(error))
                     pause = TROUBLE
                 except Exception:
-                    log.exception("the hub failed and is tried again")
+                    log.exception("the hub failed and will retry")
                     pause = TROUBLE
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -184,7 +184,7 @@ class Distribution:
             await asyncio.gather(*self._tasks, keeper, return_exceptions=True)
 
     async def run_once(self) -> int:
-        """Do all that is due now, and what comes of it; how much that was."""
+        """Do all due work, and the work that follows from it; returns how much it was."""
         count = 0
         while taken := await self._take():
             count += taken
@@ -192,21 +192,21 @@ class Distribution:
         return count
 
     async def delivered(self, feed: str, users: Sequence[str]) -> None:
-        """Hear that something of a feed came to these users."""
+        """Note that posts of a feed arrived for these users."""
         if await self._changes.note(users, [feed], self._clock()):
             self.wake()
 
     async def look_at_all(self, now: float) -> None:
-        """Note that all owners' topics may have changed."""
+        """Plan a check of all owners' topics."""
         await self._work.note(dict.fromkeys(await self._store.owners(), now))
 
     def parts(self, pace: RoundTiming) -> dict[str, Coroutine[None, None, None]]:
-        """What runs for ever, by name: the work, and the look at all owners."""
+        """What runs permanently, by name: the work, and the check of all owners."""
         looking = for_ever(self.look_at_all, "topics", pace, EVERY)
         return {"hub": self.run_for_ever(), "topics": looking}
 
     async def _take(self) -> int:
-        """Claim what is due, and begin it; how many pieces of work."""
+        """Claim due work and start it; returns how many pieces."""
         room = IN_HAND - len(self._in_hand)
         if room < 1:
             return 0
@@ -221,25 +221,25 @@ class Distribution:
         return len(members)
 
     async def _one(self, member: str, number: int) -> None:
-        """Do one piece of work, claimed in the round of that number, and end its claim last."""
+        """Do one piece of work, claimed in the round `number`, and end its claim last."""
         kind, name, *subscription = member.split(" ")
         owner = f"{kind} {name}"
         try:
             again = await (self._visit(owner, subscription[0], number) if subscription else self._look(owner))
         except StoreError as error:
-            log.warning("the store failed the hub", error=str(error))
+            log.warning("the hub's work was interrupted: Redis isn't available", error=str(error))
             again = self._clock() + TROUBLE
         except Exception:
             log.exception("a piece of the hub's work failed", owner=owner)
             again = self._clock() + REST
         finally:
-            # From the end of the claim on it may be claimed again, here as well.
+            # From the end of the claim on it may be claimed again, also by this process.
             self._in_hand.pop(member, None)
-        with suppress(StoreError):  # else it is due again when the claim is over
+        with suppress(StoreError):  # otherwise it is due again when the claim ends
             await self._work.done(member, self._clock() + WINDOW, again)
 
     async def _keep(self) -> None:
-        """Give signs of life for what is in hand; what was lost to another worker is ended."""
+        """Send heartbeats for claimed work, and cancel work that another worker has taken over."""
         while True:
             await asyncio.sleep(CLAIM / 3)
             with suppress(StoreError):
@@ -250,7 +250,7 @@ class Distribution:
     # --- an owner
 
     async def _look(self, owner: str) -> None:
-        """See which topics of an owner have something for their subscribers."""
+        """Find the subscriptions of an owner's topics that have work to do."""
         known = await self._store.all_of(owner)
         versions = await self._versions({one.held.topic for one in known if one.held is not None})
         now = self._clock()
@@ -261,7 +261,7 @@ class Distribution:
             self._wake.set()
 
     async def _versions(self, urls: Collection[str]) -> dict[str, str | None]:
-        """The versions of topics by URL, None where there is no such topic any more. Each feed is read once."""
+        """The versions of topics by URL, None for topics that don't exist any more. Each feed is read once."""
         found = dict(zip(urls, await asyncio.gather(*map(self._topics.find, urls)), strict=True))
         sources = {topic.source: topic for topic in found.values() if topic is not None}
         places = asyncio.Semaphore(LOOKS_AT_ONCE)
@@ -279,7 +279,7 @@ class Distribution:
     # --- a subscription
 
     async def _visit(self, owner: str, subscription: str, number: int) -> float | None:
-        """Verify what is asked, and deliver what is new; when to come again, None for not before something changes."""
+        """Verify a request or deliver a document; returns when to look again, None: after the next change."""
         known = await self._store.get(owner, subscription)
         if known.asked is not None:
             return await self._verify(known, known.asked)
@@ -288,7 +288,7 @@ class Distribution:
         return None
 
     async def _verify(self, known: KnownSubscription, asked: SubscriptionRequest) -> float | None:
-        """Ask the callback whether the subscriber meant it; nothing changes before it says so."""
+        """Ask the callback whether the subscriber sent the request; nothing changes until it confirms that."""
         if asked.mode == "subscribe" and await self._topics.find(asked.topic) is None:
             return await self._settle(known, known.held, "unverified")
         challenge = new_secret()
@@ -305,15 +305,15 @@ class Distribution:
         return await self._settle(known, verified(asked, known.held, self._clock()), "verified")
 
     async def _settle(self, known: KnownSubscription, held: HubSubscription | None, what: str) -> float | None:
-        """Write what a verification came to; a request that came meanwhile is looked at next."""
+        """Write a verification's result; a request that arrived meanwhile is handled next."""
         now = self._clock()
         if not await self._store.write(known, held, None, now):
             return now
         callback = known.asked.callback if known.asked is not None else ""
         await self._store.count(callback, what)
         HUB_VERIFICATIONS.labels(what).inc()
-        log.info("a subscription at the hub was decided", callback=host_of(callback), what=what)
-        if what == "verified":  # what was published meanwhile is delivered
+        log.info("a subscription request was decided", callback=host_of(callback), what=what)
+        if what == "verified":  # changes that were published meanwhile are delivered
             await self._work.note({known.owner: now + AFTER_VERIFICATION})
         return None
 
@@ -322,7 +322,7 @@ class Distribution:
         if now >= held.until:
             await self._store.write(known, None, None, now)
             return None
-        # The document is read when it is the host's turn, so that not all that wait hold one.
+        # The document is read in the host's turn, so that waiting tasks don't each have one in memory.
         async with self._turns.turn(held.callback) as is_ours:
             if not is_ours:
                 return now + self._turns.pause(held.callback)
@@ -334,7 +334,7 @@ class Distribution:
             return await self._deliver(known, held, document)
 
     async def _send(self, sending: Sending) -> Answered | FetchFailed | None:
-        """The answer to a request; None where nobody was asked. A server that can't be reached rests."""
+        """The reply to a request; None if none was sent. A server that can't be reached is paused."""
         answer = await self._sender.send(sending)
         if not isinstance(answer, FetchFailed):
             return answer
@@ -343,7 +343,7 @@ class Distribution:
         return None if answer.ours else answer
 
     async def _deliver(self, known: KnownSubscription, held: HubSubscription, document: TopicDocument) -> float | None:
-        """Send a document. 2xx is success, 410 ends the subscription, anything else is tried again (7)."""
+        """Send a document. 2xx is success, 410 ends the subscription, anything else is retried (7)."""
         answer = await self._send(self._delivery(held, document))
         now = self._clock()
         if answer is None:
@@ -374,7 +374,7 @@ class Distribution:
         return Sending(held.callback, "POST", document=sent, accept="*/*", limits=DELIVERING, web_ports=True)
 
     async def _deny(self, known: KnownSubscription, held: HubSubscription) -> float | None:
-        """Tell the subscriber that the topic has ended, once, and forget the subscription (5.2)."""
+        """Notify the subscriber once that the topic has ended, and forget the subscription (5.2)."""
         reason = "there is no such topic any more"
         sending = Sending(held.denial(reason), accept="*/*", limits=DELIVERING, web_ports=True)
         if await self._send(sending) is None:
@@ -386,7 +386,7 @@ class Distribution:
 
 
 def _confirms(answer: Answered | FetchFailed, challenge: str) -> bool:
-    """Whether a callback says with 2xx that it has asked for this: by the challenge, and nothing else."""
+    """Whether a callback confirms the request: 2xx with the challenge and nothing else."""
     if not isinstance(answer, Answered) or not 200 <= answer.status < 300:
         return False
     return hmac.compare_digest(answer.body, challenge.encode())

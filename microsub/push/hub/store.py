@@ -1,9 +1,9 @@
-"""What the hub knows and has to do, in Redis.
+"""Subscriptions at the hub and its planned work, in Redis.
 
-Subscriptions lie with the owner of their topic, `user <name>` or `feed <id>`, so that they go with a user who is
-deleted. Work lies in one sorted set by the time at which it is due: an owner whose topics may have changed, or one
-subscription with something to verify or to deliver. A worker claims a piece of work, gives signs of life, and ends the
-claim last; what a dead worker had in hand is due again when its claim is over. All times are Unix seconds.
+Subscriptions are stored with the owner of their topic, `user <name>` or `feed <id>`, so they are deleted with a user.
+Work is in one sorted set by due time: an owner whose topics may have changed, or one subscription with something to
+verify or deliver. A worker claims a piece of work, sends heartbeats, and ends the claim last. Work of a dead worker is
+due again when its claim ends. All times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from microsub.redis.replies import fields, reading, text, texts
 from microsub.redis.scripts import BATCH, batches, load
 
 KEPT = 15 * 86_400
-"""Seconds for which subscriptions are kept once one was asked for or verified: a day longer than any lease."""
+"""Seconds that subscriptions are kept after a request or verification: a day longer than any lease."""
 TALLIES_KEPT, UNVERIFIED_KEPT = 90 * 86_400, 3_600
-"""Seconds for which counts of a host are kept; briefly those of hosts that strangers name and nobody confirms."""
+"""Seconds that counts of a host are kept; shorter for hosts that strangers name and nobody confirms."""
 
 MOST_OF_OWNER = 5_000
 MOST_OF_TOPIC = 1_000
 MOST_OF_TOPIC_ON_HOST = 100
 MOST_ON_HOST = 5_000
-"""Subscriptions of one user or stored feed, of one topic, of one topic on one callback host, and of one host in all."""
+"""Subscriptions of one user or stored feed, of one topic, of one topic on one callback host, of one host in total."""
 
 WINDOW = 0.1
-"""Seconds in which changes of an owner's topics are taken together."""
+"""Seconds in which changes of an owner's topics are combined."""
 
 CLAIM = 30.0
-"""Seconds after which the work of a worker that gives no sign of life is another one's."""
+"""Seconds after which another worker takes over work without a heartbeat."""
 
 _FARTHEST = 2 * 86_400.0
 
 LIMITS = {
-    "owner": f"there are {MOST_OF_OWNER} subscriptions to topics of that kind already",
-    "topic": f"there are {MOST_OF_TOPIC} subscriptions to that topic already",
-    "host": f"there are {MOST_OF_TOPIC_ON_HOST} subscriptions of that host to that topic already",
+    "owner": f"the limit of {MOST_OF_OWNER} subscriptions to topics of this kind is reached",
+    "topic": f"the limit of {MOST_OF_TOPIC} subscriptions to this topic is reached",
+    "host": f"the limit of {MOST_OF_TOPIC_ON_HOST} subscriptions of this callback host to this topic is reached",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSubscription:
-    """What is kept of one subscription: what holds, what is asked for, and both as they were read."""
+    """A stored subscription: the verified one, the pending request, and both as they were read."""
 
     owner: str
     id: str
@@ -57,7 +57,7 @@ class KnownSubscription:
 
     @property
     def member(self) -> str:
-        """How the subscription stands among the work."""
+        """The subscription's name among the planned work."""
         return f"{self.owner} {self.id}"
 
 
@@ -68,10 +68,10 @@ class HubStore:
         self._redis = redis
 
     async def ask(self, owner: str, request: SubscriptionRequest, now: float) -> str | None:
-        """Note a request until it is verified; None, or which limit is reached, in words."""
+        """Store a request until it is verified; returns None, or the reached limit, in words."""
         live = ("ZCOUNT", keys.hub_callbacks(host_of(request.callback)), f"({now:.3f}", "+inf")
         if request.mode == "subscribe" and await self._redis.command(*live) >= MOST_ON_HOST:
-            return f"there are {MOST_ON_HOST} subscriptions of that host already"
+            return f"the limit of {MOST_ON_HOST} subscriptions of this callback host is reached"
         limits: list[Arg] = [KEPT, MOST_OF_OWNER, MOST_OF_TOPIC, MOST_OF_TOPIC_ON_HOST]
         args: list[Arg] = [request.id, request.to_json(), *limits]
         limit = text(await self._redis.script(load("hub_ask"), [_key(owner)], args))
@@ -81,12 +81,12 @@ class HubStore:
         return None
 
     async def get(self, owner: str, subscription: str) -> KnownSubscription:
-        """What is kept of a subscription, which may be nothing."""
+        """The stored state of a subscription, which may be empty."""
         held, asked = await self._redis.command("HMGET", _key(owner), f"sub {subscription}", f"ask {subscription}")
         return _known(owner, subscription, text(held) or "", text(asked) or "")
 
     async def all_of(self, owner: str) -> list[KnownSubscription]:
-        """All that is kept of an owner's subscriptions."""
+        """The stored state of all an owner's subscriptions."""
         found = fields(await self._redis.command("HGETALL", _key(owner)))
         ids = dict.fromkeys(name.partition(" ")[2] for name in found)
         return [_known(owner, one, found.get(f"sub {one}", ""), found.get(f"ask {one}", "")) for one in ids]
@@ -94,7 +94,7 @@ class HubStore:
     async def write(
         self, known: KnownSubscription, held: HubSubscription | None, asked: SubscriptionRequest | None, now: float
     ) -> bool:
-        """Have a subscription and a request for it, or none, where nothing has changed since they were read."""
+        """Replace a subscription and its request, None deletes; False if they changed since they were read."""
         args = [f"sub {known.id}", known.raw[0], held.to_json() if held else ""]
         args += [f"ask {known.id}", known.raw[1], asked.to_json() if asked else ""]
         if not await self._redis.script(load("compare_and_set"), [_key(known.owner)], args):
@@ -106,7 +106,7 @@ class HubStore:
         return True
 
     async def _list(self, known: KnownSubscription, callback: str, held: HubSubscription | None, now: float) -> None:
-        """List a subscription by its callback's host, and its owner; or take it off."""
+        """List a subscription by its callback's host and its owner, or remove it."""
         key = keys.hub_callbacks(host_of(callback))
         change: Command = ("ZREM", key, known.member)
         if held is not None:
@@ -117,7 +117,7 @@ class HubStore:
         await self._redis.pipeline([change, over, *kept])
 
     async def among_owners(self, owners: Sequence[str]) -> list[str]:
-        """Those of the owners to whose topics somebody has subscribed."""
+        """The owners whose topics have subscribers."""
         found: list[str] = []
         for some in batches(owners, BATCH):
             flags = await self._redis.command("SMISMEMBER", keys.hub_owners(), *some)
@@ -125,7 +125,7 @@ class HubStore:
         return found
 
     async def owners(self) -> list[str]:
-        """All owners to whose topics somebody has subscribed; those that have no subscriptions left are forgotten."""
+        """All owners whose topics have subscribers; owners without any are forgotten."""
         known = sorted(texts(await self._redis.command("SMEMBERS", keys.hub_owners())))
         there = await self._redis.pipeline([("EXISTS", _key(owner)) for owner in known])
         for owner in [owner for owner, flag in zip(known, there, strict=True) if not flag]:
@@ -135,13 +135,13 @@ class HubStore:
         return [owner for owner, flag in zip(known, there, strict=True) if flag]
 
     async def count(self, callback: str, what: str) -> None:
-        """Add to what was done for callbacks on that one's host (`keys.hub_tallies`)."""
+        """Add to the counts of the callback's host (`keys.hub_tallies`)."""
         key = keys.hub_tallies(host_of(callback))
         left, _ = await self._redis.pipeline([("TTL", key), ("HINCRBY", key, what, 1)])
         await self._redis.command("EXPIRE", key, max(left, UNVERIFIED_KEPT if what == "unverified" else TALLIES_KEPT))
 
     async def tallies(self, hosts: Sequence[str]) -> dict[str, dict[str, int]]:
-        """What was done for callbacks, by host. One round trip."""
+        """The counts of callback hosts. One round trip."""
         rows = await self._redis.pipeline([("HGETALL", keys.hub_tallies(host)) for host in hosts])
         counted = ({name: int(count) for name, count in fields(row).items()} for row in rows)
         return dict(zip(hosts, counted, strict=True))
@@ -164,7 +164,7 @@ def _known(owner: str, subscription: str, held: str, asked: str) -> KnownSubscri
 
 
 class HubWork:
-    """What is to be done, by when. `token` is the name of a worker's claims."""
+    """Planned work by due time. `token` is the name of a worker's claims."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -172,7 +172,7 @@ class HubWork:
         self.token = secrets.token_hex(8)
 
     async def note(self, times: Mapping[str, float], *, sooner: bool = False) -> None:
-        """Plan work, member to time; what is planned already stays, or is done `sooner` where that is earlier."""
+        """Plan work, member to time; planned work keeps its time, or with `sooner` gets an earlier one."""
         how = "sooner" if sooner else "missing"
         for some in batches(list(times.items())):
             args: list[Arg] = [how, *(part for member, at in some for part in (member, f"{at:.3f}"))]
@@ -184,11 +184,11 @@ class HubWork:
         return texts(await self._redis.script(load("hub_take"), self._keys, args))
 
     async def done(self, member: str, noted: float, again: float | None) -> None:
-        """End a claim; the work is planned for `again`, or for the time `noted` where it was noted meanwhile."""
+        """End a claim; the work is planned for `again`, or for `noted` if it was planned during the claim."""
         await self._end({member: "done" if again is None else f"later {again:.3f}"}, noted)
 
     async def keep(self, members: Collection[str], now: float) -> set[str]:
-        """A sign of life for what is in hand; which of it is another worker's by now."""
+        """Send a heartbeat for claimed work; returns what another worker has taken over."""
         return await self._end(dict.fromkeys(members, f"keep {now + CLAIM:.3f}"), now) if members else set()
 
     async def _end(self, verbs: Mapping[str, str], noted: float) -> set[str]:
@@ -197,14 +197,14 @@ class HubWork:
 
 
 class TopicChanges:
-    """Where the rest of the server says that topics may have changed."""
+    """The rest of the server reports here that topics may have changed."""
 
     def __init__(self, redis: Redis) -> None:
         self._store = HubStore(redis)
         self._work = HubWork(redis)
 
     async def note(self, users: Iterable[str], feeds: Iterable[str], now: float) -> bool:
-        """Note that something came to these users, or of these feeds; whether anybody has subscribed to any."""
+        """Note arrivals for these users, or of these feeds; returns whether any topic has subscribers."""
         owners = [*(f"user {name}" for name in dict.fromkeys(users)), *(f"feed {feed_id}" for feed_id in feeds)]
         found = await self._store.among_owners(owners)
         if found:
@@ -214,7 +214,7 @@ class TopicChanges:
 
 @dataclass(frozen=True, slots=True)
 class CallbackHealth:
-    """What the hub has to do with callbacks on one host: live subscriptions, and what was done in the last months."""
+    """Callbacks on one host: live subscriptions, and the counts of the last months."""
 
     subscriptions: int
     failing: int
@@ -222,7 +222,7 @@ class CallbackHealth:
 
 
 async def hub_status(redis: Redis, now: float) -> dict[str, CallbackHealth]:
-    """The health of callbacks by host, of all that has a subscription now."""
+    """The health of callbacks by host, for hosts with a live subscription."""
     store = HubStore(redis)
     live: dict[str, list[HubSubscription]] = {}
     for owner in await store.owners():

@@ -1,7 +1,7 @@
-"""Subscriptions at our hub: what is asked, what holds, what comes next. Pure.
+"""Subscriptions at our hub: requests, verified subscriptions, and the next step. Pure.
 
-Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A subscription is a callback and a topic, letter for
-letter as the subscriber wrote them. What is asked changes nothing before it is verified. All times are Unix seconds.
+Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A subscription is a callback and a topic, exactly as
+the subscriber wrote them. A request changes nothing until it is verified. All times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from microsub.kit.urls import host_of, is_usable, parts_of
 
 HOUR, DAY = 3600.0, 86_400.0
 LEASES = (HOUR, 14 * DAY)
-"""Bounds of a lease, whatever is asked for."""
+"""Bounds of a lease, whatever the request asks for."""
 LEASE_UNSAID = 10 * DAY
-"""Where none is asked for."""
+"""If the request names no lease."""
 
 LONGEST_URL = 2048
 LONGEST_SECRET = 199
 """Bytes: the spec has "less than 200"."""
 
 RETRIES = (10.0, 30.0, 90.0, 270.0, 800.0, 2400.0)
-"""Seconds until a delivery that failed is tried again, one time after the other: an hour in all."""
+"""Seconds before each retry of a failed delivery: an hour in total."""
 
 _CHARACTERS = re.compile(r"[\x21-\x7e]+")
 
@@ -39,10 +39,10 @@ Mode = Literal["subscribe", "unsubscribe"]
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """What a subscriber asks for. `lease` is in seconds, `secret` empty for none.
+    """A subscriber's request. `lease` is in seconds, `secret` empty for none.
 
-    `version` is the one that the topic had when this was asked: what comes later is delivered. `nonce` tells two equal
-    requests apart.
+    `version` is the topic's version at the time of the request: later ones are delivered. `nonce` distinguishes equal
+    requests.
     """
 
     mode: Mode
@@ -55,24 +55,24 @@ class SubscriptionRequest:
 
     @property
     def id(self) -> str:
-        """The subscription that is meant."""
+        """The id of the subscription."""
         return subscription_id(self.topic, self.callback)
 
     def to_json(self) -> str:
-        """As it is kept until it is verified."""
+        """The request as it is stored until it is verified."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> SubscriptionRequest:
-        """The request read back. Raises ValueError and TypeError."""
+        """Read a stored request. Raises ValueError and TypeError."""
         return cls(**json.loads(text))
 
     def at_version(self, version: str) -> SubscriptionRequest:
-        """The request that was made when the topic had that version."""
+        """The request with the topic's version at that time."""
         return replace(self, version=version)
 
     def challenge(self, text: str) -> str:
-        """The address that is asked whether the subscriber meant it (5.3)."""
+        """The URL that verifies the subscriber's intent (5.3)."""
         params = {"hub.mode": self.mode, "hub.topic": self.topic, "hub.challenge": text}
         if self.mode == "subscribe":
             params["hub.lease_seconds"] = f"{self.lease:.0f}"
@@ -83,8 +83,8 @@ class SubscriptionRequest:
 class HubSubscription:
     """A verified subscription until the end of its lease.
 
-    `sent` is the version of the topic that was delivered, or given up, last; `tries` counts how often the one after it
-    has failed.
+    `sent` is the version of the topic that was last delivered, or given up; `tries` counts the failed deliveries of the
+    next one.
     """
 
     callback: str
@@ -95,26 +95,26 @@ class HubSubscription:
     secret: str = field(default="", repr=False)
 
     def to_json(self) -> str:
-        """As it is kept."""
+        """The subscription as it is stored."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> HubSubscription:
-        """The subscription read back. Raises ValueError and TypeError."""
+        """Read a stored subscription. Raises ValueError and TypeError."""
         return cls(**json.loads(text))
 
     def delivered(self, version: str) -> HubSubscription:
-        """The subscription once the callback has that version."""
+        """The subscription after the delivery of that version."""
         return replace(self, sent=version, tries=0)
 
     def signature(self, body: bytes) -> str | None:
-        """`X-Hub-Signature` of a delivery (7.1); None where the subscriber gave no secret."""
+        """`X-Hub-Signature` of a delivery (7.1); None if the subscriber gave no secret."""
         if not self.secret:
             return None
         return "sha256=" + hmac.new(self.secret.encode(), body, hashlib.sha256).hexdigest()
 
     def denial(self, reason: str) -> str:
-        """The address by which the subscriber learns that the subscription has ended (5.2)."""
+        """The URL that notifies the subscriber of the subscription's end (5.2)."""
         return with_params(self.callback, {"hub.mode": "denied", "hub.topic": self.topic, "hub.reason": reason})
 
 
@@ -124,16 +124,16 @@ def subscription_id(topic: str, callback: str) -> str:
 
 
 def verified(request: SubscriptionRequest, before: HubSubscription | None, now: float) -> HubSubscription:
-    """The subscription that a verified request makes, instead of the one of `before`.
+    """The subscription that a verified request creates; it replaces `before`.
 
-    What that one was not yet delivered still is.
+    Undelivered changes of the earlier one are still delivered.
     """
     sent = request.version if before is None else before.sent
     return HubSubscription(request.callback, request.topic, now + request.lease, sent, secret=request.secret)
 
 
 def after_failure(subscription: HubSubscription, version: str) -> tuple[HubSubscription, float | None]:
-    """The subscription after a delivery that failed, and the seconds until it is tried again.
+    """The subscription after a failed delivery, and the seconds until the retry.
 
     None: this version is given up; the subscription waits for the next one.
     """
@@ -143,7 +143,7 @@ def after_failure(subscription: HubSubscription, version: str) -> tuple[HubSubsc
 
 
 def with_params(callback: str, params: Mapping[str, str]) -> str:
-    """The callback with its own query as it stands, and ours behind it (5.3)."""
+    """The callback with its own query unchanged, followed by ours (5.3)."""
     base, joint = callback, "&"
     if "?" not in callback:
         joint = "?"
@@ -152,14 +152,14 @@ def with_params(callback: str, params: Mapping[str, str]) -> str:
     return f"{base}{joint}{urlencode(params)}"
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------------------------
 
 
 def request_of(form: Mapping[str, str], nonce: str) -> SubscriptionRequest:
-    """The request in a form; parameters that nobody knows are ignored (5.1). Raises InvalidRequest."""
+    """Read the request in a form; unknown parameters are ignored (5.1). Raises InvalidRequest."""
     mode = form.get("hub.mode", "")
     if mode not in {"subscribe", "unsubscribe"}:
-        raise InvalidRequest("'hub.mode' can't be used: expected subscribe, unsubscribe or publish")
+        raise InvalidRequest("'hub.mode' can't be used: expected 'subscribe', 'unsubscribe' or 'publish'")
     secret = form.get("hub.secret", "")
     if len(secret.encode("utf-8", "replace")) > LONGEST_SECRET:
         raise InvalidRequest(f"'hub.secret' is too long: expected at most {LONGEST_SECRET} bytes")
@@ -170,7 +170,7 @@ def request_of(form: Mapping[str, str], nonce: str) -> SubscriptionRequest:
 
 
 def granted(asked: str) -> float:
-    """The lease in seconds that is granted where somebody asks for that."""
+    """The lease in seconds that is granted for a requested one."""
     if not re.fullmatch(r"[0-9]{1,12}", asked):
         return LEASE_UNSAID
     return min(LEASES[1], max(LEASES[0], float(asked)))
@@ -179,16 +179,16 @@ def granted(asked: str) -> float:
 def _callback(text: str) -> str:
     if len(text) > LONGEST_URL or not _CHARACTERS.fullmatch(text) or not is_usable(text):
         raise InvalidRequest(
-            f"'hub.callback' can't be used: expected an http or https URL of at most {LONGEST_URL} letters"
+            f"'hub.callback' can't be used: expected an http or https URL of at most {LONGEST_URL} characters"
         )
     if "#" in text or "@" in parts_of(text).netloc:
-        raise InvalidRequest("'hub.callback' can't be used: it has a fragment, a user or a password")
+        raise InvalidRequest("'hub.callback' can't be used: expected a URL without fragment, user name and password")
     return text
 
 
 def _topic(text: str) -> str:
     if len(text) > LONGEST_URL or not _CHARACTERS.fullmatch(text):
         raise InvalidRequest(
-            f"'hub.topic' can't be used: expected the URL of a topic, of at most {LONGEST_URL} letters"
+            f"'hub.topic' can't be used: expected the URL of a topic, of at most {LONGEST_URL} characters"
         )
     return text

@@ -1,8 +1,8 @@
-"""Topics: the documents of this server to whose changes one can subscribe.
+"""Topics: the documents of this server that can be subscribed to.
 
-An output feed is a topic in each of its formats, at its own address. A channel has a topic at an address that nobody
-can guess, a JSON Feed of its newest items, once its user has asked for it. What is stored of a feed is a topic where
-the admin allows it, and nothing in the feed's address looks like a secret.
+An output feed is a topic in each of its formats, at its own address. A channel has a topic once its user creates it: a
+JSON Feed of its newest items, at an address that can't be guessed. The stored posts of a feed are a topic if the admin
+allows it and nothing in the feed's address looks like a secret.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from microsub.redis.scripts import load
 PATH = "/topics"
 
 NEWEST = 50
-"""Items of a channel's document, and of a stored feed's."""
+"""Items in a document of a channel or a stored feed."""
 
 _CHANNEL = re.compile(r"/channels/([A-Za-z0-9_-]{1,64})/([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{43})\.json")
 _FEED = "/feed.json"
@@ -45,7 +45,7 @@ _FEED = "/feed.json"
 
 @dataclass(frozen=True, slots=True)
 class TopicDocument:
-    """What a topic has at the moment; `address` is the one that it calls its own."""
+    """A topic's present content; `address` is the one in its `rel=self`."""
 
     version: str
     address: str
@@ -62,18 +62,18 @@ class OutputTopic:
 
     @property
     def owner(self) -> str:
-        """With whom subscriptions lie."""
+        """The owner of its subscriptions."""
         return f"user {self.feed.user}"
 
     @property
     def source(self) -> str:
-        """What it shares its version with: all formats of one feed have the same."""
+        """What shares its version: all formats of one feed have the same."""
         return self.feed.id
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelTopic:
-    """A channel; `address` is its topic's."""
+    """A channel; `address` is that of its topic."""
 
     user: str
     uid: str
@@ -82,30 +82,30 @@ class ChannelTopic:
 
     @property
     def owner(self) -> str:
-        """With whom subscriptions lie."""
+        """The owner of its subscriptions."""
         return f"user {self.user}"
 
     @property
     def source(self) -> str:
-        """What it shares its version with."""
+        """What shares its version."""
         return self.address
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFeedTopic:
-    """What is stored of a feed; `address` is its topic's."""
+    """The stored posts of a feed; `address` is that of the topic."""
 
     feed: FeedRecord
     address: str
 
     @property
     def owner(self) -> str:
-        """With whom subscriptions lie."""
+        """The owner of its subscriptions."""
         return f"feed {self.feed.id}"
 
     @property
     def source(self) -> str:
-        """What it shares its version with."""
+        """What shares its version."""
         return self.address
 
 
@@ -151,10 +151,10 @@ class ChannelTopics:
 
 
 class Topics:
-    """Finds topics by their URL on the server at `base`, and makes their documents. Times are Unix seconds.
+    """Finds topics by their URL on the server at `base`, and generates their documents. Times are Unix seconds.
 
-    `stylesheet` is the path of the pages' style; `fill` adds what waits for the timelines of a user who is away; with
-    `stored_feeds` what is stored of feeds is a topic too.
+    `stylesheet` is the path of the pages' style. `fill` adds posts that wait for the timelines of an absent user. With
+    `stored_feeds`, stored feeds are topics too.
     """
 
     def __init__(
@@ -185,11 +185,11 @@ class Topics:
         self._turns = KeyedLocks()
 
     async def find(self, url: str) -> Topic | None:
-        """The topic at `url`; None for what is none, or none any more."""
+        """The topic at `url`, or None."""
         return await self.find_at(url.removeprefix(self._base)) if url.startswith(f"{self._base}/") else None
 
     async def find_at(self, place: str) -> Topic | None:
-        """The same by path and query."""
+        """The topic at a path and query, or None."""
         path, _, query = place.partition("?")
         if path == f"{PATH}{_FEED}":
             return await self._stored(query)
@@ -200,7 +200,7 @@ class Topics:
         return await self._output(path) if path.startswith(f"{OUTPUTS}/") else None
 
     async def refresh(self, topic: Topic) -> None:
-        """Take in what came to the topic's source since."""
+        """Bring the topic up to date with its source."""
         match topic:
             case OutputTopic(feed=feed):
                 await self._contents.refresh(feed, self._clock())
@@ -208,9 +208,9 @@ class Topics:
                 await self._fill(user, uid, self._clock())
 
     async def version(self, topic: Topic) -> str:
-        """Another text whenever there is something new in the topic's document. Raises NotFound where it has gone.
+        """A text that differs whenever the topic's document has news. Raises NotFound if the topic is gone.
 
-        Of an output feed that is what was published afresh; what leaves it by itself is no news.
+        For an output feed, only new publications are news; items that expire aren't.
         """
         if not isinstance(topic, OutputTopic):
             return (await self._listed(topic))[1]
@@ -218,9 +218,9 @@ class Topics:
         return f"{feed.id} {feed.editions} {feed.changed}"
 
     async def document(self, topic: Topic) -> TopicDocument:
-        """The document of a topic, byte for byte as its address has it. Raises NotFound where it has gone.
+        """The document of a topic, byte for byte as at its address. Raises NotFound if the topic is gone.
 
-        Those of an owner are read and written one after the other: a hundred at once leave others a thread.
+        An owner's documents are generated one after the other, so that a hundred at once don't use all threads.
         """
         async with self._turns.of(topic.owner):
             return await self._document(topic)
@@ -238,7 +238,7 @@ class Topics:
         return TopicDocument(version, made.addresses[form], FORMATS[form].content_type, body)
 
     async def _listed(self, topic: ChannelTopic | StoredFeedTopic) -> tuple[Sequence[str], str]:
-        """The ids that a document lists, and its version: by the posts' hashes."""
+        """The ids that a document lists, and its version, which is derived from the posts' hashes."""
         if isinstance(topic, ChannelTopic):
             ids = await self.channels.newest(topic)
         else:

@@ -1,11 +1,11 @@
--- Notes what a subscriber asks of the hub, until it is verified.
+-- Stores a subscriber's request to the hub until it is verified.
 --
--- Atomic: the counts and the note, so that no requests together make more subscriptions than there may be.
+-- Atomic: the counts and the write, so concurrent requests can't exceed the limits.
 --
 -- KEYS  1 subscriptions of an owner
--- ARGV  1 subscription: <digest of the topic>.<of the callback's host>.<of the callback>  2 the request  3 seconds for which
---       the key stays  4 most of an owner  5 most of a topic  6 most of a topic on one host
--- reply '' where it was noted, else which limit is reached: 'owner', 'topic' or 'host'
+-- ARGV  1 subscription: <digest of the topic>.<of the callback's host>.<of the callback>  2 the request
+--       3 time to live of the key  4 maximum of an owner  5 maximum of a topic  6 maximum of a topic on one host
+-- reply '' if it was stored, else the limit that is reached: 'owner', 'topic' or 'host'
 local id = ARGV[1]
 local known = redis.call('HEXISTS', KEYS[1], 'sub ' .. id) + redis.call('HEXISTS', KEYS[1], 'ask ' .. id)
 if known == 0 then

@@ -1,10 +1,11 @@
--- Ends claims of the hub's work, or extends them.
+-- Ends or extends claims of the hub's work.
 --
--- Atomic: what was planned during the work is done again; a claim that another worker has taken over is theirs.
+-- Atomic: work that was planned during the claim is done again; a claim that another worker has taken over is theirs.
 --
 -- KEYS  1 due  2 claims
--- ARGV  1 token of the claim  2 when what was noted meanwhile is to be done  3.. per member: member, and 'done', 'keep <time>' or 'later <time>'
--- reply the members that are another's by now
+-- ARGV  1 token of the claim  2 when to do what was planned during the claim
+--       3.. per member: member, and 'done', 'keep <time>' or 'later <time>'
+-- reply the members that another worker has claimed
 local lost = {}
 for i = 3, #ARGV, 2 do
   local member, verb, time = ARGV[i], string.match(ARGV[i + 1], '^(%w+) ?(.*)$')

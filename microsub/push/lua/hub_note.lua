@@ -1,9 +1,9 @@
 -- Plans work of the hub.
 --
--- Atomic: what a worker has in hand isn't given to another one; the worker is told that there is more to do.
+-- Atomic: work that a worker has claimed isn't given to another one; the claim notes that there is more to do.
 --
 -- KEYS  1 due  2 claims
--- ARGV  1 'sooner' (what was planned for later is done at that time) or 'missing' (it stays)  2.. per member: member, time
+-- ARGV  1 'sooner' (moves later work to that time) or 'missing' (keeps planned times)  2.. per member: member, time
 -- reply nothing
 for i = 2, #ARGV, 2 do
   local member, time = ARGV[i], ARGV[i + 1]

@@ -1,11 +1,11 @@
--- Gives a channel's topic an address, or takes it away.
+-- Gives a channel's topic an address, or removes it.
 --
--- Atomic: the look whether the channel is there, and the secret, so that two requests at once give one address, and a
--- channel that is deleted meanwhile doesn't come back.
+-- Atomic: the check for the channel and the secret, so concurrent requests get the same address, and a channel that is
+-- deleted meanwhile doesn't come back.
 --
 -- KEYS  1 channel
--- ARGV  1 'create' (the address that there is, or this one), 'renew' or 'revoke'  2 a new secret
--- reply the secret in its address, '' for none; nil where there is no such channel
+-- ARGV  1 'create' (returns an existing address), 'renew' or 'revoke'  2 a new secret
+-- reply the secret in its address, '' for none; nil if there is no such channel
 local name, removed, secret = unpack(redis.call('HMGET', KEYS[1], 'name', 'removed', 'topic'))
 if not name or removed then return false end
 if ARGV[1] == 'revoke' then

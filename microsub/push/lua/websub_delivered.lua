@@ -1,11 +1,11 @@
--- Notes that a delivery was taken in, once.
+-- Records a processed delivery, once.
 --
--- Atomic: a delivery that is handled twice counts once, and the counts of two at once add up.
+-- Atomic: a delivery that is processed twice counts once, and concurrent counts add up.
 --
--- KEYS  1 feed  2 what was agreed
+-- KEYS  1 feed  2 its agreement
 -- ARGV  1 digest of the body  2 how many digests are kept  3 new posts  4 until when processor time is used up
---       5.. fields of the feed and their values in turn
--- reply 1 where it counts, 0 where it did already, or there is no subscription any more
+--       5.. fields of the feed, each followed by its value
+-- reply 1 if it counts; 0 if it was recorded before, or there is no subscription any more
 local seen = redis.call('HGET', KEYS[2], 'seen')
 if redis.call('EXISTS', KEYS[1], KEYS[2]) < 2 then return 0 end
 local kept = { ARGV[1] }

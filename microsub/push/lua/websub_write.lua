@@ -1,13 +1,13 @@
--- Writes what was agreed with a feed's hub, and what the feed's health says of it.
+-- Writes a feed's agreement with its hub, and the fields of the feed's health that depend on it.
 --
--- Atomic: nothing is written where the feed has gone, or where what the change was decided by is not as it was read, so
--- that a verification and a renewal at once don't undo each other; the health never says what isn't agreed.
+-- Atomic: nothing is written if the feed is gone or the field that the change depends on has changed, so a verification
+-- and a concurrent renewal don't undo each other; health and agreement always match.
 --
--- KEYS  1 feed  2 what was agreed
--- ARGV  1 time to live where the feed has gone altogether  2 a field of the second key, or ''  3 its value as it was read
---       4 how many fields of the second key follow  5.. per field: name, '1' to set or '' to delete, value; behind those
---       the fields of the feed
--- reply 1 where it was written, else 0
+-- KEYS  1 feed  2 its agreement
+-- ARGV  1 time to live if the feed no longer exists  2 a field of the second key, or ''  3 its value as it was read
+--       4 how many fields of the second key follow  5.. per field: name, '1' to set or '' to delete, value; then the
+--       fields of the feed
+-- reply 1 if it was written, else 0
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], ARGV[2]) ~= ARGV[3] then return 0 end
 local behind = 5 + 3 * ARGV[4]

@@ -40,7 +40,7 @@ _LONGEST_FILE = 100_000
 """Characters that are shown of a message's field, and of backend.json."""
 
 _BETWEEN = ' "<>\\'
-"""What ends an address in a text."""
+"""Characters that end an address in a text."""
 _ESCAPED = re.compile(r"(?i)\\(?:/|u00([2-7][0-9a-f]))")
 
 SECTIONS: Mapping[str, str] = {
@@ -71,7 +71,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 def _admins(handler: Handler) -> Handler:
-    """What admins alone get to; for others there is nothing."""
+    """A page for admins only; others get NotFound."""
 
     async def guarded(visit: PageVisit) -> Response:
         if not visit.require_session().admin:
@@ -89,7 +89,7 @@ def _shown(visit: PageVisit, template: str, **values: Any) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class PageTurn:
-    """Where one is in a long list, counted from 1; `earlier` and `later` are pages, 0 where there is none."""
+    """A page of a long list, counted from 1; `earlier` and `later` are pages, 0 for none."""
 
     number: int
     later: int
@@ -101,7 +101,7 @@ class PageTurn:
 
     @property
     def beyond(self) -> int:
-        """How many stand on the pages before."""
+        """The number of entries on earlier pages."""
         return (self.number - 1) * PAGE
 
 
@@ -197,7 +197,7 @@ class FeedView:
 
     @classmethod
     def of(cls, feed: FollowedFeed, now: float) -> FeedView:
-        """What there is to say of a followed feed; addresses may hold what is nobody's business."""
+        """The facts about a followed feed; secrets in its addresses are masked."""
         url = redacted(feed.record.url)
         return cls(feed.record.id, feed.record.title or url, url, feed.followers, FeedCondition.of(feed.record, now))
 
@@ -299,7 +299,7 @@ async def _chosen(visit: PageVisit) -> list[DeadLetter]:
     letter_id, dead = visit.form.text("letter"), visit.site.services.admin.dead_letters
     letter = await dead.get(letter_id) if is_letter_id(letter_id) else None
     if letter is None:
-        raise NotFound(N_("There is no such dead letter any more."))
+        raise NotFound(N_("This dead letter no longer exists."))
     return [letter]
 
 

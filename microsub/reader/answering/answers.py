@@ -66,9 +66,9 @@ class Answer:
     def form(self) -> list[tuple[str, str]]:
         """The form by which it is created. Raises InvalidRequest for a reply that says nothing, or too much."""
         if self.kind == "reply" and not self.text:
-            raise InvalidRequest(N_("Write what you want to reply."))
+            raise InvalidRequest(N_("Write your reply first."))
         if len(self.text) > LONGEST_REPLY:
-            raise InvalidRequest(Sentence("A reply has at most {most} characters.", most=LONGEST_REPLY))
+            raise InvalidRequest(Sentence("A reply can have at most {most} characters.", most=LONGEST_REPLY))
         fields = [("h", "entry"), (_RELATIONS[self.kind], self.target)]
         if self.kind == "bookmark" and self.title:
             fields.append(("name", self.title))
@@ -76,7 +76,7 @@ class Answer:
 
     @property
     def digest(self) -> str:
-        """What the same answer has in common with itself."""
+        """A digest that is equal for equal answers."""
         return sha256_hex("\n".join((self.kind, self.target, self.text)))[:16]
 
 
@@ -102,7 +102,7 @@ class Answers:
         )
 
     async def access(self, user: str, secret: str, now: float) -> PostingAccess | None:
-        """What the browser with that secret posts with; None where it may not, or not any more."""
+        """The permission of the browser with that secret; None without one."""
         kept = await self._redis.command("HGET", keys.posting(user), _browser(secret)) if secret else None
         opened = unseal(kept.partition(b" ")[2], secret, user) if kept is not None else None
         if opened is None:
@@ -116,7 +116,11 @@ class Answers:
         await self._redis.command("HDEL", keys.posting(user), _browser(secret))
         if access is not None and access.revocation is not None:
             told = await self._sender.send(Sending(access.revocation, "POST", form={"token": access.token}))
-            log.info("an answering browser ended", user=user, revoked=isinstance(told, Answered) and told.status == 200)
+            log.info(
+                "a browser's permission to post was revoked",
+                user=user,
+                revoked=isinstance(told, Answered) and told.status == 200,
+            )
 
     async def publish(self, user: str, secret: str, answer: Answer, now: float) -> str:
         """Publish it; by what name `published` knows it. The same within ten minutes is published once.
@@ -125,7 +129,7 @@ class Answers:
         """
         form, access = answer.form(), await self.access(user, secret, now)
         if access is None:
-            raise InvalidRequest(N_("This browser may not answer from your site, or not any more. Allow it first."))
+            raise InvalidRequest(N_("This browser isn't allowed to publish on your site. Allow it first."))
         key = keys.answered(user, answer.digest)
         if await self._redis.command("SET", key, _UNDER_WAY, "NX", "EX", _REMEMBERED) is None:
             return await self._again(user, answer)
@@ -138,14 +142,16 @@ class Answers:
         return answer.digest
 
     async def published(self, user: str, digest: str) -> str | None:
-        """Where that answer of the last ten minutes is, empty where the site didn't tell; None for none."""
+        """The address of that answer of the last ten minutes, empty if unknown; None without one."""
         found = await self._redis.command("GET", keys.answered(user, digest)) if _DIGEST.fullmatch(digest) else None
         return found.decode() if found not in {None, _UNDER_WAY} else None
 
     async def _again(self, user: str, answer: Answer) -> str:
-        """What becomes of an answer that was sent before."""
+        """Handle an answer that was sent before."""
         if await self.published(user, answer.digest) is None:
-            text = N_("The same answer is being published. Look at your site before you try again in some minutes.")
+            text = N_(
+                "The same reply is already being published. Check your site before you try again in a few minutes."
+            )
             raise InvalidRequest(text)
         return answer.digest
 
@@ -154,23 +160,23 @@ class Answers:
     ) -> str:
         """The address that the site gave the answer; empty where it told none."""
         if not self._limiter.count(ANSWERS_OF_USER, user):
-            raise TooManyRequests(N_("Too many answers in a minute. Wait a minute, then try again."), 60)
+            raise TooManyRequests(N_("Too many replies in a minute. Wait a minute, then try again."), 60)
         sending = Sending(access.micropub, "POST", form=form, bearer=access.token, limits=_LIMITS)
         reply, site = await self._sender.send(sending), provider_name(access.micropub)
         if isinstance(reply, FetchFailed):
-            text = N_("{site} gave no answer: {detail}. Look whether the post is there before you try again.")
+            text = N_("{site} did not respond: {detail}. Check whether the post is there before you try again.")
             raise AnswerFailed(Sentence(text, site=site, detail=reply.detail))
         if reply.status in _DONE:
             log.info("an answer was published", user=user, site=site)
             return web(safe_url(reply.headers.get("location"), access.micropub))
         if reply.status == 401:
             await self.end(user, secret, now)
-            raise AnswerFailed(Sentence("{site} takes nothing from this server any more. Allow it again.", site=site))
+            raise AnswerFailed(Sentence("{site} no longer accepts posts from this server. Allow it again.", site=site))
         told = read_error(reply.body, reply.final_url, reply.content_type)
         why: str = Sentence("status {status}", status=reply.status)
         if told is not None:
             why = told.description or told.error
-        raise AnswerFailed(Sentence("{site} did not take it: {why}.", site=site, why=why))
+        raise AnswerFailed(Sentence("{site} rejected it: {why}.", site=site, why=why))
 
 
 def _browser(secret: str) -> str:
@@ -190,7 +196,7 @@ def seal(text: str, secret: str, about: str) -> bytes:
 
 
 def unseal(sealed: bytes, secret: str, about: str) -> str | None:
-    """What was sealed so; None where it was not, or was changed."""
+    """The sealed text; None if it was not sealed with this key or was changed."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

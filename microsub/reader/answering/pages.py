@@ -53,7 +53,7 @@ async def _allow(visit: PageVisit) -> Response:
     """
     user, me = await reader_of(visit), visit.require_session().me
     if has_lent_page(visit):
-        raise InvalidRequest(N_("The page that this server lends you has no place for posts."))
+        raise InvalidRequest(N_("The page that this server provides for you can't hold posts."))
     url = await visit.site.identity.signing_in.begin_posting(
         user, me, base=visit.base, browser=visit.browser, next_=next_path(visit.form), address=visit.where.address
     )
@@ -93,7 +93,7 @@ async def _answer(visit: PageVisit) -> Response:
     user, post = await reader_of(visit), await shown_post(visit)
     kind = next((one for one in KINDS if one == visit.form.text("kind")), None)
     if kind is None or not post.url:
-        raise NotFound(N_("That can't be answered."))
+        raise NotFound(N_("You can't reply to this post."))
     text = visit.form.text("content") if kind == "reply" else ""
     answer = Answer(kind, post.url, text.replace("\r\n", "\n"), post.title)
     published = await visit.site.services.answers.publish(user, visit.posting_secret, answer, visit.now)

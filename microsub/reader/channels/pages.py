@@ -127,7 +127,7 @@ async def _delete(visit: PageVisit) -> Response:
 async def _restore(visit: PageVisit) -> Response:
     user, uid, services = await reader_of(visit), visit.form.text("channel"), visit.site.services
     if uid not in await services.channels.removed(user):
-        raise NotFound(N_("There is no such channel to be restored, or not any more."))
+        raise NotFound(N_("This channel can't be restored: it doesn't exist, or its 30 days are over."))
     await services.following.restore_channel(user, uid, visit.now, await services.identity.quotas.of(user))
     return visit.go(CHANNELS)
 
@@ -146,7 +146,7 @@ class SourceView:
 
     @classmethod
     def of(cls, followed: Followed, now: float) -> SourceView:
-        """What there is to say of a follow."""
+        """The facts about a follow."""
         record, follow = followed.record, followed.subscription
         url = "" if record.is_internal else mask_credentials(follow.url)
         return cls(record.id, url, feed_name(follow, record), FeedCondition.of(record, now))
@@ -248,7 +248,7 @@ async def _follow_again(visit: PageVisit) -> Response:
     services, name = visit.site.services, visit.form.text("undo")
     ended = await undo.ended_follow(services.redis, user, uid, name)
     if ended is None:
-        raise NotFound(N_("There is nothing to undo any more."))
+        raise NotFound(N_("This can no longer be undone."))
     most = await services.identity.quotas.most("feeds", user)
     await services.following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
     await undo.undo(services.redis, user, name, visit.now)
@@ -260,19 +260,19 @@ async def _followed(visit: PageVisit, user: str, uid: str) -> Subscription:
     feed = visit.form.text("feed")
     found = await visit.site.services.channels.subscription(user, uid, feed) if ITEM_ID.fullmatch(feed) else None
     if found is None:
-        raise NotFound(N_("The channel doesn't follow this feed any more."))
+        raise NotFound(N_("The channel no longer follows this feed."))
     return found
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
 
 
-_EXPECTED = N_("'{name}' can't be used: found '{found}', expected {expected}")
+_EXPECTED = N_("invalid '{name}': found '{found}', expected {expected}")
 
 _STYLES: Mapping[UnreadStyle, str] = {
-    "count": N_("How many there are"),
-    "boolean": N_("Whether there are any"),
-    "none": N_("Nothing"),
+    "count": N_("Show their number"),
+    "boolean": N_("Show a mark"),
+    "none": N_("Show nothing"),
 }
 
 
@@ -323,7 +323,7 @@ class RefusedPost:
 
 @dataclass(frozen=True, slots=True)
 class FilterTrial:
-    """What a filter would do with the newest posts of the channel."""
+    """The effect of a filter on the newest posts of the channel."""
 
     tried: int
     refused: Sequence[RefusedPost]
@@ -366,7 +366,7 @@ async def _set_filter(visit: PageVisit) -> Response:
 
 
 def _filters(given: Fields, own: Filters) -> Filters:
-    """What the form says; expressions stay as they are, since the admin alone sets them."""
+    """The filters from the form; expressions stay unchanged, because only the admin sets them."""
     kinds, action = given.getlist("kind"), given.get("kinds_are", "")
     chosen = tuple(kind for kind in POST_TYPES if kind in kinds)
     return replace(
@@ -382,10 +382,10 @@ def _words(given: Fields, name: str) -> tuple[str, ...]:
     """The words or phrases of a field, one in each line."""
     found = tuple(dict.fromkeys(word for line in given.get(name, "").splitlines() if (word := " ".join(line.split()))))
     if len(found) > MOST_WORDS:
-        text = N_("'{name}' can't be used: found {count} words, expected {most} at most")
+        text = N_("invalid '{name}': found {count} words, expected at most {most}")
         raise InvalidRequest(Sentence(text, name=name, count=len(found), most=MOST_WORDS))
     if longest := next((word for word in found if len(word) > 200), ""):
-        short = Sentence("words of at most {most} letters", most=200)
+        short = Sentence("words of at most {most} characters", most=200)
         raise InvalidRequest(Sentence(_EXPECTED, name=name, found=f"{longest[:80]}…", expected=short))
     return found
 
@@ -448,7 +448,7 @@ async def _asked(visit: PageVisit, user: str) -> Channel:
 
 
 async def _writer(visit: PageVisit) -> tuple[str, str]:
-    """Who sends the form, and the channel that its address names."""
+    """The user who sends the form, and the channel that its address names."""
     user = await reader_of(visit)
     return user, (await _asked(visit, user)).uid
 
@@ -456,5 +456,5 @@ async def _writer(visit: PageVisit) -> tuple[str, str]:
 def _name(visit: PageVisit) -> str:
     name = " ".join(visit.form.text("name").split())
     if not name:
-        raise InvalidRequest(N_("'name' is missing, expected a name for the channel"))
+        raise InvalidRequest(N_("enter a name for the channel"))
     return name

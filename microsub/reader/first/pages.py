@@ -44,7 +44,7 @@ def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     async def follow(visit: PageVisit) -> Response:
         chosen = [one for one in starters if one.url in visit.form.getlist("feed")]
         if not chosen:
-            raise InvalidRequest(N_("Choose at least one feed, or look for others."))
+            raise InvalidRequest(N_("Choose at least one feed, or search for others."))
         return visit.go(f"{CHANNEL}/{await _follow(visit, chosen)}", show="all")
 
     return [page(site, HOME, home), page(site, FIRST, offered), reading.change(site, FIRST, follow, offered)]

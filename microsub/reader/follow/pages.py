@@ -22,7 +22,7 @@ from microsub.timelines.channels import MOST_OF_NAME
 
 FOLLOW, PREVIEW, UNFOLLOW = "/follow", "/follow/preview", "/follow/end"
 NEW = "+"
-"""What the choice of a channel says for one that is to be made."""
+"""The value for a new channel in the choice of a channel."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -49,7 +49,7 @@ class FeedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class NewFollow:
-    """What was just followed, and where."""
+    """The feed that was just followed, and its channel."""
 
     feed: str
     url: str
@@ -76,7 +76,7 @@ async def _found_again(visit: PageVisit) -> Response:
 
 
 def _asked(visit: PageVisit) -> str:
-    """What is to be found. Programs that share an address send it as `url` or `text`."""
+    """The text to search for. Programs that share an address send it as `url` or `text`."""
     given = [*(visit.query.get(name, "").strip() for name in ("q", "url", "text")), visit.form.text("url")]
     return next(filter(None, given), "")
 

@@ -37,16 +37,16 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _change(visit: PageVisit) -> Response:
-    """What the button says that was pressed: its name is the change, its value the post's id."""
+    """The pressed button: its name is the change, its value the post's id."""
     user = await reader_of(visit)
     for name, change in _CHANGES.items():
         if name in visit.form:
             return await _done(visit, *await change(visit, user, _ids(visit.form.text(name))))
-    raise InvalidRequest(N_("The form doesn't say which post to change, and how."))
+    raise InvalidRequest(N_("The form is incomplete: it names no post or no change."))
 
 
 Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
-"""What is said of it, and what can be undone by name."""
+"""Makes a change; returns the message to show, and the names of what can be undone."""
 
 
 async def _read(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
@@ -79,7 +79,7 @@ async def _save(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marke
 
 async def _unsave(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
     await unsave(visit.site.services.redis, user, ids, visit.now)
-    return visit.translate(N_("No longer saved.")), {}
+    return visit.translate(N_("Removed from saved posts.")), {}
 
 
 _CHANGES: Mapping[str, Change] = {
@@ -115,7 +115,7 @@ async def _mark_source(visit: PageVisit, user: str, place: TimelinePlace, until:
 async def _undo(visit: PageVisit) -> Response:
     user = await reader_of(visit)
     count = await undo.undo(visit.site.services.redis, user, visit.form.text("undo"), visit.now)
-    text = N_("Marked as unread again.") if count else N_("There is nothing to undo any more.")
+    text = N_("Marked as unread.") if count else N_("This can no longer be undone.")
     return await _done(visit, visit.translate(text), {})
 
 

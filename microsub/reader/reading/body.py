@@ -40,7 +40,7 @@ _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
 
 
 def body_fitter(image: ImageAddress) -> Callable[[str], str]:
-    """What makes of stored HTML the inside of an element of ours, with pictures at those addresses."""
+    """A rewriter of stored HTML for an element of our pages, with pictures at those addresses."""
     cleaner = _cleaner(image)
     return lambda html: cleaner.clean(_marked_up(html))
 

@@ -81,7 +81,7 @@ class Images:
         room = self._limiter.has_room
         is_free = all(room(*one) for one in needed) and any(room(*one) for one in either)
         if not is_free or not self._limiter.count(IMAGES_OF_USER, user):
-            raise TooManyRequests(N_("Too many pictures at once. Try again in some seconds."), 5)
+            raise TooManyRequests(N_("Too many pictures at once. Try again in a few seconds."), 5)
         return self._limiter.take([*needed, *either])
 
     async def _key(self) -> bytes:

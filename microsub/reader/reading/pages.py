@@ -34,7 +34,7 @@ NEWS, LIVE = "/news", "/live"
 _WEEK = 604_800
 _LIVE_SECONDS, _PING_SECONDS, _REST_SECONDS = 300.0, 15.0, 1.0
 Lack = Literal["", "unread", "posts", "feeds"]
-"""What is missing where a page is empty: posts that are unread, any posts, feeds that they could come from."""
+"""Reasons for an empty page: no unread posts, no posts, no feeds."""
 MOST_FOUND = 500
 """Channels on a page of all of them."""
 _MOST_NEW = 100
@@ -57,7 +57,7 @@ def routes(site: PageSite) -> list[Route]:
     ]
 
 
-MUTED_FOR = {"7": N_("for a week"), "30": N_("for thirty days"), "": N_("for good")}
+MUTED_FOR = {"7": N_("for a week"), "30": N_("for 30 days"), "": N_("forever")}
 """Days that a mute may hold, as forms have them."""
 
 
@@ -103,7 +103,7 @@ async def _search(visit: PageVisit) -> Response:
     user, place, search = await reader_of(visit), TimelinePlace.searched(visit.query), visit.site.services.post_search
     reply: dict[str, Any] = {"items": [], "paging": {}}
     if search is None:
-        visit.problem = NotFound(visit.translate(N_("Search is off on this server.")))
+        visit.problem = NotFound(visit.translate(N_("Search is disabled on this server.")))
     elif place.words:
         try:
             reply = orjson.loads(await search.page(user, place.uid, place.search_request(), visit.now))
@@ -164,7 +164,7 @@ def _pages_around(place: TimelinePlace, paging: Mapping[str, str], count: int) -
 
 
 async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
-    """What is missing where a page is empty."""
+    """The reason for an empty page."""
     services = visit.site.services
     everything = PageQuery(limit=1, source=place.source or None)
     if (await services.reading.rows(user, place.uid, everything, visit.now)).ids:
@@ -197,11 +197,11 @@ async def shown_post(visit: PageVisit) -> PostView:
     services = visit.site.services
     found = await shown(services.redis, user, GLOBAL, [id_]) if ITEM_ID.fullmatch(id_) else None
     if found is None or id_ not in found.rows:
-        raise NotFound(N_("You have no such post, or not any more."))
+        raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
     rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
     items = orjson.loads(await services.reading.spliced(rows, b"{}"))["items"]
     if not items:
-        raise NotFound(N_("You have no such post, or not any more."))
+        raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
     (post,) = await views(visit, items, whole=True)
     return post
 
@@ -226,7 +226,7 @@ async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:
 
 
 async def _news(visit: PageVisit) -> Response:
-    """How many posts have come since the page was made, and what is unread, for its script."""
+    """The number of posts since the page was rendered, and the unread counts, for its script."""
     user, place = await reader_of(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
     found = await visit.site.services.reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
     count = len(found.ids)
@@ -242,7 +242,9 @@ async def _live(visit: PageVisit) -> Response:
     if network := public_network(visit.where.address):
         places.append((EVENTS_OF_NETWORK, network))
     if not all(services.listeners.limits.has_room(*one) for one in places):
-        raise TooManyRequests(N_("Too many pages wait for news. They ask by themselves once a minute."), 60)
+        raise TooManyRequests(
+            N_("Too many open pages are waiting for new posts. They check once a minute instead."), 60
+        )
     headers = {**page_headers(), "content-type": "text/event-stream", "x-accel-buffering": "no"}
     return StreamingResponse(_changes(services.listeners, user, places), headers=headers)
 
@@ -290,7 +292,7 @@ async def _set_display(visit: PageVisit) -> Response:
 
 
 async def reader_of(visit: PageVisit) -> str:
-    """Who reads, one request counted. Raises SignInNeeded and TooManyRequests."""
+    """The signed-in user; counts one request. Raises SignInNeeded and TooManyRequests."""
     user = visit.require_session().user
     await visit.site.identity.quotas.count(user, visit.now)
     return user
@@ -337,5 +339,5 @@ async def _newest(visit: PageVisit, place: TimelinePlace, reply: dict[str, Any])
 
 
 def data_reply(value: object) -> Response:
-    """What a script of ours asked for."""
+    """A reply to a script of our pages."""
     return Response(orjson.dumps(value), headers={**page_headers(), "content-type": "application/json"})

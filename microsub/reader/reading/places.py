@@ -1,4 +1,4 @@
-"""Where a reader is: a channel or a search, what of it is shown, and the addresses of the places around."""
+"""Places of reading: a channel or a search, the part that is shown, and related addresses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TimelinePlace:
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> Self:
-        """What an address names. Raises NotFound for what can't be a channel or a feed."""
+        """The place that an address names. Raises NotFound for invalid channels and feeds."""
         source = query.get("source", "")
         if not NAME.match(uid) or not ITEM_ID.fullmatch(source or "1"):
             raise NotFound(N_("There is no such channel."))
@@ -77,7 +77,7 @@ class TimelinePlace:
 
     @classmethod
     def searched(cls, query: Mapping[str, str]) -> Self:
-        """What the address of a search names."""
+        """The place that the address of a search names."""
         words = query.get("q", "").strip()
         if len(words) > MOST_OF_QUERY:
             raise InvalidRequest(Sentence("The search has more than {most} characters.", most=MOST_OF_QUERY))
@@ -114,9 +114,9 @@ class TimelinePlace:
         return self._path({"before": cursor})
 
     def page_query(self, limit: int = PAGE_SIZE) -> PageQuery:
-        """What is asked of the timeline. Raises InvalidRequest for cursors that aren't ours."""
+        """The query for the timeline. Raises InvalidRequest for unknown cursors."""
         if self.before and self.after:
-            raise InvalidRequest(N_("A page lies before or after a place, not both."))
+            raise InvalidRequest(N_("Use either “before” or “after”, not both."))
         begins = _BEGINNING if self.oldest_first and not self.after else None
         return PageQuery(
             limit=limit,
@@ -127,7 +127,7 @@ class TimelinePlace:
         )
 
     def search_request(self) -> PostSearchRequest:
-        """What is asked of the search."""
+        """The query for the search."""
         return PostSearchRequest(self.words or "", PAGE_SIZE, self.before or None, self.after or None)
 
     def _path(self, cursors: Mapping[str, str]) -> str:
@@ -140,7 +140,7 @@ class TimelinePlace:
 
 
 def default_show(uid: str) -> Show:
-    """What a channel shows where its address doesn't say."""
+    """The default view of a channel."""
     return "all" if uid == SAVED else "unread"
 
 
@@ -150,8 +150,8 @@ def given_address(text: str) -> str:
     if found is None:
         raise InvalidRequest(
             Sentence(
-                "the address can't be used: found '{found}', expected that of an author's page or of a feed, which "
-                "begins with http:// or https://, of at most {most} bytes",
+                "invalid address: found '{found}', expected the address of an author's page or of a feed, beginning "
+                "with http:// or https://, of at most {most} bytes",
                 found=mask_credentials(text)[:200],
                 most=LONGEST_FOLLOWED,
             )

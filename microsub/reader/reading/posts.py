@@ -25,7 +25,7 @@ PLAYED = frozenset({"video", "audio"})
 
 @dataclass(frozen=True, slots=True)
 class ContextView:
-    """What a post answers, likes or repeats, as far as it is known: `relation` is the property's name."""
+    """A page that a post replies to, likes or reposts; `relation` is the property's name."""
 
     relation: str
     url: str
@@ -79,13 +79,13 @@ class PostView:
 
     @property
     def heading(self) -> str:
-        """What names the post: its title, else who wrote it, else its feed."""
+        """A name for the post: its title, otherwise its author, otherwise its feed."""
         return self.title or self.author or self.source_name or self.url
 
 
 @dataclass(frozen=True, slots=True)
 class PostForms:
-    """What makes views of posts: the addresses of pictures, the names of feeds, and whether bodies are `whole`."""
+    """Input for views of posts: addresses of pictures, names of feeds, and whether bodies are `whole`."""
 
     image: ImageAddress
     feeds: Mapping[str, str]

@@ -60,7 +60,7 @@ async def _keep(redis: Redis, user: str, count: int, fields: list[Arg]) -> UndoR
 
 
 async def find(redis: Redis, user: str, id_: str) -> UndoRecord | None:
-    """What can still be undone by that name."""
+    """The undo record of that name, unless it has expired."""
     if not id_:
         return None
     kept, count = await redis.command("HMGET", keys.undo(user), "id", "count")

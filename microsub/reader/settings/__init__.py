@@ -1,4 +1,4 @@
-"""What a user sets beside channels: lists of feeds, output feeds, mutes, sources, webmentions, devices."""
+"""User settings: lists of feeds, output feeds, mutes, sources, webmentions, devices."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from microsub.reader.settings.menu import DEVICES
 from microsub.webpush.devices import Device, DeviceState
 
 _DONE = {
-    "on": N_("From now on this device says what is new."),
+    "on": N_("Notifications are on for this device."),
     "chosen": N_("Done."),
-    "off": N_("That device says nothing any more."),
-    "test": N_("A test message comes within half a minute."),
+    "off": N_("Notifications are off for that device."),
+    "test": N_("A test notification arrives within 30 seconds."),
 }
 
 
@@ -98,7 +98,7 @@ def _chosen(visit: PageVisit, everywhere: ChannelLinks) -> list[str]:
     ticked, name = visit.form.getlist("channel"), visit.form.text("also")
     named = everywhere.called(name) if name else None
     if name and named is None:
-        raise NotFound(N_("You have no channel of that name."))
+        raise NotFound(N_("You have no channel with that name."))
     return [uid for uid in dict.fromkeys([*ticked, *([named.uid] if named else [])]) if uid in known]
 
 

@@ -117,19 +117,19 @@ async def _mentions(visit: PageVisit) -> Response:
 
 
 async def _order(visit: PageVisit) -> Response:
-    """What the button says that was pressed: its name is what is wanted, its value the webmention's id."""
+    """The pressed button: its name is the action, its value the webmention's id."""
     user, services = await reader_of(visit), visit.site.services
     store = MentionStore(services.redis)
     for what in (*get_args(Order), _BLOCK):
         if what in visit.form:
             return await _carry_out(visit, user, store, what, visit.form.text(what))
-    raise InvalidRequest(N_("The form says of no webmention what is to become of it."))
+    raise InvalidRequest(N_("The form names no webmention or no action."))
 
 
 async def _carry_out(visit: PageVisit, user: str, store: MentionStore, what: str, mention_id: str) -> Response:
     found, services = await store.get(user, mention_id), visit.site.services
     if found is None:
-        raise NotFound(N_("There is no such webmention any more."))
+        raise NotFound(N_("This webmention no longer exists."))
     if what == _BLOCK:
         most = await services.identity.quotas.most("rules", user)
         await services.rules.block(user, NOTIFICATIONS, found.site, visit.now, most=most)

@@ -38,7 +38,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _lists(visit: PageVisit) -> Response:
-    """How far the last import is, what it has come to, and the field for another."""
+    """Progress and result of the last import, and the field for another."""
     user = await reader_of(visit)
     latest = await visit.site.services.list_imports.latest(user)
     return visit.page(
@@ -79,7 +79,7 @@ def _exporting(limiter: RateLimiter) -> Handler:
         user, services = await reader_of(visit), visit.site.services
         found = await services.accounts.user(user)
         if found is None:
-            raise NotFound(N_("There is no such account any more."))
+            raise NotFound(N_("This account no longer exists."))
         lines = services.user_export.lines(found, await services.name_instance(), visit.now)
         day = f"{datetime.fromtimestamp(visit.now, UTC):%Y-%m-%d}"
         headers = _as_file("application/jsonl; charset=utf-8", f"{user}-{day}.jsonl")
@@ -92,11 +92,11 @@ def _admitted(limiter: RateLimiter, user: str) -> TakenPlaces:
     """The places of one more export. Raises TooManyRequests."""
     if not limiter.has_room(EXPORTS_OF_USER, user):
         raise TooManyRequests(
-            Sentence("You may export everything {most} times a minute. Wait a minute.", most=EXPORTS_OF_USER.most), 60
+            Sentence("You can download your data {most} times a minute. Wait a minute.", most=EXPORTS_OF_USER.most), 60
         )
     taken = limiter.take_shared(EXPORTS_SHARED, user)
     if taken is None:
-        raise TooManyRequests(N_("Another export is being sent. Try again when it is done."), 10)
+        raise TooManyRequests(N_("Another export is in progress. Try again when it has finished."), 10)
     limiter.count(EXPORTS_OF_USER, user)
     return taken
 

@@ -29,14 +29,14 @@ async def _menu(visit: PageVisit) -> Response:
 
 
 _ENTRIES = {
-    OUTPUTS: (N_("Output feeds"), N_("Pass posts on, as a feed that others can follow.")),
-    RULES: (N_("Mutes and blocks"), N_("Keep authors and feeds out, for a week or for good.")),
-    SOURCES: (N_("Sources"), N_("Let scripts and apps post into a channel.")),
-    MENTIONS: (N_("Webmentions"), N_("Hear of answers to your own pages.")),
-    DEVICES: (N_("New posts on your devices"), N_("Let this browser say what is new while no page is open.")),
-    f"{SETTINGS}/lists": (N_("Feeds in and out"), N_("Import and export lists of feeds, or everything that is yours.")),
-    DISPLAY: (N_("Display and language"), N_("Colours, size of text, reading by scrolling.")),
-    "/answer": (N_("Answer from your site"), N_("Replies, likes, reposts and bookmarks by Micropub.")),
+    OUTPUTS: (N_("Output feeds"), N_("Publish posts as a feed that others can follow.")),
+    RULES: (N_("Mutes and blocks"), N_("Mute or block authors and feeds.")),
+    SOURCES: (N_("Sources"), N_("Let scripts and apps post to a channel.")),
+    MENTIONS: (N_("Webmentions"), N_("Get notified of replies to your own pages.")),
+    DEVICES: (N_("Push notifications"), N_("Get notified of new posts while no page is open.")),
+    f"{SETTINGS}/lists": (N_("Import and export"), N_("Import and export feeds, or download all your data.")),
+    DISPLAY: (N_("Display and language"), N_("Theme, text size, sort order and scrolling.")),
+    "/answer": (N_("Reply from your site"), N_("Replies, likes, reposts and bookmarks with Micropub.")),
     "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),
 }
 """Each page with its name and a line about it."""

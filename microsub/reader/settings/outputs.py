@@ -158,9 +158,9 @@ async def _delete(visit: PageVisit) -> Response:
 
 
 async def _settings(visit: PageVisit, user: str, before: OutputConfig) -> OutputConfig:
-    """What the form says. Raises InvalidRequest, and NotFound for a channel that isn't there."""
+    """The settings from the form. Raises InvalidRequest, and NotFound for an unknown channel."""
     if not visit.form.text("title"):
-        raise InvalidRequest(N_("'title' is missing, expected a title for the output feed"))
+        raise InvalidRequest(N_("enter a title for the output feed"))
     settings = output_settings(collect(visit.form.multi_items()), before, visit.now)
     if settings.channel is not None:
         await visit.site.services.channels.get(user, settings.channel)

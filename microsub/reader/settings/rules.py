@@ -20,7 +20,7 @@ from microsub.reader.reading.places import given_address
 from microsub.reader.settings.menu import RULES
 
 _FEED = "feed:"
-"""What stands before the id of a feed where a form names one instead of an address."""
+"""Prefix of a feed id in a form field that otherwise holds an address."""
 _DAY = 86_400.0
 
 Kind = Literal["mute", "block"]
@@ -94,7 +94,7 @@ async def _address(visit: PageVisit, user: str) -> str:
     if text.startswith(_FEED):
         followed = (await visit.site.services.channels.followed_feeds(user)).get(text.removeprefix(_FEED))
         if followed is None:
-            raise NotFound(N_("You don't follow this feed any more."))
+            raise NotFound(N_("You no longer follow this feed."))
         return followed.url
     return given_address(text)
 
@@ -103,5 +103,5 @@ def _until(visit: PageVisit) -> float | None:
     """When the mute ends, by the days that the form says; None for never."""
     days = visit.form.text("days")
     if days not in MUTED_FOR:
-        raise InvalidRequest(N_("choose for how long it is muted"))
+        raise InvalidRequest(N_("choose a mute duration"))
     return visit.now + int(days) * _DAY if days else None

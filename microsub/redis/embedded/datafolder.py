@@ -1,14 +1,14 @@
-"""The data folder of an embedded Redis: who starts it, whether it runs, who ran last.
+"""The data folder of an embedded Redis: its locks, and the record of its last server.
 
-What lies in the folder:
+Files in the folder:
 
-- `redis.lock`: held while somebody starts or stops the server, so that only one does;
+- `redis.lock`: held by the process that starts or stops the server, so that only one does;
 - `redis.running`: held by the server itself, through an inherited descriptor, until it exits. It outlives a `kill -9`
-  of the process that started it, and its end can't be missed, whatever becomes of pids and sockets;
+  of the process that started it, and shows reliably when the server ends, unlike pids and sockets;
 - `redis.users`: held, shared, by every attached process until it stops or dies;
-- `redis.json`: pid, version and socket of the server that was started last. The version is the record that an older
-  server is refused by: Redis 6.2 on a folder written by 7.0 would come up empty;
-- `redis.sock`, unless the path is too long for a socket; then it stands in a private temporary folder;
+- `redis.json`: pid, version and socket of the server that was started last. An older version than that is refused:
+  Redis 6.2 on a folder written by 7.0 would come up empty;
+- `redis.sock`, unless the path is too long for a socket; then it is in a private temporary folder;
 - `redis.log`, and the data as Redis writes it.
 
 The locks are those of flock(2): they end with the process that holds them, however it ends.
@@ -37,7 +37,7 @@ from microsub.errors import ConfigError, DataFolderUnusable, NotFound
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What `redis.json` holds: the server that was started last on this folder."""
+    """The content of `redis.json`: the server that was started last on this folder."""
 
     pid: int
     version: str
@@ -97,7 +97,7 @@ class Folder:
         new.replace(self._record)
 
     def _no_record(self) -> ConfigError:
-        expected = "pid (a number), version and socket (texts); remove it where no redis-server runs on the folder"
+        expected = "pid (a number), version and socket (texts); remove the file if no redis-server runs on the folder"
         return ConfigError(file=str(self._record), path="", found="no record of ours", expected=expected)
 
 
@@ -110,7 +110,7 @@ def _at_once(name: str, flags: int) -> int:
 
 
 def _is_usable(record: Record) -> bool:
-    """Whether it says what ours say. Raises TypeError and ValueError, as for a path that no file can have."""
+    """Whether the record can be one of ours. Raises TypeError and ValueError, as for an impossible path."""
     if type(record.pid) is not int or not 0 <= record.pid < 2**31:  # 0: the folder was restored
         return False
     path = os.fsencode(record.socket)
@@ -118,9 +118,9 @@ def _is_usable(record: Record) -> bool:
 
 
 def private(path: Path) -> IO[bytes]:
-    """The file, opened to append or made, for us alone, whatever the umask is.
+    """Open the file to append, or create it, readable by us alone whatever the umask.
 
-    Raises OSError, also where it is somebody else's.
+    Raises OSError, also if the file belongs to another user.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -136,7 +136,7 @@ def private(path: Path) -> IO[bytes]:
 
 
 def require_own(path: str | Path) -> None:
-    """Raise DataFolderUnusable where another system user has made a file of that name."""
+    """Raise DataFolderUnusable if the file belongs to another system user."""
     try:
         owner = os.lstat(path).st_uid
     except OSError:
@@ -147,10 +147,10 @@ def require_own(path: str | Path) -> None:
 
 
 def prepared(data_dir: Path) -> Path:
-    """The folder, made where there was none. Raises ConfigError where it can't be used.
+    """The folder, created if missing. Raises ConfigError if it can't be used.
 
-    It has to be ours, and nobody else may write to it: who can, chooses what is in our Redis. A group
-    that may write there is warned about in the log, as many systems have a group for each user.
+    It must be ours, and others must not be able to write to it: they could change our data. Write access
+    for a group only logs a warning, as many systems have a group for each user.
     """
     path = data_dir.resolve()
     try:
@@ -162,13 +162,13 @@ def prepared(data_dir: Path) -> Path:
         raise DataFolderUnusable("use", path, f"it belongs to the system user {_name_of(found.st_uid)}")
     if found.st_mode & stat.S_IWOTH:
         raise DataFolderUnusable(
-            "use", path, f"every system user may write to it; correct that with: chmod go-w {path}"
+            "use", path, f"every system user can write to it; correct that with: chmod go-w {path}"
         )
     if found.st_mode & stat.S_IWGRP:
         import structlog
 
         structlog.get_logger(__name__).warning(
-            "the group of the data folder may write to it; correct that with: chmod g-w", folder=str(path)
+            "the group of the data folder can write to it; correct that with: chmod g-w", folder=str(path)
         )
     if not os.access(path, os.W_OK | os.X_OK):
         raise DataFolderUnusable("write to", path, "permission denied")
@@ -176,7 +176,7 @@ def prepared(data_dir: Path) -> Path:
 
 
 def _make(path: Path) -> None:
-    """Make a folder for us alone, and those above it that are missing."""
+    """Create a folder for us alone, with its missing parents."""
     for folder in [*reversed(path.parents), path]:
         with suppress(FileExistsError):
             if not folder.is_dir():
@@ -193,7 +193,7 @@ def _name_of(owner: int) -> str:
 
 
 def try_lock(file: IO[bytes]) -> bool:
-    """Take the file for ourselves alone; False where somebody else holds it."""
+    """Lock the file exclusively; False if another process holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -202,12 +202,12 @@ def try_lock(file: IO[bytes]) -> bool:
 
 
 def has_data(data_dir: Path) -> bool:
-    """Whether a server has worked on that folder. Raises OSError where it can't be seen."""
+    """Whether a server has worked on that folder. Raises OSError if it can't be read."""
     return any((data_dir / name).exists() for name in ("redis.json", "appendonlydir", "appendonly.aof"))
 
 
 def require_data(data_dir: Path) -> None:
-    """Raises NotFound where no server has worked on the folder, ConfigError if it is closed."""
+    """Raise NotFound if no server has worked on the folder, ConfigError if it can't be read."""
     path = data_dir.absolute()
     try:
         found, is_demo_there = has_data(path), has_data(path / "demo")
@@ -216,10 +216,10 @@ def require_data(data_dir: Path) -> None:
     if found:
         return
     if is_demo_there:
-        raise NotFound(f"there is no data of a server in {path}, but that of the demo: add --data-dir {path / 'demo'}")
+        raise NotFound(f"{path} holds no server's data, only the demo's: add --data-dir {path / 'demo'}")
     raise NotFound(
-        f"there is no data of a server in {path}. Name the server's data folder with --data-dir or "
-        "MICROSUB_DATA_DIR, or its settings with MICROSUB_ENV_FILE; `microsub serve` makes a new one"
+        f"{path} holds no server's data. Name the server's data folder with --data-dir or "
+        "MICROSUB_DATA_DIR, or its settings with MICROSUB_ENV_FILE; `microsub serve` creates it"
     )
 
 
@@ -237,9 +237,9 @@ def socket_url(path: str) -> str:
 
 
 def socket_path(data_dir: Path, before: Record | None) -> str:
-    """Where a new server listens: in the folder if that fits, else in a short private one.
+    """The socket of a new server: in the folder if the path fits, otherwise in a short private one.
 
-    That of the last time if possible, so that clients find it again.
+    The previous path is used again if possible, so that clients find it.
     """
     path = str(data_dir / "redis.sock")
     if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
@@ -253,7 +253,7 @@ def socket_path(data_dir: Path, before: Record | None) -> str:
 
 
 def _is_made_again(folder: Path) -> bool:
-    """Whether the private folder of a server that has ended could be made again."""
+    """Whether the private folder of a server that has ended could be created again."""
     if not folder.name.startswith(_TEMPORARY):
         return False
     try:
@@ -264,9 +264,9 @@ def _is_made_again(folder: Path) -> bool:
 
 
 def remove_socket(record: Record | None, data_dir: Path) -> None:
-    """Clear away what a server that has ended left, with its temporary folder if it had one.
+    """Remove the socket of a server that has ended, with its temporary folder if it had one.
 
-    A folder that was copied brings the record of the original's socket along: one that is in use stays.
+    A copied data folder contains the record of the original's socket, so a socket in use stays.
     """
     if record is None:
         return

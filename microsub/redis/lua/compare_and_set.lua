@@ -1,10 +1,10 @@
--- Sets or deletes fields of a hash, as long as all of them are what was read.
+-- Sets or deletes fields of a hash if all of them still have the values that were read.
 --
--- Atomic: the comparison and the writes, so that what others wrote meanwhile is never lost.
+-- Atomic: the comparison and the writes, so that other writers' changes are never lost.
 --
--- KEYS  1 hash  2 user, where they must be there and not disabled
--- ARGV  1.. per field: name, value as it was read, '' for none, and value from now on, '' for none
--- reply 1 where they were changed, else 0
+-- KEYS  1 hash  2 user, if the user must exist and not be disabled
+-- ARGV  1.. per field: name, value that was read ('' for none), new value ('' for none)
+-- reply 1 if they were changed, else 0
 -- include: in_force
 if KEYS[2] and not is_active(KEYS[2]) then return 0 end
 for i = 1, #ARGV, 3 do

@@ -1,11 +1,12 @@
--- Appends messages to a stream, on demand unless it is full, and then notes that some were left out.
+-- Appends messages to a stream. On demand, a full stream takes none, and it is noted that messages were left out.
 --
--- Atomic: all messages or none, and their bytes with them, so that the backlog is never counted wrongly; and the stream is
--- as full as it was found to be when they come in.
+-- Atomic: all messages or none, with their bytes, so that the backlog is always counted correctly; and the check that
+-- the stream isn't full.
 --
--- KEYS  1 stream  2 bytes of what waits in it  3 where it is noted that messages were left out, or nothing
--- ARGV  1, 2 messages and bytes from which on it is full, 0 for never  3 random  4.. per message: bytes, n, n names and values in turn
--- reply ids, or 0 where it is full
+-- KEYS  1 stream  2 bytes of what waits in it  3 note that messages were left out, or nothing
+-- ARGV  1, 2 messages and bytes at which it is full, 0 for never  3 random  4.. per message: bytes, n, n names and
+--       values in turn
+-- reply ids, or 0 if it is full
 local most = tonumber(ARGV[1])
 if most > 0 then
   local bytes = tonumber(redis.call('GET', KEYS[2]) or 0)

@@ -1,10 +1,10 @@
--- Takes messages out of a stream, for they have had all their effects.
+-- Removes messages that have had all their effects from a stream.
 --
--- Atomic: a message that is acknowledged is gone, and its bytes are counted out once, however often this is said.
+-- Atomic: an acknowledged message is deleted, and its bytes are subtracted once, however often this runs.
 --
 -- KEYS  1 stream  2 bytes of what waits in it
 -- ARGV  1 group  2.. per message: id, bytes
--- reply how many left now
+-- reply how many were removed now
 local left, freed = 0, 0
 for at = 2, #ARGV, 2 do
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[at])
@@ -14,6 +14,6 @@ for at = 2, #ARGV, 2 do
   end
 end
 if freed > 0 then redis.call('DECRBY', KEYS[2], freed) end
--- An empty stream has no backlog; a count that a restored backup has left behind ends here.
+-- An empty stream has no backlog; this clears a count that a restored backup left.
 if redis.call('XLEN', KEYS[1]) == 0 then redis.call('DEL', KEYS[2]) end
 return left

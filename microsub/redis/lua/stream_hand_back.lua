@@ -1,10 +1,10 @@
--- Gives messages back that were begun and won't be finished by this consumer.
+-- Hands back messages that this consumer began and won't finish.
 --
--- Atomic: only what is still the consumer's is touched; what was taken over meanwhile stays with its new owner.
+-- Atomic: only messages that the consumer still owns are touched; others stay with their new owner.
 --
 -- KEYS  1 stream
 -- ARGV  1 group  2 consumer  3 milliseconds of idleness to claim  4.. per message: id, deliveries to count
--- reply how many were given back
+-- reply how many were handed back
 local given = 0
 for at = 4, #ARGV, 2 do
   local id = ARGV[at]

@@ -1,6 +1,6 @@
--- Forgets consumers that have nothing in hand and haven't asked for long.
+-- Forgets consumers that own no messages and have been idle for long.
 --
--- Atomic: a consumer that takes a message in between keeps its name, and the message with it.
+-- Atomic: a consumer that takes a message in between keeps its name, and with it the message.
 --
 -- KEYS  1 stream
 -- ARGV  1 group  2 milliseconds of idleness

@@ -1,4 +1,4 @@
-"""What an action is given: the call, and its parameters as typed arguments."""
+"""The arguments of an action: the call, and its parameters with their types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
 DEFAULT_IDS = 1000
 MAX_IDS = 10_000
-"""Items in a reply that has no more of each than its id and state."""
+"""Items in a reply that has only ids and states."""
 MAX_ENTRIES = 1000
 """Items that one request may name: ten times the largest page."""
 
@@ -40,19 +40,19 @@ def channel(params: Params, *, allow_global: bool = True) -> str:
     if uid is None:
         raise missing("channel", "the uid of a channel")
     if uid == GLOBAL and not allow_global:
-        raise wrong("channel", uid, "the uid of one channel: 'global' stands for all of them")
+        raise wrong("channel", uid, "the uid of one channel; 'global' means all of them")
     if not NAME.match(uid):
         raise wrong("channel", uid, "a uid made of 1 to 64 letters, digits, '-' and '_'")
     return uid
 
 
 def channel_or_global(params: Params) -> str:
-    """As `channel`, with `global` for an absent one."""
+    """The same as `channel`, with `global` as the default."""
     return GLOBAL if params.text("channel") is None else channel(params)
 
 
 def page_query(params: Params) -> PageQuery:
-    """Which page of a timeline is asked for."""
+    """The requested page of a timeline."""
     before, after = _cursors(params)
     return PageQuery(
         limit=limit(params),
@@ -64,7 +64,7 @@ def page_query(params: Params) -> PageQuery:
 
 
 def post_search(params: Params) -> PostSearchRequest:
-    """Which posts are looked for."""
+    """The requested search in posts."""
     before, after = _cursors(params)
     order = _ORDERS.get(params.text("sort") or "newest")
     if order is None:
@@ -73,7 +73,7 @@ def post_search(params: Params) -> PostSearchRequest:
 
 
 def arrival_query(params: Params) -> ArrivalQuery:
-    """Which piece of the order of arrival is asked for."""
+    """The requested piece of the order of arrival."""
     order = params.text("order") or "newest"
     if order not in ("newest", "oldest"):
         raise wrong("order", order, "'newest' or 'oldest', which comes first")
@@ -118,20 +118,20 @@ def url(params: Params, parameter: str = "url") -> str:
 
 
 def followed_url(params: Params) -> str:
-    """The address in `url` of a feed that may be followed already: as `url`, or an internal one."""
+    """The address in `url` of a followed feed: as in `url`, or an internal one."""
     found = (params.text("url") or "").strip()
     return found if InternalAddress.of(found) is not None else url(params)
 
 
 def limit(params: Params, usual: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:
-    """How many entries a page shall have, `most` at most."""
+    """The requested number of entries on a page, `most` at most."""
     text = params.text("limit")
     if text is None:
         return usual
     digits = text.lstrip("0")
     if not (text.isascii() and digits.isdecimal()):
         raise wrong("limit", text, f"a whole number from 1 to {most}")
-    # Of as many digits as there may be Python makes no number.
+    # Python refuses to convert numbers with too many digits.
     return most if len(digits) > len(str(most)) else min(int(digits), most)
 
 
@@ -160,13 +160,13 @@ def _source(params: Params) -> str | None:
 
 
 def instant(seconds: float) -> str:
-    """A Unix time as replies have it: ISO 8601 in UTC, whole seconds."""
+    """A Unix time as in replies: ISO 8601 in UTC, whole seconds."""
     return datetime.fromtimestamp(int(seconds), UTC).isoformat()
 
 
 Verb = Literal["GET", "POST"]
 Reply = Mapping[str, Any] | bytes
-"""A JSON object, or its bytes where they were ready already."""
+"""A JSON object, or its bytes if they were ready already."""
 LaterReply = Callable[[], Awaitable[Reply]]
 
 
@@ -187,7 +187,7 @@ class Call:
 class Action:
     """An action whose token is checked before it runs.
 
-    `changes_topics`: behind it documents of the user may have other items, which their subscribers are sent.
+    `changes_topics`: the action may change documents of the user, which are then sent to their subscribers.
     """
 
     scope: str
@@ -197,9 +197,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class FusedAction:
-    """A reading action that checks the token in its own round trip, because it is frequent.
+    """A frequent reading action, which checks the token in its own round trip.
 
-    A reply that may be large comes later: many that waited to be counted would fill memory.
+    It returns a large reply as a function: many finished replies waiting for the rate limit would fill memory.
     """
 
     scope: str
@@ -208,9 +208,9 @@ class FusedAction:
 
 @dataclass(frozen=True, slots=True)
 class StreamCall(Call):
-    """A call whose reply goes on for as long as the token is good; `check` asks that again, and raises as it did first.
+    """A call whose reply continues for as long as the token is valid; `check` checks it again, and raises.
 
-    `place` is where the client wants to go on, `network` where it is; `credential` is the token's.
+    `place` is where the client wants to continue, `network` the client's; `credential` is the token's.
     """
 
     credential: Credential
@@ -221,7 +221,7 @@ class StreamCall(Call):
 
 @dataclass(frozen=True, slots=True)
 class StreamAction:
-    """An action whose reply goes on until its client leaves."""
+    """An action whose reply continues until its client disconnects."""
 
     scope: str
     open: Callable[[StreamCall], Awaitable[StreamReply]]

@@ -18,11 +18,11 @@ from microsub.timelines.channels import ChannelNames
 from microsub.timelines.views import SourceCount
 
 _SETTINGS_PAGE = "/channels"
-"""The page of each channel stands below; it has the settings of the channel and of its feeds."""
+"""Path prefix of a channel's page, which has the settings of the channel and of its feeds."""
 
 
 async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, bytes]:
-    """All channels with what is unread in them."""
+    """All channels with their unread counts."""
     del params
     grant, names, counts = await services.reading.counts_with_token(credential, now)
     template, styles = _template(names, await services.reading.style(grant.user))
@@ -35,7 +35,7 @@ async def listed(services: Services, params: Params, credential: Credential, now
 
 _Template = tuple[bytes, tuple[UnreadStyle, ...]]
 _templates: WeakKeyDictionary[ChannelNames, dict[UnreadStyle, _Template]] = WeakKeyDictionary()
-"""What is remembered of each user's channels, as long as their names are: they may be megabytes."""
+"""Remembered templates, kept as long as the channel names they belong to: they may be megabytes."""
 
 
 def _template(names: ChannelNames, inherited: UnreadStyle) -> _Template:
@@ -62,7 +62,7 @@ _SHOWN: dict[UnreadStyle, Callable[[bytes], bytes]] = {
 
 
 async def tree(call: Call) -> Reply:
-    """All channels, each with the feeds in it and what there is of each."""
+    """All channels, each with its feeds and their counts."""
     style = await call.services.reading.style(call.user)
     branches = await call.services.reading.tree(call.user)
     return {
@@ -78,7 +78,7 @@ async def tree(call: Call) -> Reply:
 
 
 def _page(call: Call, channel: Channel) -> dict[str, str]:
-    """Where people set what the channel is like."""
+    """The page with the channel's settings."""
     return {"_settings": f"{call.services.public_url}{_SETTINGS_PAGE}/{channel.uid}"}
 
 
@@ -101,7 +101,7 @@ async def delete(call: Call) -> Reply:
 
 
 async def order(call: Call) -> Reply:
-    """Put the listed channels into this order, among their positions."""
+    """Put the listed channels into this order, within their positions."""
     uids = call.params.many("channels")
     if not uids:
         raise missing("channels", "the uids of channels in their new order")
@@ -116,7 +116,7 @@ async def order(call: Call) -> Reply:
 def channel_to_wire(channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
     """A channel as clients read it.
 
-    `unread` is in the style of its settings, else in the `inherited` one.
+    `unread` follows the style of its settings, otherwise the `inherited` one.
     """
     wire: dict[str, Any] = {"uid": channel.uid, "name": channel.name}
     _add_unread(wire, channel.settings.unread or inherited, channel.unread)

@@ -1,6 +1,6 @@
 """The Microsub endpoint: one ASGI application for `/microsub` and `/microsub/<user>`.
 
-Spec: https://indieweb.org/Microsub-spec; tokens by RFC 6750. A request passes: parameters, token, action, scope,
+Spec: https://indieweb.org/Microsub-spec; tokens by RFC 6750. The steps of a request: parameters, token, action, scope,
 arguments, service. Errors of any step become the replies of `responses`.
 """
 
@@ -57,17 +57,17 @@ from microsub.timelines.api.arguments import (
 )
 
 TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **events.TABLE}
-"""What readers do; other features bring further actions."""
+"""The actions of a reader; other features add further actions."""
 
 log = structlog.get_logger()
 
 
 SLOW_BODY = 1.0
-"""Seconds from which on a body took so long that the token may have ended meanwhile, and is checked again."""
+"""Seconds after which a body took so long that its token is checked again: it may have ended."""
 
 
 _PLACES = ("last_event_id", "lastEventId", "Last-Event-ID")
-"""How clients that can't send the header `Last-Event-ID` name it."""
+"""The parameter for clients that can't send the header `Last-Event-ID`."""
 
 
 class MicrosubEndpoint(HttpEndpoint):
@@ -84,7 +84,7 @@ class MicrosubEndpoint(HttpEndpoint):
         self._turns = KeyedLocks()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
-        """The path may name the user, and may end with a slash."""
+        """Answer a request whose path may name the user, and may end with a slash."""
         scope = exchange.scope
         verb = scope["method"]
         if verb not in {"GET", "POST", "HEAD"}:
@@ -95,9 +95,9 @@ class MicrosubEndpoint(HttpEndpoint):
         return reply if isinstance(reply, HttpReply) else _encoded(reply)
 
     async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> tuple[Params, Grant | None]:
-        """The parameters; and what the token allows, where it was checked on the way.
+        """The parameters; and the token's grant, if it was checked on the way.
 
-        Reading and taking apart a body is work, so it is done for those who are known without it where that can be.
+        Reading and parsing a body is expensive, so if possible the token is checked first.
         """
         query = scope["query_string"]
         if verb != "POST":
@@ -111,14 +111,14 @@ class MicrosubEndpoint(HttpEndpoint):
             grant = None
         if len(body.content) <= (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
             return collect(urlencoded(query), await body_pairs(body)), grant
-        # As much work as a hundred pages. What the body says of the token is still to be compared.
+        # As much work as a hundred pages. A token in the body is still compared afterwards.
         user = (grant or await self._verify(scope, collect(urlencoded(query)))).user
         self._count(body, user)
         async with self._turns.of(user):
             return collect(urlencoded(query), await body_pairs(body)), grant
 
     def _count(self, body: RequestBody, user: str) -> None:
-        """Count a large body for the user: the thread that takes it apart leaves less to all others."""
+        """Count a large body against the user's rate limit: the thread that parses it is missing to others."""
         effort = UNCHECKED_BODY // UNCHECKED_PARTS if is_multipart(body) else 1
         if not self._limiter.count(LARGE_BODIES_OF_USER, user, effort * len(body.content)):
             raise TooManyRequests("too many large bodies: send fewer parameters, or try again in a minute", 60)
@@ -185,7 +185,7 @@ class MicrosubEndpoint(HttpEndpoint):
         try:
             await quotas.refuse_exhausted(credential.user, now)
         except TooManyRequests:
-            # Only those who may ask at all shall learn that.
+            # Only clients that may use the action learn that.
             await self._credentials.checked(presented, now)
             raise
         try:
@@ -205,7 +205,7 @@ class MicrosubEndpoint(HttpEndpoint):
         try:
             grant, reply = await entry.run(services, params, credential, now)
         except RequestError as error:
-            # Who may not ask shall not learn what is wrong with the question.
+            # Clients that may not use the action don't learn what is wrong with their arguments.
             if not isinstance(error, Unauthorized):
                 _require(await services.accounts.verify(credential, now), entry.scope)
                 await services.identity.quotas.count(credential.user, now)
@@ -219,7 +219,7 @@ class MicrosubEndpoint(HttpEndpoint):
         return path[len(self._path) + 1 :].rstrip("/")
 
     def _reject(self, verb: str, action: str, params: Params) -> NoReturn:
-        """Say why no entry of the table fits."""
+        """Explain why no entry of the table fits."""
         method = params.text("method") or ""
         if not action:
             raise missing("action", f"one of {', '.join(self.actions)}")

@@ -1,10 +1,10 @@
 """The `events` action: what changes in a user's channels, as Server-Sent Events.
 
-Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; the names of the events are those that Ekstereye
-reads. Counts are absolute, so an app that has missed some is right after the next one.
+Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; the events have the names that Ekstereye reads.
+Counts are absolute, so an app that has missed events is correct again after the next one.
 
-A stream holds its place and nothing else: what has changed is read from Redis when it can be sent, so a client that
-doesn't read costs no more than its connection's buffers, and the web port ends it (`cli.serving.webport`).
+A stream stores only its place: changes are read from Redis when they can be sent, so a client that doesn't read costs
+no more than its connection's buffers, and the web port closes its connection (`cli.serving.webport`).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from microsub.timelines.sync.live_events import (
 )
 
 PING_EVERY = 15.0
-"""Seconds of silence after which a client learns that the stream lives; proxies end a silent one after a minute."""
+"""Seconds of silence after which a client is sent a `ping`; proxies close a silent stream after a minute."""
 PIECE = 16 * 1024
-"""Bytes from which on a piece is sent."""
+"""Bytes after which a piece is sent."""
 ITEMS_AT_ONCE = 10
 STORE_PAUSE = 1.0
 RECONNECT = range(1_000, 4_001)
-"""Milliseconds after which a client whose stream has ended begins again: not all of them in the same moment."""
+"""Milliseconds after which a client reconnects: random, so that not all do in the same moment."""
 
 HEADERS: list[Header] = [
     (b"content-type", b"text/event-stream"),
@@ -61,11 +61,11 @@ HEADERS: list[Header] = [
     *CORS,
 ]
 _PING = b": ping\nevent: ping\ndata: {}\n\n"
-"""A comment for who looks at the bytes, and an event for apps that watch whether the stream lives."""
+"""A comment for people who look at the bytes, and an event for apps that check whether the stream is alive."""
 
 
 async def opened(call: StreamCall) -> StreamReply:
-    """The stream of the token's user, of all channels or of those in `channel`."""
+    """The stream of the token's user, for all channels or those in `channel`."""
     chosen = call.params.many("channel")
     only = frozenset() if GLOBAL in chosen else frozenset(chosen)
     (uids,) = await call.services.channels.uids([call.user])
@@ -97,7 +97,7 @@ async def opened(call: StreamCall) -> StreamReply:
 
 
 class _Stream:
-    """One open stream, and how far its client has been sent what happened. `only`: of these channels, or of all."""
+    """One open stream, and the place up to which its client has been sent events. `only`: these channels, or all."""
 
     def __init__(self, call: StreamCall, only: frozenset[str]) -> None:
         self._call = call
@@ -108,7 +108,7 @@ class _Stream:
         self._spoke = 0.0
 
     async def write(self, receive: Receive, send: Send) -> None:
-        """Send what happens until the client leaves, its token ends, or the server does."""
+        """Send events until the client disconnects, its token ends, or the server stops."""
         left = asyncio.ensure_future(client_left(receive))
         listeners, user = self._services.listeners, self._call.user
         news = listeners.news(user)
@@ -130,15 +130,15 @@ class _Stream:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
         except (RequestError, ProviderUnavailable, StoreError):
-            pass  # the client learns why when it begins again
+            pass  # the client learns the reason when it reconnects
         finally:
             left.cancel()
             listeners.forget(user, news)
-        with suppress(RuntimeError):  # where the client has left
+        with suppress(RuntimeError):  # if the client has disconnected
             await send({"type": "http.response.body", "body": b""})
 
     async def _start(self, send: Send) -> None:
-        """Say where the client stands, and go on where it was; or from now on, where that isn't kept any more."""
+        """Send the client's place, and continue there; or from now on, if those events aren't stored any more."""
         wanted = self._call.place
         self._place = await self._open()
         state = await self._channels()
@@ -152,7 +152,7 @@ class _Stream:
         await self._send(send, b"".join(parts) + _id_line(self._place) + b"\n")
 
     async def _go_on(self, send: Send) -> bool:
-        """Send what happened since the last time; whether there may be more of it already."""
+        """Send new events; whether there may be more already."""
         try:
             if self._services.clock() >= self._kept_until:
                 await self._open()
@@ -165,7 +165,7 @@ class _Stream:
                 async for piece in self._pieces(found):
                     await self._send(send, piece)
         except StoreError:
-            await asyncio.sleep(STORE_PAUSE)  # the place stays, so nothing is lost
+            await asyncio.sleep(STORE_PAUSE)  # the place is unchanged, so nothing is lost
             return False
         return len(found.events) == AT_ONCE
 
@@ -178,11 +178,11 @@ class _Stream:
         return await open_events(self._services.redis, self._call.user)
 
     async def _channels(self) -> bytes:
-        """The reply to action=channels; it fills timelines that posts wait for."""
+        """The reply to action=channels; it adds posts that wait for timelines."""
         return (await listed(self._services, Params({}), self._call.credential, self._services.clock()))[1]
 
     async def _read(self, place: EventPlace) -> LiveEvents | None:
-        """What happened behind a place, as far as the token allows to know it. Raises RequestError where it doesn't."""
+        """The events after a place. Raises RequestError if the token doesn't allow it any more."""
         services, now = self._services, self._services.clock()
         async with services.listeners.turns:
             try:
@@ -197,7 +197,7 @@ class _Stream:
         return found
 
     async def _pieces(self, found: LiveEvents) -> AsyncIterator[bytes]:
-        """What is sent of these events; each piece moves the place along."""
+        """The pieces to send for these events; each piece advances the place."""
         parts: list[bytes] = []
         size = 0
         place = self._place
@@ -216,9 +216,9 @@ class _Stream:
             yield b"".join(parts)
 
     async def _blocks(self, found: LiveEvents) -> AsyncIterator[tuple[EventPlace, bytes]]:
-        """The events as they are sent, each with the place behind it.
+        """The events as they are sent, each with the place after it.
 
-        How much is unread in a channel is said once, with its last event here.
+        A channel's unread count is sent once, with its last event here.
         """
         style = await self._services.reading.style(self._call.user)
         last = {event.channel: event.id for event in found.events if event.name == ITEMS}
@@ -256,7 +256,7 @@ def _block(name: str, data: bytes, place: EventPlace | None = None) -> bytes:
 
 
 def _id_line(place: EventPlace) -> bytes:
-    """Alone it is no event, and tells clients nevertheless where to go on."""
+    """A line with the place, for clients to continue from; alone it is no event."""
     return b"id: %b\n" % str(place).encode()
 
 

@@ -1,7 +1,7 @@
 """The actions around feeds: `follow`, `unfollow`, `search`, `preview`.
 
 Spec: https://indieweb.org/Microsub-spec#Following and #Search. A feed is `{"type":"feed","url","name","photo","_id"}`;
-what is known of its health comes along in members that begin with `_`, all of them strings.
+its health is in members whose names begin with `_`, all of them strings.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def update(call: Call) -> Reply:
 
 
 async def unfollow(call: Call) -> Reply:
-    """Stop following a feed in a channel; one that isn't followed there is no error."""
+    """Stop following a feed in a channel; unfollowing a feed that isn't followed is no error."""
     uid = arguments.channel(call.params, allow_global=False)
     url = arguments.followed_url(call.params)
     await call.services.following.unfollow(call.user, uid, url, call.now)
@@ -54,7 +54,7 @@ async def unfollow(call: Call) -> Reply:
 async def search(call: Call) -> Reply:
     """Find feeds by URL, domain or words, or posts of a `channel`.
 
-    `_error` says why an address can't be read.
+    `_error` is the reason why an address can't be read.
     """
     if call.params.text("channel") is not None:
         return await _posts(call)
@@ -68,16 +68,16 @@ async def search(call: Call) -> Reply:
 
 
 async def _posts(call: Call) -> Reply:
-    """The items of a channel, or of all, that match: a search with `channel` is one in posts."""
+    """The matching items of a channel, or of all: a search with `channel` is a search in posts."""
     if call.services.post_search is None:
-        raise NotImplementedHere("'channel' can't be used with 'search': the search in posts is off on this server")
+        raise NotImplementedHere("'channel' can't be used with 'search': searching posts is off on this server")
     return await call.services.post_search.page(
         call.user, arguments.channel(call.params), arguments.post_search(call.params), call.now
     )
 
 
 async def preview(call: Call) -> Reply:
-    """The items of a feed that nobody needs to follow; nothing is stored."""
+    """The items of a feed, followed or not; nothing is stored."""
     url = arguments.url(call.params)
     with asking_for(f"user {call.user}"):
         items = await call.services.search.preview(url, call.now)
@@ -87,8 +87,8 @@ async def preview(call: Call) -> Reply:
 def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
     """A followed feed as clients read it at a Unix time, credentials masked.
 
-    `url` and `_id` are as they were given; `_feed_url` and `_feed_id` are the feed's own, where a page was given or the
-    feed has moved.
+    `url` and `_id` are those that were followed; `_feed_url` and `_feed_id` are the feed's own, if a page was followed
+    or the feed has moved.
     """
     record = followed.record
     url = mask_credentials(followed.subscription.url)
@@ -137,7 +137,7 @@ def _health(followed: Followed) -> dict[str, str]:
 
 
 def _push(record: FeedRecord, now: float) -> dict[str, str]:
-    """How posts come where the feed names a WebSub hub."""
+    """The state of the subscription, if the feed names a WebSub hub."""
     if not record.hub:
         return {}
     health = push_health(record, now)

@@ -1,4 +1,4 @@
-"""The `timeline` action: pages, and what a reader does to items; mute and block.
+"""The `timeline` action: pages, and changes to their items; mute and block.
 
 Spec: https://indieweb.org/Microsub-spec#Timelines, #Muting and #Blocking. A rule belongs to one channel or, without
 `channel` or with `global`, to all of the user's.
@@ -34,7 +34,7 @@ async def page(services: Services, params: Params, credential: Credential, now: 
 
 
 async def ids(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
-    """The ids of a channel's items in the order in which they came to their reader, with their state."""
+    """The ids of a channel's items in their order of arrival, with their state."""
     uid = arguments.channel_or_global(params)
     grant, found = await services.reading.arrivals_with_token(credential, uid, arguments.arrival_query(params), now)
     return grant, arrivals_to_wire(found)
@@ -53,7 +53,7 @@ def arrivals_to_wire(found: Arrivals) -> bytes:
 
 
 async def mark_read(call: Call) -> Reply:
-    """Mark the items in `entry`, or `last_read_entry` and what is older, or `everything`."""
+    """Mark the items in `entry`, or `last_read_entry` and older ones, or `everything`."""
     uid, redis = arguments.channel(call.params), call.services.redis
     last = call.params.text("last_read_entry")
     updated: set[str] = set()
@@ -75,7 +75,7 @@ async def mark_unread(call: Call) -> Reply:
 
 
 async def remove(call: Call) -> Reply:
-    """Take the items in `entry` out of the channel, for good."""
+    """Remove the items in `entry` from the channel permanently."""
     uid, entries = arguments.channel(call.params), arguments.entries(call.params)
     how = Leaving(Reason.REMOVED, removed_too=False)
     return _updated(len(await take_out(call.services.redis, call.user, uid, entries, how, call.now)))
@@ -91,14 +91,14 @@ async def move(call: Call) -> Reply:
 
 
 async def save(call: Call) -> Reply:
-    """Put the items in `entry`, of the channel or of any, into `saved` as well."""
+    """Put the items in `entry`, from the channel or any channel, into `saved` as well."""
     uid, entries = arguments.channel_or_global(call.params), arguments.entries(call.params)
     stores, most = (call.services.redis, call.services.items), await _most_saved(call)
     return _updated(await put_into_saved(*stores, call.user, entries, call.now, uid=uid, most=most))
 
 
 async def unsave(call: Call) -> Reply:
-    """Take the items in `entry` out of `saved`."""
+    """Remove the items in `entry` from `saved`."""
     return _updated(await take_out_of_saved(call.services.redis, call.user, arguments.entries(call.params), call.now))
 
 
@@ -114,32 +114,32 @@ def _updated(count: int) -> Reply:
 
 
 async def muted(call: Call) -> Reply:
-    """Who is muted."""
+    """The muted authors and sources."""
     return _cards(await call.services.rules.muted(call.user, arguments.channel_or_global(call.params)))
 
 
 async def blocked(call: Call) -> Reply:
-    """Who is blocked."""
+    """The blocked authors and sources."""
     return _cards(await call.services.rules.blocked(call.user, arguments.channel_or_global(call.params)))
 
 
 async def mute(call: Call) -> Reply:
-    """Hide what this author or source posts."""
+    """Hide the posts of this author or source."""
     return await _rule(call, partial(call.services.rules.mute, most=await _most_rules(call)))
 
 
 async def unmute(call: Call) -> Reply:
-    """Show it again."""
+    """Show the posts of this author or source again."""
     return await _rule(call, call.services.rules.unmute)
 
 
 async def block(call: Call) -> Reply:
-    """Remove what this author or source posted, and take nothing more from them."""
+    """Remove all posts of this author or source, and keep out further ones."""
     return await _rule(call, partial(call.services.rules.block, most=await _most_rules(call)))
 
 
 async def unblock(call: Call) -> Reply:
-    """Take their posts again from now on."""
+    """Take the posts of this author or source again from now on."""
     return await _rule(call, call.services.rules.unblock)
 
 

@@ -38,20 +38,20 @@ from microsub.timelines.timelinekeys import shown_keys
 
 LONGEST_NAME = 300
 MOST_OF_NAME = 200
-"""Characters of a name that an app or a list of feeds gives; the admin's file may say more."""
+"""Longest name that an app or a list of feeds may give; the admin's file may exceed it."""
 _UIDS_TO_TRY = 1000
 _MOST_NAMES = 10_000
 """Users whose channels a process remembers."""
 
 FIELDS: tuple[str, ...] = tuple(one.name for one in fields(OwnChannelSettings))
-"""The fields of a channel's hash that hold its settings, each of them only where the channel has one of its own."""
+"""The fields of a channel's hash that hold its own settings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ChannelNames:
-    """The channels of a user in order, as they were at that shape; without valid counts.
+    """The channels of a user in order, as of that shape; their counts aren't valid.
 
-    The same object stands for the same names and settings, so that what is made of them can be remembered by it.
+    The same object always has the same names and settings, so values derived from it can be cached by it.
     """
 
     shape: bytes
@@ -61,7 +61,7 @@ class ChannelNames:
 class Channels(Follows):
     """Channels and their follows.
 
-    Every method raises NotFound for a user or channel that isn't there.
+    Every method raises NotFound for an unknown user or channel.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -71,7 +71,7 @@ class Channels(Follows):
     async def list(self, user: str) -> builtins.list[Channel]:
         """All channels in the user's order, `notifications` first and `saved` last, with exact unread counts.
 
-        One round trip. A user that doesn't exist has none.
+        One round trip. An unknown user has none.
         """
         _, _, _, _, counts, *rows = await self._read(user, b"", [], 0)
         return _channels(rows, map(int, counts.split()))
@@ -89,7 +89,7 @@ class Channels(Follows):
         return grant(user, scopes, behind=waiting), names, counts
 
     async def counts(self, user: str) -> tuple[ChannelNames, builtins.list[int]]:
-        """The unread counts of all channels, of one moment, and the channels: `list` for who asks often."""
+        """The unread counts of all channels, of one moment, and the channels; for frequent calls."""
         _, _, names, counts = await self._counted(user, [], 0)
         return names, [*map(int, counts)]
 
@@ -118,7 +118,7 @@ class Channels(Follows):
         return reply
 
     async def get(self, user: str, uid: str) -> Channel:
-        """One channel. Raises NotFound, also for one that is removed."""
+        """One channel. Raises NotFound, also for a removed one."""
         (name, removed, *settings), unread = await self._redis.pipeline(
             [
                 ("HMGET", keys.channel(user, uid), "name", "removed", *FIELDS),
@@ -130,19 +130,16 @@ class Channels(Follows):
         return Channel(uid, text_of(name), unread, read_settings(settings))
 
     async def changed(self, user: str, uids: Sequence[str]) -> dict[str, float]:
-        """When the channels' names or settings last changed, by uid in Unix seconds; 0: never.
-
-        One round trip.
-        """
+        """The Unix times when the channels' names or settings last changed, by uid; 0: never. One round trip."""
         replies = await self._redis.pipeline([("HGET", keys.channel(user, uid), "changed") for uid in uids])
         return {uid: float(reply or 0) for uid, reply in zip(uids, replies, strict=True)}
 
     async def create(self, user: str, name: str, now: float, uid: str | None = None, *, most: int = 0) -> Channel:
-        """Make a channel, or find the one of that name (of that uid, where one is given).
+        """Create a channel, or find the one with that name (or with that uid, if given).
 
-        A uid that is made from the name never changes afterwards. Raises InvalidRequest for a bad name, and for a uid
-        that is reserved, malformed, or taken by a removed channel; QuotaReached where there are `most` channels already
-        (0: any number; those that everybody has don't count).
+        A uid made from a name never changes. Raises InvalidRequest for a bad name, and for a uid that is reserved,
+        malformed, or taken by a removed channel; QuotaReached if there are already `most` channels (0: any number;
+        those that everybody has don't count).
         """
         name = _checked(name)
         if uid is None:
@@ -178,17 +175,17 @@ class Channels(Follows):
         await self._change(user, uid, "set", *write_settings(settings), "changed", now)
 
     async def unread_from(self, user: str, uid: str) -> dict[str, float]:
-        """The scores below which items come into the channel as read, by feed."""
+        """The scores below which items are added to the channel as read, by feed."""
         found = text_fields(await self._redis.command("HGETALL", keys.channel(user, uid)))
         names = {name: name.partition(" ")[2] for name in found if name.startswith("unread_from ")}
         return {feed: float(found[name]) for name, feed in names.items()}
 
     async def set_unread_from(self, user: str, uid: str, feed_id: str, score: float) -> None:
-        """Let items of that feed with a lower score come into the channel as read."""
+        """Add items of that feed with a lower score to the channel as read."""
         await self._change(user, uid, "set", f"unread_from {feed_id}", f"{score:.6f}")
 
     async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:
-        """The ids of the feeds that the channel follows; none where it was merely `set`."""
+        """Change the channel; the ids of the feeds that it follows, none if it was only `set`."""
         lists = [keys.channels(user), keys.removed_channels(user), keys.user(user), *shown_keys(user)]
         first = [key(user, uid) for key in (keys.channel, keys.channel_feeds, keys.posts)]
         others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in first]
@@ -201,10 +198,10 @@ class Channels(Follows):
         return sorted(texts(found))
 
     async def order(self, user: str, uids: Sequence[str]) -> builtins.list[Channel]:
-        """Permute the named channels among their positions; returns all in their new order.
+        """Permute the named channels within their positions; returns all in their new order.
 
-        `notifications` stays first and `saved` last, named or not. Raises NotFound when one is unknown; then nothing
-        changes.
+        `notifications` stays first and `saved` last, named or not. If one is unknown, raises NotFound and changes
+        nothing.
         """
         wished = [uid for uid in dict.fromkeys(uids) if uid not in STANDING]
         unknown = await self._redis.script(load("channel_order"), [keys.channels(user), keys.live_events(user)], wished)
@@ -215,14 +212,14 @@ class Channels(Follows):
     async def delete(self, user: str, uid: str) -> builtins.list[str]:
         """Delete the channel, removed or not, with its timeline; returns the feeds it followed.
 
-        The caller takes the channel out of these feeds' followers. Raises InvalidRequest for one that everybody has.
+        The caller removes the channel from these feeds' followers. Raises InvalidRequest for one that everybody has.
         """
         if uid in STANDING:
             raise InvalidRequest(f"the channel '{uid}' can't be deleted: every account has it")
         return await self._change(user, uid, "delete")
 
     async def delete_removed(self, user: str, uid: str) -> bool:
-        """Delete a channel only while it is removed; False when it isn't (any more)."""
+        """Delete a channel if it is removed; False if it isn't (any more)."""
         with suppress(NotFound):
             await self._change(user, uid, "delete removed")
             return True
@@ -231,17 +228,17 @@ class Channels(Follows):
     async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
         """Remove a channel so that it can be restored; returns the ids of the feeds it follows.
 
-        It is neither listed nor read nor filled, and keeps everything for `restore`. The caller takes it out of the
-        feeds' followers. One that is removed already stays as it is. Raises InvalidRequest for one that everybody has.
+        It isn't listed, read or filled, and keeps everything for `restore`. The caller removes it from the feeds'
+        followers. A removed channel stays as it is. Raises InvalidRequest for one that everybody has.
         """
         if uid in STANDING:
             raise InvalidRequest(f"the channel '{uid}' can't be removed: every account has it")
         return await self._change(user, uid, "remove", now)
 
     async def restore(self, user: str, uid: str, limits: Quotas | None = None) -> builtins.list[str]:
-        """Undo `disable`; returns the feeds that the channel follows, to subscribe again.
+        """Undo `disable`; returns the feeds that the channel follows, for subscribing again.
 
-        Raises QuotaReached where the user would have more than `limits` by what the channel brings back.
+        Raises QuotaReached if the user would then exceed `limits`.
         """
         counted = (keys.channel_feeds, keys.muted, keys.blocked)
         patterns = [keys.pattern(key, user) for key in counted]
@@ -254,13 +251,13 @@ class Channels(Follows):
         return [texts(reply) for reply in replies]
 
     async def removed_names(self, user: str) -> dict[str, str]:
-        """The names of removed channels by uid, the longest removed first."""
+        """The names of removed channels by uid, in the order of removal."""
         uids = list(await self.removed(user))
         names = await self._redis.pipeline([("HGET", keys.channel(user, uid), "name") for uid in uids])
         return {uid: text_of(name) for uid, name in zip(uids, names, strict=True) if name is not None}
 
     async def removed(self, user: str) -> dict[str, float]:
-        """The uids of removed channels with the time of removal in Unix seconds."""
+        """The Unix times of removal of removed channels, by uid."""
         reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
         return {text_of(uid): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
 
@@ -280,13 +277,13 @@ def _checked(name: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A uid made of a name: `[a-z0-9-]`, at most 64 characters, `channel` if nothing is left."""
+    """A uid made from a name: `[a-z0-9-]`, at most 64 characters, `channel` if nothing is left."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_]+", "-", ascii_only).strip("-")[:64].rstrip("-") or "channel"
 
 
 def write_settings(settings: OwnChannelSettings) -> list[bytes]:
-    """Field and value, for all fields; an empty value where the channel has no setting."""
+    """Field and value for each setting; an empty value if the channel has none."""
     own = stated(settings)
     return [part for name in FIELDS for part in (name.encode(), _setting_text(own[name]) if name in own else b"")]
 

@@ -1,7 +1,7 @@
-"""Which feeds a channel follows: one hash per channel, feed id → JSON.
+"""The feeds that a channel follows: one hash per channel, feed id → JSON.
 
-These lists are the truth about who follows what; `feeds.record` keeps a derived set per feed. A caller that
-follows a feed writes here first, and takes the channel out of the derived set last.
+These lists are the truth about follows; `feeds.record` keeps a derived set per feed. To follow a feed, a caller writes
+here first; to unfollow it, the caller removes the channel from the derived set last.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _FORMER_DAYS = 400
 _MOST_FORMER = 1000
 """How many ids of former feeds a user may have; with one more, all are forgotten."""
 _LOOKED_AT = 5
-"""Channels that are asked first whether they follow anything, since mostly one of these does; then twice as many."""
+"""Channels that are checked first for any follow: one of these usually has one. Then twice as many."""
 
 
 class Follows:
     """The follows of all channels.
 
-    Every method that is given a `uid` raises NotFound where there is no such channel, except where it says otherwise.
+    Every method with a `uid` raises NotFound for an unknown channel, unless it says otherwise.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -53,15 +53,15 @@ class Follows:
         most: int = 0,
         unread_from: float | None = None,
     ) -> bool:
-        """Let the channel follow a feed; False when it does already, which changes nothing.
+        """Make the channel follow a feed; False if it does already, which changes nothing.
 
-        `unread_from` is the score below which items come in as read; None leaves that to the first fill.
+        `unread_from` is the score below which items are added as read; None leaves it to the first fill.
 
-        Raises QuotaReached where the user's channels follow `most` feeds already (0: any number), and InvalidRequest
-        for `saved`, where nothing comes but by hand.
+        Raises QuotaReached if the user's channels already follow `most` feeds (0: any number), and InvalidRequest for
+        `saved`, which can't follow feeds.
 
-        The order that leaves no gap: this; `Adder.add` of what the store has, in one call; `Feeds.subscribe`, by which
-        delivery begins to deliver; `Adder.add` of what the store has, once more.
+        To miss no post, callers do this; then `Adder.add` of the stored posts, in one call; then `Feeds.subscribe`,
+        from which on delivery adds posts; then `Adder.add` of the stored posts once more.
         """
         refuse_saved(uid)
         value = _encode(Subscription(feed_id, url, now, name))
@@ -73,17 +73,11 @@ class Follows:
         return bool(changed)
 
     async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
-        """End a follow; False when there was none.
-
-        `remove.take_out_feed` then takes the unread items out.
-        """
+        """End a follow; False if there was none. Then `remove.take_out_feed` removes the unread items."""
         return bool(await self._write(user, uid, feed_id, "unfollow"))
 
     async def followed_on(self, user: str, now: float, more: int = 0) -> int:
-        """How many feeds the user began to follow in apps on the day of `now`, plus `more`.
-
-        Those in `more` are counted from now on.
-        """
+        """The number of feeds newly followed in apps on the day of `now`, after adding `more`."""
         key = keys.follows(user, str(int(now // _DAY)))
         if not more:
             return int(await self._redis.command("GET", key) or 0)
@@ -91,10 +85,10 @@ class Follows:
         return int(count)
 
     async def move_subscription(self, user: str, move: FeedMove) -> None:
-        """Let another channel follow a feed that the former one follows.
+        """Make another channel follow a feed in place of the former one.
 
-        Raises NotFound for the other one, and InvalidRequest where that is `saved`. It is noted in the same step that
-        the feed's items are to follow, until `moved`, or until the former channel follows the feed again.
+        Raises NotFound for the other channel, and InvalidRequest if it is `saved`. The same step notes that the
+        feed's items must follow, until `moved`, or until the former channel follows the feed again.
         """
         refuse_saved(move.target)
         target, note = move.target, f"{move.target} {move.begun:.3f}"
@@ -102,17 +96,17 @@ class Follows:
         await self._write(user, move.source, move.feed, "move", target, note, other=other, absentee=target)
 
     async def moves(self, user: str) -> list[FeedMove]:
-        """The moves of feeds between channels that have begun and not ended."""
+        """The unfinished moves of feeds between channels."""
         return read_moves(text_fields(await self._redis.command("HGETALL", keys.user(user))))
 
     async def moved(self, user: str, move: FeedMove) -> None:
-        """Note that a move has ended."""
+        """Note that a move has finished."""
         await self._redis.command("HDEL", keys.user(user), f"{MOVE} {move.feed} {move.source}")
 
     async def current_feed(self, user: str, feed_id: str) -> str | None:
-        """The feed that replaced one that the user followed; None where none has.
+        """The feed that replaced one that the user followed; None if it wasn't replaced.
 
-        A feed is replaced where it was a page or has moved.
+        A feed is replaced if it was a page or has moved.
         """
         found: bytes | None = await self._redis.command("HGET", keys.former_feeds(user), feed_id)
         return text(found)
@@ -126,17 +120,14 @@ class Follows:
         return _read_all(user, uid, found)
 
     async def subscription(self, user: str, uid: str, feed_id: str) -> Subscription | None:
-        """The channel's follow of that feed, if it has one. One round trip."""
+        """The channel's follow of that feed, or None. One round trip."""
         key = keys.channel_feeds(user, uid)
         known, value = await self._redis.pipeline([is_there(user, uid), ("HGET", key, feed_id)])
         await self._require(user, uid, known)
         return read_subscription(key, feed_id, value) if value is not None else None
 
     async def count_feeds(self, user: str) -> int:
-        """How many feeds the user's channels follow, a feed once for each channel.
-
-        Removed channels are left out.
-        """
+        """How many feeds the user's channels follow, counted per channel, without removed channels."""
         uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
         return sum((await self.feed_counts(user, uids)).values())
 
@@ -146,7 +137,7 @@ class Follows:
         return dict(zip(uids, counts, strict=True))
 
     async def follows_anything(self, user: str) -> bool:
-        """Whether a channel that the user made follows a feed."""
+        """Whether a channel that the user created follows a feed."""
         first, size = 0, _LOOKED_AT
         while uids := texts(await self._redis.command("ZRANGE", keys.channels(user), first, first + size - 1)):
             lists = [keys.channel_feeds(user, uid) for uid in uids if uid not in STANDING]
@@ -162,15 +153,14 @@ class Follows:
         return {uid: _read_all(user, uid, reply) for uid, reply in zip(uids, replies, strict=True)}
 
     async def followed_feeds(self, user: str) -> dict[str, Subscription]:
-        """What the channels follow, each feed once, by id; removed channels are left out."""
+        """The followed feeds by id, each once; removed channels are left out."""
         everywhere = await self.all_subscriptions(user)
         return {one.feed: one for subscriptions in everywhere.values() for one in subscriptions}
 
     async def follows(self, user: str, uid: str, feed_id: str) -> bool:
-        """Whether the channel gets what the feed posts.
+        """Whether the channel receives the feed's posts.
 
-        It does if it follows the feed and is not removed, nor its user disabled. False also where there is no such
-        channel.
+        That is, it follows the feed, is not removed, and its user is not disabled. False for an unknown channel.
         """
         (name, removed), subscription, disabled = await self._redis.pipeline(
             [
@@ -184,9 +174,9 @@ class Follows:
     async def update_subscription(
         self, user: str, uid: str, feed_id: str, *, name: str | None = None, new_feed: str | None = None
     ) -> Subscription | None:
-        """Change the reader's name of a follow ('' deletes it), or its feed when that has moved.
+        """Change the reader's name for a follow ('' deletes it), or its feed when that has moved.
 
-        Returns the follow, or None when there is none.
+        Returns the follow, or None if there is none.
         """
         while True:
             old = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
@@ -227,13 +217,13 @@ class Follows:
 
 
 def refuse_saved(uid: str) -> None:
-    """Raise InvalidRequest where a feed would be followed in `saved`."""
+    """Raise InvalidRequest if the channel is `saved`, which can't follow feeds."""
     if uid == SAVED:
-        raise InvalidRequest("the channel 'saved' can't follow feeds: it holds what you save, expected another channel")
+        raise InvalidRequest("the channel 'saved' can't follow feeds: it holds saved posts, expected another channel")
 
 
 async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:
-    """The parts; after a hundred others have their turn: a user may follow thousands of feeds."""
+    """The parts, with a pause for other tasks after every hundred: a user may follow thousands of feeds."""
     for number, part in enumerate(parts, 1):
         yield part
         if number % 100 == 0:
@@ -241,7 +231,7 @@ async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:
 
 
 def is_there(user: str, uid: str) -> tuple[Arg, ...]:
-    """The command that says whether a channel exists and isn't removed."""
+    """The command that checks that a channel exists and isn't removed."""
     return ("HMGET", keys.channel(user, uid), "name", "removed")
 
 
@@ -255,7 +245,7 @@ def _encode(subscription: Subscription) -> bytes:
 
 
 def read_subscription(key: str, feed_id: str, value: bytes) -> Subscription:
-    """A subscription that stands under `key`, read back. Raises StoreDamaged."""
+    """Read a subscription stored under `key`. Raises StoreDamaged."""
     with reading(f"{key} {feed_id}"):
         found = orjson.loads(value)
         return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"), found.get("first_feed"))

@@ -1,21 +1,20 @@
 -- A page of one timeline, or of all channels of a user merged newest first, each item once: one round trip with the
 -- check of the token.
 --
--- Atomic: token, user, channels, ids, and read flags are of one moment, so a page never shows an item as unread that the
--- count of the same moment doesn't hold, and an item that moves between two channels is seen in one of them. Writes
--- nothing.
+-- Atomic: token, user, channels, ids, and read state. So an item that a page shows as unread is also in the unread
+-- count of that moment, and an item that moves between two channels is seen in one of them. Writes nothing.
 --
--- The score of an item is the same in every timeline, so all copies of an item come to the heads of their channels at
--- the same time. Channels are read in small blocks, since most items of a page come from few of them.
+-- The score of an item is the same in every timeline, so all copies of an item reach the heads of their channels at the
+-- same time. Channels are read in small blocks, because most items of a page come from few channels.
 --
 -- KEYS  1 channels  2 user  3 posts of `saved`  4 token  5 behind (4 and 5 only with a token)
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
 --       6, 7, 8 patterns: channel, the set to walk (posts or unread), unread  9 uid or 'global'
--- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else
---       {'', {uid, name, …} of the channels that occur, 1 when older items lie behind, 'id score id score …' newest
---       first, one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id where several channels
---       are merged, 1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in
---       any channel, and such a channel is named.
+-- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; otherwise
+--       {'', {uid, name, …} of the channels that occur, 1 when older items follow, 'id score id score …' newest first,
+--       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
+--       merged, 1 when posts wait to be added to timelines of this user}. An item is unread if it is unread in any
+--       channel, and then such a channel is named.
 -- include: rank
 -- include: in_force
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
@@ -32,7 +31,7 @@ local function channel(uid) return (string.gsub(ARGV[6], '%*', uid)) end
 local function walked(uid) return walked_before .. uid .. walked_behind end
 local function unread(uid) return (string.gsub(ARGV[8], '%*', uid)) end
 
--- The states of these ids; `open` has something for those that are unread.
+-- The states of these ids; `open` has an entry for each unread one.
 local function states(ids, open)
   if #ids == 0 then return '' end
   local saved, found = redis.call('ZMSCORE', KEYS[3], unpack(ids)), {}
@@ -76,8 +75,8 @@ if ARGV[9] ~= 'global' then return of_one(ARGV[9]) end
 
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
--- Heads of channels that one page may go on from, so that a post in thousands of channels holds Redis up for some
--- milliseconds: a page may be shorter then, and more is said to lie behind it.
+-- Most heads of channels at which one page may continue, so that a post in thousands of channels blocks Redis for only
+-- a few milliseconds: the page may then be shorter, and is marked as having more.
 local MOST_STEPS = 10000
 local steps, older = 0, false
 
@@ -103,8 +102,8 @@ local function refill(stream)
   stream.rows = rows
 end
 
--- The channels as a heap by the item that comes next in each: none comes before the one at half its place. Of several
--- with the same item the first one stands there, with the others in `also`.
+-- The channels as a heap by their next item: none comes before the one at half its index. Of several channels with the
+-- same item, the first is in the heap and the others are in its `also`.
 local heap, heads = {}, {}
 
 local function before(one, other)
@@ -149,8 +148,7 @@ local function pop()
   return first
 end
 
--- The score that a channel's newest item needs for a place on the page, when so many of them are known; nil while these
--- are too few.
+-- The score that a channel's newest item needs to get on the page, once enough scores are known; nil before.
 local function needed()
   if #heap <= limit then return nil end
   local scores = {}
@@ -159,8 +157,7 @@ local function needed()
   return string.format('%.17g', scores[#scores - limit + 1])
 end
 
--- Of hundreds of channels most have nothing for the first page: Redis counts faster that it is nothing than it says what
--- they have.
+-- Of hundreds of channels most have nothing for the first page: Redis counts zero items faster than it lists them.
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
 local bound, known = nil, limit + 1
 for i, uid in ipairs(uids) do
@@ -179,7 +176,7 @@ for i, uid in ipairs(uids) do
   end
 end
 
--- An item of that channel is picked: what the channel says of it, and what comes next there.
+-- Takes the next item of that channel: notes the channel's state for it, and advances the channel.
 local function take(row, stream)
   if not row.open and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
     row.uid, row.open = stream.uid, true

@@ -1,37 +1,37 @@
--- Takes items into one timeline, newest first.
+-- Adds items to one timeline, newest first.
 --
--- Atomic per item: the subscription, the filter, `gone`, duplicates, block, mute and limit are asked and the item is
--- written in one step, so that nothing which happens at the same time (an unfollow, a mute, a removal, the same delivery
--- again) finds a gap. Running it again with the same items changes nothing: what stands in posts, hidden or `gone` is known.
+-- Atomic per item: one step checks the subscription, the filter, `gone`, duplicates, block, mute and limit, and writes
+-- the item. So nothing can slip in between (an unfollow, a mute, a removal, the same delivery again). Adding the same
+-- items again changes nothing: items in posts, hidden or `gone` are recognised.
 --
--- An item that is in `gone` stays out, but for two reasons: it left unread by an unfollow, or it yielded to a duplicate
--- that has left by an unfollow since. (An item whose duplicate isn't known here any more stays out: the duplicate may
--- have been read.)
+-- An item in `gone` stays out, with two exceptions: it left unread by an unfollow, or it was replaced by a duplicate
+-- that has left by an unfollow since. (If that duplicate isn't known here any more, the item stays out: the duplicate
+-- may have been read.)
 --
--- Duplicates: where the winner stands and its feed is followed, the item goes to `gone` at once; a duplicate that
--- yields, or whose feed isn't followed any more, hands over its place with its read state; a duplicate that left for
--- good (read, removed, …) keeps the item out for the same reason. Of two that stand because nobody knew that they are
--- duplicates, the one whose feed isn't followed any more leaves; if it was read, the other one was.
+-- Duplicates: if the winner is in the timeline and its feed is followed, the item goes to `gone` at once. A duplicate
+-- that loses, or whose feed isn't followed any more, is replaced, and its read state is kept. A duplicate that left
+-- permanently (read, removed, …) keeps the item out for the same reason. If two duplicates are in the timeline because
+-- they weren't known to be duplicates, the one whose feed isn't followed any more leaves; if it was read, the other
+-- becomes read.
 --
--- The first items of a feed after a follow are its first fill. They decide from which score on items of the feed are
--- unread, and the channel keeps it as `unread_from <feed>`: the score of the n-th newest one, or the time of following
--- where that is earlier. What is blocked or muted isn't counted, since nobody sees it. What is older comes in as read,
--- then and later, whatever brings it: so it makes no difference how often a document is read, in which order, or what is sent again.
+-- The first items of a feed after a follow are its first fill. They set the score from which items of the feed are
+-- unread, stored in the channel as `unread_from <feed>`: the score of the n-th newest item, or the time of following if
+-- that is earlier. Blocked and muted items aren't counted, because nobody sees them. Older items are always added as
+-- read, so the order and number of readings of a document make no difference.
 --
--- Filters are more than Lua can judge by. So the caller says by which filters it has chosen the items, and where the
--- channel has others the reply names these and nothing happens: what is added was chosen by the filters of that very
--- moment. The script runs for every subscriber of a feed, so each command counts here: most
--- timelines have neither rules nor hidden items, which one EXISTS says, and ZADD NX says whether an item stands already.
---
+-- Lua can't apply filters. So the caller names the filters by which it chose the items. If the channel has other
+-- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
+-- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
+-- items, as most do, and ZADD NX shows whether an item is there already.
 -- KEYS  1 channel  2 feeds  3 posts  4 unread  5 read  6 gone  7 hidden  8 hidden-read
 --       9, 10 muted (channel, global)  11, 12 blocked (channel, global)  13, 14 arrivals  15 events
--- ARGV  1 feed, or '' for an item of no feed  2 now  3, 4 what holds where the channel says nothing: its limit, 0 for
---       none, and how many of the newest of a first fill stay unread  5 'score score …' of the items that further calls
---       will give  6 the filters by which the items were chosen, '' for none, '*' for items that come in anyway, with
---       3 and 4 as they are  7 uid
+-- ARGV  1 feed, or '' for an item without a feed  2 now  3, 4 defaults for channels without these settings: limit, 0
+--       for none, and how many of the newest items of a first fill are unread  5 'score score …' of the items of
+--       further calls  6 the filters by which the items were chosen, '' for none, '*' to ignore the channel's filters
+--       and settings  7 uid
 --       8.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
---       duplicates, 1 where that one wins
--- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
+--       duplicates, 1 if that one wins
+-- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; otherwise
 --       {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
 -- include: timeline
@@ -59,7 +59,7 @@ if call('EXISTS', unpack(KEYS, 7, 12)) > 0 then
 end
 local added, read, hidden = {}, {}, {}
 
--- The score of the n-th newest item that is shown, of the oldest one where there are fewer.
+-- The score of the n-th newest visible item, or of the oldest one if there are fewer.
 local function nth_score()
   local count, score = 0, nil
   for at = FIRST_ITEM, #ARGV, FIELDS do
@@ -89,34 +89,34 @@ local function stands(id)
   return call('ZSCORE', posts, id) or (is_hiding and call('ZSCORE', sets.hidden, id))
 end
 
--- A timeline that was lost may have left its read set behind: what was read once stays read.
+-- A lost timeline may have left its read set: an item that was read stays read.
 local function time_of_reading(id)
   return call('ZSCORE', sets.read, id) or (is_hiding and call('ZSCORE', sets.hidden_read, id))
 end
 
--- What the duplicates say: a reason of gone that takes the item along, or the list of those that hand over; and whether
--- any of them is known here.
+-- The effect of the duplicates: a reason for the item to go to `gone`, or the list of duplicates that it replaces; and
+-- whether any of them is known here.
 local function yields(duplicates)
-  local over, heard = {}, false
+  local over, known = {}, false
   for id, from, wins in string.gmatch(duplicates, '(%S+) (%S+) (%d)') do
     local left = call('ZSCORE', gone, id)
     if left then
       local reason = reason_of(left)
       if reason == UNFOLLOWED then
-        heard = true
+        known = true
       elseif reason ~= DUPLICATE then
         return reason, {}, true
       end
     elseif stands(id) then
-      heard = true
+      known = true
       if wins == '1' and call('HEXISTS', KEYS[2], from) == 1 then return DUPLICATE, {}, true end
       over[#over + 1] = id
     end
   end
-  return nil, over, heard
+  return nil, over, known
 end
 
--- Lets the oldest go where an item that was just added has made the timeline too long; false when that is the item.
+-- Removes the oldest items if an added item has made the timeline too long; false if that is the item itself.
 local function fits(id)
   local excess = call('ZCARD', posts) - limit
   if excess < 1 then return true end
@@ -135,7 +135,7 @@ local function fits(id)
   return true
 end
 
--- Takes out duplicates of an item that stands itself.
+-- Removes duplicates of an item that is in the timeline.
 local function unite(id, duplicates)
   for one, from in string.gmatch(duplicates, '(%S+) (%S+) %d') do
     if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
@@ -154,10 +154,10 @@ local function take(id, score, lines, duplicates)
     unite(id, duplicates)
     return
   end
-  local reason, over, heard
+  local reason, over, known
   if left_as == DUPLICATE or duplicates ~= '' then
-    reason, over, heard = yields(duplicates)
-    if reason or (left_as == DUPLICATE and not heard) then
+    reason, over, known = yields(duplicates)
+    if reason or (left_as == DUPLICATE and not known) then
       if reason then leave(sets, id, math.floor(tonumber(now)), reason) end
       return
     end

@@ -1,11 +1,11 @@
--- Notes that a feed's posts wait to be brought into timelines of one user.
+-- Notes that posts of a feed wait to be added to timelines of one user.
 --
--- Atomic: the earliest score of all that was left out, and a count that grows with it, so that a process which adds what
--- waits sees whether more was left out meanwhile; and that the channel is there, so that none is noted after its end.
+-- Atomic: the earliest score of all posts left out, and a count that grows with it, so that a process that adds them
+-- sees whether more were left out meanwhile; and the channel's existence, so that nothing is noted after its deletion.
 --
 -- KEYS  1 channels  2 behind
 -- ARGV  1 feed  2 score of the earliest post  3.. uids
--- reply how many timelines
+-- reply number of timelines
 local noted = 0
 for i = 3, #ARGV do
   if redis.call('ZSCORE', KEYS[1], ARGV[i]) then

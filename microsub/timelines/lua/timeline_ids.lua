@@ -1,11 +1,11 @@
--- The ids of all items that a channel, or any channel of a user, shows, where these are few.
+-- The ids of all items that a channel, or any channel of a user, shows, up to a limit.
 --
 -- Atomic: the ids are of one moment. Writes nothing.
 --
 -- KEYS  1 channels  2 behind
 -- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
--- reply 0 no such channel or user; else {1 when posts wait to be brought into timelines of this user, and where there are
---       no more 'id id …', one that stands in several channels repeatedly}
+-- reply 0 no such channel or user; otherwise {1 when posts wait to be added to timelines of this user, and unless there
+--       are more 'id id …', with an item in several channels repeated}
 -- include: in_force
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return 0 end

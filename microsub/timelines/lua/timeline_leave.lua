@@ -1,18 +1,18 @@
--- Takes the named items out of one channel or of all of them, for the given reason; or out of one channel those that are
--- due by age of reading or by number.
+-- Removes the named items from one channel or from all, for the given reason; or removes from one channel the items
+-- that are due by age of reading or by number.
 --
--- Atomic: an item leaves posts, unread, read and hidden and stands in `gone` in the same step, so no add can bring it
--- back in between. Items that aren't there are ignored: what never came in needs no memory of having left.
--- Every condition is asked here and not by the caller: an item that was read meanwhile isn't withdrawn as unread, one
--- that was marked unread meanwhile isn't expired as read, and what a new subscription holds isn't taken by an unfollow
--- that came before it. Items that come in at the same time don't shift the end that is cut off.
+-- Atomic: an item leaves posts, unread, read and hidden and enters `gone` in the same step, so no add can bring it back
+-- in between. Unknown items are ignored: an item that was never added needn't be remembered.
+-- All conditions are checked here and not by the caller: an item that was just read isn't removed as unread, one that
+-- was just marked unread doesn't expire as read, and an earlier unfollow takes nothing from a new subscription. Items
+-- added at the same time don't change which ones are beyond the limit.
 --
--- KEYS  1 channels  2, 3 arrivals  4 events  5 removed channels, where these count too
+-- KEYS  1 channels  2, 3 arrivals  4 events  5 removed channels, to include them
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 now in whole seconds  9 reason
---       10 '' or 'unread': only these; 'read' or 'over': those that are due  11, 12 '' or a feed and the key of the
---       channel's feeds: only while the feed isn't followed there  13.. ids; where they are due, the time of reading up
---       to which they go, or the number that stays, and how many go now
--- reply {'id id …' that left, number of ids that were looked at, the first ones}, or -1: no such channel
+--       10 '' or 'unread': only these; 'read' or 'over': items that are due  11, 12 '' or a feed and the key of the
+--       channel's feeds: only if the feed isn't followed there  13.. ids; for items that are due, the latest time of
+--       reading or the number to keep, and how many to remove now
+-- reply {'id id …' that left, number of ids that were examined, the first ones}, or -1: no such channel
 -- include: channels
 -- include: timeline
 local all = channels_named(ARGV[7], KEYS[5])

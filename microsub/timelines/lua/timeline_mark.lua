@@ -1,13 +1,13 @@
--- Marks the named items read or unread, in one channel or wherever they are; or what is unread from a place on as read.
+-- Marks the named items read or unread, in one channel or in all; or marks all unread items from a place on as read.
 --
--- Atomic: an item's move between unread and read. An item that isn't in the timeline is ignored, so a mark that comes
--- after a removal creates nothing. A muted item that is named changes its flag too: it comes back as its reader left it;
--- what is only older than a place stays, since the reader hasn't seen it.
+-- Atomic: an item's move between unread and read. Unknown items are ignored, so a mark after a removal creates nothing.
+-- Naming a muted item changes its state too, which shows when it is unmuted. A mark from a place on leaves muted items
+-- alone, because the reader hasn't seen them.
 --
 -- KEYS  1 channels  2 events
--- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids; or 7 uid  8 'until'
---       9 now  10 id of the newest that is meant, '' for all  11 its score, '' where the channel has it
--- reply {'id id …' whose state changed (in any channel), number of ids that were looked at, the first ones, 1 where the
+-- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids; or 7 uid  8
+--       'until' 9 now  10 id of the newest item to mark, '' for all  11 its score, '' if the channel has it
+-- reply {'id id …' whose state changed (in any channel), number of ids that were examined, the first ones, 1 if the
 --       score of an item that has left is needed}, or -1: no such channel
 -- include: rank
 -- include: channels
@@ -36,7 +36,7 @@ local function note(id)
   end
 end
 
--- The scores of the ids there; quick where nothing is, as with what is hidden of most channels.
+-- The scores of the ids in a set; fast for an empty set, such as the hidden items of most channels.
 local function among(key) return redis.call('EXISTS', key) == 1 and redis.call('ZMSCORE', key, unpack(ids)) or {} end
 
 for _, sets in ipairs(all) do

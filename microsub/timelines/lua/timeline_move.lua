@@ -1,21 +1,22 @@
--- Moves items into one channel, out of all others of the user that show them; their read state goes along. On demand
--- also out of those that hide them, as when the whole feed moves: an item that is shown nowhere has the state that it
--- has where it is hidden. Or lets items that have left a channel for good stay out of another one.
+-- Moves items into one channel, from all other channels of the user that show them, with their read state. Optionally
+-- also from channels that hide them, as when the whole feed moves: the state of an item that no channel shows is that
+-- of a channel that hides it. Or makes items that left a channel permanently stay out of another one.
 --
--- Atomic per item: it is always in exactly one channel, with one state. It is unread in the target when it was unread in any
--- of the channels that it leaves, as `global` has shown it; where the target has it already, its state there stays. A
--- removal from the target is taken back, since the reader asks for the item there; not for an item that the reader
--- can't see, which just leaves then.
--- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was. Nothing leaves
--- `saved` by this: an item that only `saved` shows comes into the target with its state there, and stays saved.
--- Atomic per call: where the target may show so many items alone, all of the call move, or none.
+-- Atomic per item: it is always in exactly one channel, with one state. It is unread in the target if it was unread in
+-- any channel that it leaves, as in `global`; an item that the target has keeps its state there. A removal from the
+-- target is undone, because the reader asks for the item there; but a hidden item that was removed from the target just
+-- leaves.
+-- The target's rules apply: an item muted there becomes hidden, an item blocked there isn't moved. Nothing leaves
+-- `saved`: an item that only `saved` shows is added to the target with its state there, and stays saved.
+-- Atomic per call: if the number of items in the target is limited, all items of the call move, or none.
 --
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals  8 events
--- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
---       10 how many items the target may show, 0 for any number; with 'left' the uid of the channel that they left
+-- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or
+--       'left' 10 limit of items that the target shows, 0 for none; with 'left' the uid of the channel that they left
 --       11.. per item: id, lines of URLs (author, sources); with 'left' ids
--- reply {number of items that moved, number of items that were looked at, the first ones}; {-1, count}: the target shows
---       so many, and these are too many; -1: no such channel; with 'left' the number of items that stay out from now on
+-- reply {number of items that moved, number of items that were examined, the first ones}; {-1, count}: the target shows
+--       count items, so these are too many; -1: no such channel; with 'left' the number of items that stay out from now
+--       on
 -- include: channels
 -- include: reasons
 -- include: timeline
@@ -44,11 +45,11 @@ end
 local saved = sets_of('saved')
 local mutes, blocks = rules_at(2)
 
--- What one call may do, so that it holds Redis up for some milliseconds: to look for an item in a channel is one step,
--- to take it out of one twenty.
+-- The work of one call is limited, so that it blocks Redis for only a few milliseconds: looking for an item in a
+-- channel is one step, removing it from one is twenty.
 local steps, MOST_STEPS, STEPS_TO_LEAVE = 0, 20000, 20
 
--- The channels that have the item in one of two sorts of sets, its score there, and when it was read, if it is unread
+-- The channels that have the item in one of two kinds of sets, its score there, and when it was read, if it is unread
 -- in none of them.
 local function found(id, part, read_part)
   local at, score, unread, read_at = {}, nil, false, nil
@@ -76,7 +77,7 @@ local function lost_for_good(id)
   return reason ~= MOVED and not MAY_RETURN[reason]
 end
 
--- What is to be done with an item; nil where it is nowhere to be moved from.
+-- What to do with an item; nil if no channel has it.
 local function planned(id, urls)
   local shown, score, read_at = found(id, 'posts', 'read')
   local is_shown = #shown > 0

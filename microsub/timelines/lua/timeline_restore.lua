@@ -1,13 +1,13 @@
--- Puts items back into a timeline with the state that they had, and ids that are to stay out.
+-- Puts items back into a timeline with their former state, and keeps other ids out.
 --
--- Atomic: each item's state and the rules of this moment. What was read there is read here, and nothing that is read here
--- becomes unread. What has left here stays out, but where it may return; what stands here isn't taken out.
+-- Atomic: each item's state and the current rules. Items that were read become read, and no read item becomes unread.
+-- Items that have left the timeline stay out, unless they may return; items in the timeline aren't removed.
 --
 -- KEYS  1 channel  2-7 posts, unread, read, hidden, hidden-read, gone  8, 9 muted (channel, global)  10, 11 blocked
 --       12, 13 arrivals  14 events
--- ARGV  1 now  2 how many items come back  3 uid  4.. per item, newest first: id, score, time of reading or '', lines of URLs (author,
---       sources); then per id that is to stay out: id, time in whole seconds, reason
--- reply how many came in, or -1: no such channel
+-- ARGV  1 now  2 number of items to put back  3 uid  4.. per item, newest first: id, score, time of reading or '',
+--       lines of URLs (author, sources); then per id to keep out: id, time in whole seconds, reason
+-- reply number of items added, or -1: no such channel
 -- include: in_force
 -- include: reasons
 -- include: timeline

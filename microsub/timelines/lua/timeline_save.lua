@@ -1,12 +1,12 @@
--- Puts items into `saved`, as read, since saving makes nothing unread.
+-- Adds items to `saved`, as read, since saving makes nothing unread.
 --
--- Atomic: the count of all that is saved and the items, so that no two requests together save more than there may be; of
--- one request all items come in, or none. What is there stays as it is. That an item was taken out before doesn't keep
--- it out, since its reader asks for it. Mutes and blocks aren't asked: it was chosen by hand.
+-- Atomic: the count of saved items and the new ones, so that simultaneous requests don't exceed the limit; a request
+-- adds all of its items or none. Saved items don't change. An item that was removed before can be saved again, and
+-- mutes and blocks don't apply: the reader has chosen it.
 --
 -- KEYS  1 channels  2-7 posts, unread, read, hidden, hidden-read, gone of `saved`  8, 9 arrivals  10 events
--- ARGV  1 now  2 how many items may be saved, 0 for any number  3.. per item: id, score
--- reply {'id id …' that came in}; {'', count}: so many are there, and these are too many; or -1: no such user
+-- ARGV  1 now  2 limit of saved items, 0 for none  3.. per item: id, score
+-- reply {'id id …' that were added}; {'', count}: count items are there, so these are too many; or -1: no such user
 -- include: timeline
 if not redis.call('ZSCORE', KEYS[1], 'saved') then return -1 end
 local sets = sets_at(2, 'saved')

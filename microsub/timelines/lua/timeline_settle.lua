@@ -1,13 +1,13 @@
--- Applies the rules of this moment to items: blocked ones leave, muted ones are hidden, others are shown. On demand first
--- shows what is unread or read in the channel though nothing shows or hides it: its posts were lost.
+-- Applies the current rules to items: blocked ones leave, muted ones are hidden, others are shown. Optionally first
+-- shows items that are unread or read in the channel but neither shown nor hidden: its posts were lost.
 --
--- Atomic per item: its URLs are held against the rules in the step that moves it, so mute and unmute at the same time end as
--- the rules do, whichever batch runs last: a rule is written before its first batch, and every batch obeys all rules that
--- stand. The read flag goes along, so the unread count follows of itself. Items that aren't in the channel are ignored.
+-- Atomic per item: the step that moves an item checks its URLs against all rules. A rule is written before its first
+-- batch, so simultaneous mutes and unmutes end as the rules say, whichever batch runs last. The read state moves along,
+-- so the unread count stays correct. Unknown items are ignored.
 --
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
 --       11, 12 arrivals  13 events
--- ARGV  1 now in whole seconds  2 'lost' to show these too, or ''  3 uid  4.. per item: id, score, lines of URLs
+-- ARGV  1 now in whole seconds  2 'lost' to show lost items too, or ''  3 uid  4.. per item: id, score, lines of URLs
 --       (author, sources)
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
@@ -18,7 +18,7 @@ local mutes, blocks = rules_at(7)
 local seconds = tonumber(ARGV[1])
 local moved = {}
 
--- What is both unread and read is read.
+-- An item that is both unread and read is read.
 local function show_lost(id, score)
   local read_at = redis.call('ZSCORE', sets.read, id)
   local known = read_at or redis.call('ZSCORE', sets.unread, id)

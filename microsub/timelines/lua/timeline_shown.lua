@@ -1,14 +1,14 @@
 -- Which of some items a channel, or any channel of a user, shows, whether they are read, and whether they are saved.
 --
--- Atomic: what is said of a channel is of one moment. Thousands of channels are visited in several calls, so that none
--- holds Redis up: an item that moves meanwhile may be missed. What is hidden by a mute isn't shown. Writes nothing.
+-- Atomic: the state of a channel. Thousands of channels are visited in several calls, so that none blocks Redis: an
+-- item that moves meanwhile may be missed. Items hidden by a mute don't count as shown. Writes nothing.
 --
 -- KEYS  1 channels  2 posts of `saved`
 -- ARGV  1, 2, 3 patterns: channel, posts, unread  4 uid or 'global'  5 how many channels were visited before  6.. ids
--- reply {'channel'} no such channel or user; else {'', {uid, name, …} of the channels that occur, 'place …' one per id:
---       which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for saved,
---       how many channels were visited, or 0 when all were}.
---       An item is unread when it is unread in any channel, and such a one is named.
+-- reply {'channel'} no such channel or user; otherwise {'', {uid, name, …} of the channels that occur, 'place …' one
+--       per id: which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for
+--       saved, how many channels were visited, or 0 when all were}. An item is unread if it is unread in any channel,
+--       and then such a channel is named.
 -- include: in_force
 local MOST_STEPS = 10000
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)

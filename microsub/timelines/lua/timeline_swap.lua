@@ -1,13 +1,13 @@
--- Takes an unread post out with its feed, or replaces it by its duplicate from another feed of the same channel.
+-- Removes an unread post with its feed, or replaces it by its duplicate from another feed of the same channel.
 --
--- Atomic per item: the duplicate comes in the step in which the other leaves, so that the post is never gone and never
--- there twice. The duplicate must be in `gone` for having yielded, and its feed must be followed here now; else the post just
--- leaves. Nothing happens when the leaving item's feed is followed (again), or when it was read meanwhile.
+-- Atomic per item: the duplicate is added in the step that removes the item, so the post is never missing and never
+-- there twice. The duplicate must be in `gone` as a replaced one, and its feed must be followed here now; otherwise the
+-- item just leaves. Nothing happens if the item's feed is followed (again), or if it has been read.
 --
 -- KEYS  1 feeds  2 posts  3 unread  4 read  5 hidden  6 hidden-read  7 gone  8, 9 muted  10, 11 blocked
 --       12, 13 arrivals  14 events
--- ARGV  1 now in whole seconds  2 feed that was unfollowed  3 uid  4.. per item: id that leaves, k, k times a duplicate: its id,
---       score, feed, lines of URLs (author, sources)
+-- ARGV  1 now in whole seconds  2 feed that was unfollowed  3 uid  4.. per item: id that leaves, k, k times a
+--       duplicate: its id, score, feed, lines of URLs (author, sources)
 -- reply nothing
 -- include: reasons
 -- include: timeline

@@ -1,1 +1,1 @@
-"""What apps that keep up with a user go by: the order in which items arrived, and the stream of what changes."""
+"""Synchronisation of apps with a user: the order of arrival, and the stream of changes."""

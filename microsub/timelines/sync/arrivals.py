@@ -1,9 +1,9 @@
-"""The order in which items came to a user, which is what apps that sync go by.
+"""The order of arrival: the order in which items came to a user, for apps that sync.
 
-An item has a place from the moment in which the first of the user's channels shows it until the last one doesn't: the
-same item in two channels came once. Places are Unix times in microseconds, and each is behind all that were given out
-before, whatever clocks do; so what is behind the last place that an app knows is all that came since. The scripts that
-bring items into timelines and take them out keep this order with the same step (lua/parts/timeline.lua).
+An item has a place from the moment when the first of the user's channels shows it until the last one stops showing it,
+so an item in two channels arrived once. Places are Unix times in microseconds, each higher than all earlier ones even
+if a clock is set back. So all items after the last place that an app knows have arrived since. The scripts that add
+and remove items update this order in the same step (lua/parts/timeline.lua).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.timelinekeys import arrival_keys, distinct, every_channel, members
 
 EXAMINED = 20_000
-"""Most items that one request looks at for a channel or a state."""
+"""Most items that one request examines for a channel or a state."""
 
 
 class Arrival(NamedTuple):
-    """An item as it came to a user: its id, its place (Unix time in microseconds), and its state."""
+    """An item of the order of arrival: its id, its place (Unix time in microseconds), and its state."""
 
     id: str
     place: int
@@ -36,7 +36,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArrivalQuery:
-    """Which piece of the order is asked for: up to `limit` items of a state, behind a place or from the beginning."""
+    """The requested piece of the order: up to `limit` items of a state, after a place or from the beginning."""
 
     limit: int = 1000
     oldest_first: bool = False
@@ -48,7 +48,7 @@ class ArrivalQuery:
 class Arrivals:
     """A piece of the order.
 
-    `resume` is the place to go on behind, None where nothing lies there; `newest` the latest place that was looked at.
+    `resume` is the place to continue after, None at the end; `newest` the latest place that was examined.
     """
 
     rows: tuple[Arrival, ...]
@@ -58,7 +58,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Items as they follow each other whatever their state, and whether each stands in the channel."""
+    """Consecutive items of any state, and whether the channel shows each."""
 
     rows: Sequence[Arrival]
     stands: Sequence[bool]
@@ -68,10 +68,10 @@ class _Stretch:
 async def read_arrivals(
     redis: Redis, user: str, uid: str, query: ArrivalQuery, now: float, credential: Credential | None = None
 ) -> tuple[Grant, Arrivals]:
-    """A piece of a channel or of `global`, and what the token allows, if any.
+    """A piece of a channel or of `global`, and the token's grant, if any.
 
-    Looks at `EXAMINED` items at most, so there may be fewer than were asked for though more lie behind. One round trip
-    for a thousand that are looked at, the first with the token's check. Raises NotFound and Unauthorized.
+    Examines at most `EXAMINED` items, so it may return fewer than requested though more follow. One round trip for
+    each thousand examined items, the first with the token's check. Raises NotFound and Unauthorized.
     """
     is_whole = uid == GLOBAL and query.view == "all"
     granted, piece = await _stretch(redis, user, uid, query, query.limit if is_whole else BATCH, now, credential)
@@ -82,7 +82,7 @@ async def read_arrivals(
 
 
 class _Found:
-    """What a walk has found so far."""
+    """The items that a walk has found so far."""
 
     def __init__(self, query: ArrivalQuery) -> None:
         self.place: int | None = None
@@ -93,7 +93,7 @@ class _Found:
         self._more = False
 
     def take(self, piece: _Stretch) -> bool:
-        """Take in a stretch; whether another one is wanted."""
+        """Collect a stretch; whether another one is needed."""
         query = self._query
         self._more = piece.more
         if not piece.rows:
@@ -109,7 +109,7 @@ class _Found:
         return self._more and len(self._rows) < query.limit and self._examined < EXAMINED
 
     def arrivals(self) -> Arrivals:
-        """As many as were asked for; what lies behind these is left to the next request."""
+        """The requested number of items; further ones are left to the next request."""
         limit = self._query.limit
         if len(self._rows) <= limit:
             return Arrivals(tuple(self._rows), self.place if self._more else None, self._newest)
@@ -121,7 +121,7 @@ async def _stretch(
     redis: Redis, user: str, uid: str, query: ArrivalQuery, size: int, now: float,
     credential: Credential | None = None,
 ) -> tuple[Grant, _Stretch]:  # fmt: skip
-    """What stands behind the query's place, `size` at most, whatever its state."""
+    """Up to `size` items after the query's place, whatever their state."""
     token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
     lists = [keys.channels(user), keys.removed_channels(user), keys.arrivals(user), keys.posts(user, SAVED)]
     patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.unread, user)]
@@ -141,9 +141,9 @@ async def _stretch(
 
 @dataclass(frozen=True, slots=True)
 class Newcomers:
-    """Items that came in behind a place, those first that came first.
+    """Items that arrived after a place, the earliest first.
 
-    All up to `place` were looked at; `more` lie behind it.
+    All up to `place` were examined; `more` says whether others follow.
     """
 
     ids: tuple[str, ...]
@@ -152,15 +152,15 @@ class Newcomers:
 
 
 async def last_place(redis: Redis, user: str) -> int:
-    """The place that was given out last, behind which all that comes from now on will lie."""
+    """The latest place of the order; all later items get higher ones."""
     return int(await redis.command("HGET", keys.arrivals_more(user), "last") or 0)
 
 
 async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: int) -> Newcomers:
-    """What came into the channel, or (`global`) into any, behind a place, as far as it still stands there.
+    """The items that were added to the channel, or (`global`) to any, after a place, and that it still shows.
 
-    Unlike in the order of arrival an item comes into each channel by itself: what was moved or saved, or is listed by
-    a second feed, came into that channel then. Looks at `limit` items at most. One round trip.
+    Unlike in the order of arrival, each channel counts separately: an item that was moved or saved, or that a second
+    feed lists, was added to that channel then. Examines at most `limit` items. One round trip.
     """
     channel = [] if uid == GLOBAL else [keys.posts(user, uid)]
     script_keys = [keys.arrivals(user), keys.arrivals_again(user), *channel]
@@ -169,9 +169,9 @@ async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: i
 
 
 async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
-    """Bring these items' places into agreement with what the channels show; `now` is Unix time.
+    """Correct these items' places according to what the channels show; `now` is Unix time.
 
-    The ids in the order in which those without a place are to get one.
+    Ids without a place get one in the given order.
     """
     left = distinct(ids)
     while left:
@@ -181,15 +181,15 @@ async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: floa
 
 
 async def repair_all_arrivals(redis: Redis, user: str, now: float) -> None:
-    """The same for all that has a place: what no channel shows any more loses it."""
+    """Correct all places: items that no channel shows any more lose theirs."""
     async for ids in members(redis, keys.arrivals(user)):
         await repair_arrivals(redis, user, ids, now)
 
 
 async def derive_arrivals(redis: Redis, user: str) -> None:
-    """Write the order again for items that came before there was one, by the time of publication.
+    """Rebuild the order, by time of publication, for items that were added before it existed.
 
-    Nothing may come in or leave meanwhile.
+    No item may be added or removed meanwhile.
     """
     shown: dict[str, list[float]] = {}
     for uid in await every_channel(redis, user):
@@ -218,7 +218,7 @@ def in_order(published: Mapping[str, float]) -> list[tuple[str, int]]:
 def disagreeing_arrivals(
     shown: Mapping[str, int], places: Iterable[str], more: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """Items whose place doesn't agree with how many channels show them, by what is wrong. Pure."""
+    """Items whose place disagrees with the number of channels that show them, by kind of error. Pure."""
     placed = set(places)
     counted = {item: count for item, count in shown.items() if count > 1}
     wrong = {item for item in counted.keys() | more.keys() if counted.get(item, 1) != more.get(item, 0) + 1}

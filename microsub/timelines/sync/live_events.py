@@ -1,8 +1,8 @@
-"""What changes in a user's channels, for the apps that listen: a capped stream for each user.
+"""Changes in a user's channels, for listening apps: a capped stream for each user.
 
-The scripts that change something write it (lua/parts/timeline.lua), so an event is there exactly if its change is.
-They do while the stream is there: from the first app that listens until hours after the last one. What has changed
-isn't part of an event: that is read beside it, and so it is never older than the event itself.
+The scripts that make a change also write its event (lua/parts/timeline.lua), so there is an event for every change and
+no other. They write only while the stream exists: from the first listening app until hours after the last one. Events
+don't contain what changed: that is read together with the event, so it is never older than the event.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from microsub.redis.tracking import Tracker
 from microsub.timelines.channels import FIELDS, read_settings
 
 KEPT_SECONDS = 6 * 3600
-"""For which events are kept when no app has listened."""
+"""Seconds for which events are kept after the last app has listened."""
 AT_ONCE = 20
 """Events that are read at once."""
 
 ITEMS = "items"
-"""The name of the event that items of a channel came, left, or changed their state."""
+"""The name of the event for items of a channel that were added, removed, or changed state."""
 TURNS = 8
-"""Streams that read at the same time, so that pages are answered between them when all have news at once."""
+"""Streams that read at the same time; pages are answered in between when all have news at once."""
 CHECK_EVERY, LOOK_EVERY = 5.0, 1.0
-"""Seconds after which a stream is looked at though nothing was reported; and where Redis can't report anything."""
+"""Seconds between two reads of a silent stream: while Redis reports changes, and while it can't."""
 
 _OPEN, _READ = load("events_open"), load("events_read")
 _PLACE = re.compile(r"([0-9]{1,19}-[0-9]{1,19})(?:\.([0-9]{1,19}))?", re.ASCII)
@@ -41,14 +41,14 @@ _PLACE = re.compile(r"([0-9]{1,19}-[0-9]{1,19})(?:\.([0-9]{1,19}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class EventPlace:
-    """How far an app has read: up to and with the event of that id, or only up to an item that came with it."""
+    """How far an app has read: through the event of that id, or only up to an item in it."""
 
     event: str
     item: str = ""
 
     @classmethod
     def of(cls, text: str) -> EventPlace | None:
-        """Read the wire form back; None for any other text."""
+        """Parse the wire form; None for any other text."""
         found = _PLACE.fullmatch(text)
         return cls(found[1], found[2] or "") if found else None
 
@@ -58,10 +58,10 @@ class EventPlace:
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """Something changed in a channel: its items (`ITEMS`), or the channel itself.
+    """A change in a channel: of its items (`ITEMS`), or of the channel itself.
 
-    `came` are items that came in unread and that the channel still shows, the oldest first. `order` holds the uids of
-    all channels where their order is what changed.
+    `came` are items that were added unread and that the channel still shows, oldest first. `order` has the uids of all
+    channels if their order changed.
     """
 
     id: str
@@ -73,7 +73,7 @@ class LiveEvent:
 
 @dataclass(frozen=True, slots=True)
 class LiveEvents:
-    """Events in their order, the channels in them that are still there, by uid, and what the token allows."""
+    """Events in their order, their existing channels by uid, and the token's grant."""
 
     events: Sequence[LiveEvent]
     channels: Mapping[str, Channel]
@@ -81,15 +81,15 @@ class LiveEvents:
 
 
 async def open_events(redis: Redis, user: str) -> EventPlace:
-    """Keep the user's events for the next hours; the last one, behind which those to come will stand."""
+    """Keep the user's events for the next hours; the place of the latest one."""
     last: bytes = await redis.script(_OPEN, [keys.live_events(user)], [KEPT_SECONDS])
     return EventPlace(text(last))
 
 
 async def read_events(redis: Redis, credential: Credential, after: EventPlace, now: float) -> LiveEvents | None:
-    """The next events behind that place; None where it isn't kept, so that later ones may be gone too.
+    """The next events after that place; None if it isn't stored any more, so later events may be missing too.
 
-    One round trip with the check of the token. Raises Unauthorized.
+    One round trip with the token's check. Raises Unauthorized.
     """
     user = credential.user
     script_keys = [
@@ -126,10 +126,10 @@ def _event(entry: Sequence[Any], order: tuple[str, ...]) -> LiveEvent:
 
 
 class Listeners:
-    """Who waits for events in this process. Belongs to one event loop.
+    """The streams of this process that wait for events. Belongs to one event loop.
 
-    Redis reports which streams have changed, by one connection for all of them (to each master of a cluster). While it
-    can't, everybody looks once a second. Listens from the first `news` on, until `aclose`.
+    Redis reports which streams have changed, over one connection (one per master of a cluster). While it can't, every
+    stream is read once a second. Listens from the first `news` until `aclose`.
     """
 
     def __init__(self, tracker: Tracker | None = None) -> None:
@@ -139,12 +139,12 @@ class Listeners:
         self.limits = RateLimiter()
         self.turns = asyncio.Semaphore(TURNS)
         self.patience = LOOK_EVERY
-        """Seconds for which to wait for news, before one looks for oneself."""
+        """Seconds to wait for news before reading without a report."""
         self.stopped = False
-        """The process ends: all streams end now."""
+        """The process is stopping: all streams end now."""
 
     def news(self, user: str) -> asyncio.Future[None]:
-        """Done with the next change of the user's events, or sooner; `forget` it where it isn't waited for any more."""
+        """Done at the next change of the user's events, or earlier; call `forget` if you stop waiting."""
         if self._tracker is not None and not self._listening:
             self._listening = True
             self._tracker.start(self)
@@ -153,7 +153,7 @@ class Listeners:
         return waiting
 
     def forget(self, user: str, waiting: asyncio.Future[None]) -> None:
-        """It isn't waited for any more."""
+        """Stop waiting."""
         key = keys.live_events(user)
         others = self._waiting.get(key, set())
         others.discard(waiting)
@@ -161,7 +161,7 @@ class Listeners:
             self._waiting.pop(key, None)
 
     def stop(self) -> None:
-        """End all streams, and let none begin."""
+        """End all streams, and allow no new ones."""
         self.stopped = True
         self._wake(list(self._waiting))
 
@@ -172,7 +172,7 @@ class Listeners:
             await self._tracker.aclose()
 
     def tracked(self) -> None:
-        """See `tracking.Listener`: there may be news of which nothing was reported."""
+        """See `tracking.Listener`: there may be changes that weren't reported."""
         self.patience = CHECK_EVERY
         self._wake(list(self._waiting))
 

@@ -1,12 +1,12 @@
--- Writes a webmention of a user, and when its source is to be looked at.
+-- Writes a webmention of a user, and when to check its source.
 --
--- Atomic: the look at what stands there, at the user and at the bounds, and the write in all three keys; so a webmention
--- that came again while its source was looked at is looked at once more, and none that waits is forgotten.
+-- Atomic: the check of the stored value, the user and the limits, and the write to all three keys. So a webmention that
+-- arrives again during a check of its source is checked once more, and no waiting webmention is lost.
 --
--- KEYS  1 user  2 webmentions  3 those that wait  4 all by time
--- ARGV  1 id  2 the webmention as it was read, or ''  3 as it is from now on  4 when to look at its source, or ''  5 now
+-- KEYS  1 user  2 webmentions  3 waiting webmentions  4 all by time
+-- ARGV  1 id  2 the webmention as it was read, or ''  3 its new value  4 when to check its source, or ''  5 now
 --       6 how many may wait  7 how many are kept
--- reply 1 written; 0 another one stands there by now; -1 no such user, or a disabled one; -2 too many wait
+-- reply 1 written; 0 the stored value has changed; -1 the user doesn't exist or is disabled; -2 too many are waiting
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return -1 end
 if (redis.call('HGET', KEYS[2], ARGV[1]) or '') ~= ARGV[2] then return 0 end
 if ARGV[4] == '' then
@@ -19,7 +19,7 @@ end
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
 redis.call('ZADD', KEYS[4], ARGV[5], ARGV[1])
 if redis.call('HLEN', KEYS[2]) > tonumber(ARGV[7]) then
-  -- One is written at a time, so one leaves: the oldest that doesn't wait.
+  -- One is written at a time, so one is removed: the oldest that isn't waiting.
   for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, ARGV[6])) do
     if not redis.call('ZSCORE', KEYS[3], id) then
       redis.call('HDEL', KEYS[2], id)

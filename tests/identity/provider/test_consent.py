@@ -99,7 +99,7 @@ async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, si
         "https://app.example",
         "https://ann.example/",
         "mark posts as read",
-        "See the name of your account",
+        "See your user name",
     ):
         assert text in page.text
     assert boxes(page) == ["read", "profile"]
@@ -120,7 +120,7 @@ async def test_what_is_new_since_an_app_was_allowed_is_marked(
     code = answer(await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read", "follow"]))
     await redeem(server, code["code"])
     assert await marked("read follow channels") == ["channels"]
-    assert "It asks for nothing new." in (await ann.get(address())).text
+    assert "It requests no new permissions." in (await ann.get(address())).text
 
 
 async def test_search_isnt_promised_where_there_is_none(ann: Visitor, apps: Apps, signed_in, server: World) -> None:
@@ -260,7 +260,7 @@ async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor,
     await signed_in(ann)
     page = await ann.get(address())
     assert page.title == "Allow app.example?"
-    assert "could not be asked for its name" in page.text
+    assert "name could not be fetched" in page.text
     assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
 
 

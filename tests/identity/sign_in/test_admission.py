@@ -180,7 +180,7 @@ async def test_one_address_of_two_accounts_opens_neither(real_redis: Redis) -> N
     person = proven(THERE, THERE, profile(THERE, links=(HERE, NEIGHBOUR)))
     verdict = await Admission(accounts, pages).admit(person)
     assert isinstance(verdict, Refusal)
-    assert verdict.title == "That is more than one account"
+    assert verdict.title == "Several accounts have this address"
 
 
 def test_what_is_our_own() -> None:

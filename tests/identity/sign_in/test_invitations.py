@@ -34,7 +34,7 @@ async def chosen(visitor: Visitor, code: str, password: str = PASSWORD, again: s
 
 async def test_an_invitation_is_written_in_whole_sentences(ann: Visitor) -> None:
     """With a space between them, though a condition ends there."""
-    assert ". The link is good once" in (await ann.get("/enrol")).tree.css_first("main [data-invited]").parent.text()
+    assert ". This link works once" in (await ann.get("/enrol")).tree.css_first("main [data-invited]").parent.text()
 
 
 async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) -> None:
@@ -43,7 +43,7 @@ async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) 
     await chosen(ann, code)
     shown = await chosen(other, code, "another long password")
     assert shown.status == 400
-    assert "used already" in shown.text
+    assert "already been used" in shown.text
     assert "ask the admin" in shown.text
     assert "You were invited" not in shown.text
     assert not shown.tree.css("main form"), "a form that can't be sent with success"
@@ -84,7 +84,7 @@ async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: World,
     code = await code_for(server)
     for password, again, why in [
         ("short", "short", "fewer than 15"),
-        (PASSWORD, PASSWORD + "x", "differ"),
+        (PASSWORD, PASSWORD + "x", "match"),
         ("a" * 20, "a" * 20, "different characters"),
     ]:
         shown = await chosen(ann, code, password, again)
@@ -122,7 +122,7 @@ async def test_the_script_asks_whether_the_link_is_still_good(server: World, ann
     await server.identity.local.choose_password(code, PASSWORD, server.now)
     shown = await look()
     assert shown.status == 400
-    assert "used already" in shown.tree.css_first("[role=alert]").text()
+    assert "already been used" in shown.tree.css_first("[role=alert]").text()
 
 
 PASSWORDS = ("correct horse battery", "another long password")

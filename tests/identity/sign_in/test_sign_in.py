@@ -161,7 +161,7 @@ class TestAttacks:
         async with running() as site:
             site.fault("redirect", Fault(change={"iss": iss}))
             shown = await through(ann, site.people["ann"].me)
-            assert (shown.status, shown.title) == (403, "The answer is from another provider")
+            assert (shown.status, shown.title) == (403, "The response is from another provider")
             assert site.count("/auth", "POST") == 0
             assert not await is_signed_in(ann)
 
@@ -172,12 +172,12 @@ class TestAttacks:
         async with running() as site:
             back = await answered(await sent(ann, site.people["ann"].me))
             shown = await other.get(back)
-            assert (shown.status, shown.title) == (403, "This sign-in was begun in another browser")
+            assert (shown.status, shown.title) == (403, "This sign-in was started in another browser")
             assert not await is_signed_in(other)
             await ann.get(back)
             assert await is_signed_in(ann)
             shown = await ann.get(back)
-            assert (shown.status, shown.title) == (400, "This sign-in is over")
+            assert (shown.status, shown.title) == (400, "This sign-in is no longer valid")
 
     async def test_a_provider_speaks_for_its_own_people_alone(
         self, server: World, ann: Visitor, running: Running
@@ -188,7 +188,7 @@ class TestAttacks:
             await server.accounts.add_user("bob", bob.me, server.now)
             site.fault("redeemed", Fault(change={"me": bob.me}))
             shown = await through(ann, site.people["ann"].me)
-            assert (shown.status, shown.title) == (403, "The provider spoke for somebody else")
+            assert (shown.status, shown.title) == (403, "The provider returned another identity")
             site.fault("redeemed", Fault(change={"me": elsewhere.page("/bare/", "<p>hello")}))
             assert (await through(ann, site.people["ann"].me)).title == "Your page doesn't say where you sign in"
             assert not await is_signed_in(ann)
@@ -230,7 +230,7 @@ class TestWhatGoesWrong:
         [
             ({"code": None, "error": "access_denied"}, 403, "You were not signed in"),
             ({"code": None}, 400, "The provider sent no code"),
-            ({"code": "a&code=b"}, 400, "The provider's answer is ambiguous"),
+            ({"code": "a&code=b"}, 400, "The provider's response is ambiguous"),
         ],
     )
     async def test_who_comes_back_without_a_code(
@@ -249,14 +249,14 @@ class TestWhatGoesWrong:
         ("fault", "title"),
         [
             (Fault(status=500), "The provider has a problem"),
-            (Fault(status=400, body=b'{"error": "invalid_grant"}'), "The provider does not confirm you"),
-            (Fault(status=200, body=b"<html>", content_type="text/html"), "The provider's answer can't be read"),
-            (Fault(body=b"[]"), "The provider's answer can't be read"),
-            (Fault(change={"me": None}), "The provider's answer can't be read"),
-            (Fault(change={"me": "http://10.0.0.1.evil/\r\nx"}), "The provider's answer can't be read"),
-            (Fault(padding=200_000), "The provider doesn't answer"),
-            (Fault(drop=True), "The provider doesn't answer"),
-            (Fault(location="https://evil.example/"), "The provider does not confirm you"),
+            (Fault(status=400, body=b'{"error": "invalid_grant"}'), "Your provider did not confirm who you are"),
+            (Fault(status=200, body=b"<html>", content_type="text/html"), "The provider's response can't be read"),
+            (Fault(body=b"[]"), "The provider's response can't be read"),
+            (Fault(change={"me": None}), "The provider's response can't be read"),
+            (Fault(change={"me": "http://10.0.0.1.evil/\r\nx"}), "The provider's response can't be read"),
+            (Fault(padding=200_000), "Your provider doesn't respond"),
+            (Fault(drop=True), "Your provider doesn't respond"),
+            (Fault(location="https://evil.example/"), "Your provider did not confirm who you are"),
         ],
     )
     async def test_a_broken_provider(self, ann: Visitor, running: Running, fault: Fault, title: str) -> None:

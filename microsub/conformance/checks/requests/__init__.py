@@ -1,1 +1,1 @@
-"""Requirements on every request, whatever its action: how it arrives, who sends it, how the reply looks."""
+"""Requirements on every request, whatever its action: its form, its token, its reply."""

@@ -1,4 +1,4 @@
-"""What every reply looks like (status, content type, caching, no nulls), and what is refused, with which sentence."""
+"""The form of every reply (status, content type, caching, no nulls), and refused requests with their errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ replies = Chapter("replies", section="Transport")
 
 
 def _every_success(w: World) -> dict[str, MicrosubReply]:
-    """A success of every action, by what was asked."""
+    """A successful reply of every action, by request."""
     channel, items = w.unread_channel(w.blogs.pair)
     url = w.blogs.pair.url
     other = w.channel()
@@ -55,7 +55,7 @@ def _successes(w: World) -> dict[str, MicrosubReply]:
 
 @replies.requirement("object", source=client("IndiePass iOS"))
 def reply_object(w: World) -> None:
-    """Every success is status 200 exactly, with a JSON object."""
+    """Every success has exactly status 200 and a JSON object."""
     for what, reply in _successes(w).items():
         try:
             reply.ok()
@@ -97,7 +97,7 @@ def no_null(w: World) -> None:
 
 
 def nulls(value: object, place: str = "") -> list[str]:
-    """The places inside `value` where null stands."""
+    """The paths of nulls inside `value`."""
     if value is None:
         return [place or "the whole reply"]
     if isinstance(value, dict):
@@ -200,7 +200,7 @@ def unknown_channel(w: World) -> None:
 
 @errors.requirement("odd-channel", source=DESIGN)
 def odd_channel(w: World) -> None:
-    """A channel uid of odd characters is a 400 or 404, never a server error."""
+    """A channel uid with unusual characters is a 400 or 404, never a server error."""
     for odd in ("a b", "../x", "{x}", "x" * 500, "ü", "*", "a:b", "a\nb", "a\x00b"):
         reply = w.user.get("timeline", channel=odd)
         expect(reply.status in {400, 404}, f"status 400 or 404 for the channel {odd!r}", reply.text)
@@ -218,7 +218,7 @@ def bad_cursor(w: World) -> None:
 
 @errors.requirement("bad-limit", source=DESIGN, level="should")
 def bad_limit(w: World) -> None:
-    """A limit that is no number is a 400 that names it."""
+    """A limit that isn't a number is a 400 that names it."""
     channel = w.channel()
     for limit in ("many", "1.5", "-3"):
         _names(w.user.get("timeline", channel=channel, limit=limit), "limit")
@@ -226,7 +226,7 @@ def bad_limit(w: World) -> None:
 
 @errors.requirement("bad-url", source=DESIGN)
 def bad_url(w: World) -> None:
-    """Following what is no http(s) URL is a 400 that names 'url'."""
+    """Following something other than an http(s) URL is a 400 that names 'url'."""
     channel = w.channel()
     for url in ("javascript:alert(1)", "ftp://example.com/feed", "file:///etc/passwd", "http://", "not a url"):
         _names(w.user.post("follow", channel=channel, url=url), "url")

@@ -1,4 +1,4 @@
-"""Where the token may stand, what happens without a good one, and what one with the scope `read` alone may do."""
+"""Forms of the token, requests without a valid one, and the rights of one with only the scope `read`."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def follow(w: World) -> None:
 
 @scopes.requirement("channels", needs=("read token",))
 def channels(w: World) -> None:
-    """Making and changing channels needs the scope 'channels'."""
+    """Creating and changing channels needs the scope 'channels'."""
     name = w.name("kept")
     channel = w.channel_named(name)
     refused = w.name("not made")

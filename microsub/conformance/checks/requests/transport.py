@@ -1,4 +1,4 @@
-"""How requests may arrive: methods, parameter forms, both forms of the endpoint, CORS."""
+"""Forms of requests: methods, parameters, both forms of the endpoint, CORS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ transport = Chapter("transport", section="Transport")
 
 
 def _creates(w: World, reply: MicrosubReply, name: str) -> None:
-    """Check that `reply` is the channel `name`, and have it deleted afterwards."""
+    """Check that `reply` is the channel `name`, and delete it after the check."""
     channel = reply.ok()
     same(channel.get("name"), name, "the created channel's name")
     uid = str(channel.get("uid"))
@@ -81,7 +81,7 @@ def post_empty_body(w: World) -> None:
 
 @transport.requirement("post-union", source=client("IndiePass desktop"))
 def post_union(w: World) -> None:
-    """The parameters of a POST are those of its query and its body together."""
+    """The parameters of a POST are those of its query and of its body."""
     name = w.name("union")
     _creates(w, w.user.form([("name", name)], query=[("action", "channels")]), name)
     name = w.name("union json")
@@ -90,21 +90,21 @@ def post_union(w: World) -> None:
 
 @transport.requirement("unencoded", source=client("IndiePass Android"), level="should")
 def unencoded(w: World) -> None:
-    """Form values may come without percent-encoding."""
+    """Form values are accepted without percent-encoding."""
     body = f"action=search&query={w.blogs.eight.url}".encode()
     w.user.send("POST", body=body, headers={"Content-Type": FORM}).listed("results")
 
 
 @transport.requirement("get-content-type", source=client("IndiePass iOS"), level="must")
 def get_content_type(w: World) -> None:
-    """The Content-Type of a GET means nothing."""
+    """The Content-Type of a GET is ignored."""
     headers = {"Content-Type": "application/json"}
     w.user.send("GET", query=[("action", "channels")], headers=headers).listed("channels")
 
 
 @transport.requirement("trailing-slash", source=client("microsub-notifier"))
 def trailing_slash(w: World) -> None:
-    """The endpoint answers with and without a trailing slash, without a redirect."""
+    """The endpoint responds with and without a trailing slash, without a redirect."""
     bare = w.user.endpoint.rstrip("/")
     for endpoint in (bare, f"{bare}/"):
         w.user.send("GET", query=[("action", "channels")], endpoint=endpoint).listed("channels")
@@ -114,7 +114,7 @@ def trailing_slash(w: World) -> None:
 
 @transport.requirement("user-endpoint", source=DESIGN, needs=("user endpoint",))
 def user_endpoint(w: World) -> None:
-    """The endpoint that names the user answers like the plain one."""
+    """The endpoint that names the user responds like the plain one."""
     endpoint = str(w.around.user_endpoint)
     channel = w.channel()
     for form in (endpoint.rstrip("/"), endpoint.rstrip("/") + "/"):
@@ -131,7 +131,7 @@ def foreign_user_endpoint(w: World) -> None:
 
 @transport.requirement("options", source=client("Ekstereye"))
 def options(w: World) -> None:
-    """OPTIONS is answered 204 without a token."""
+    """OPTIONS returns 204 without a token."""
     reply = _preflight(w)
     same(reply.status, 204, "the status")
 
@@ -179,7 +179,7 @@ def cors_replies(w: World) -> None:
 
 @transport.requirement("events", source=client("Ekstereye"))
 def events(w: World) -> None:
-    """GET events gives a stream of events or a JSON error with status 400."""
+    """GET events returns a stream of events or a JSON error with status 400."""
     status, kind, first = w.user.opening([("action", "events")], {"Accept": "text/event-stream"})
     if status == 200:
         expect(kind.startswith("text/event-stream"), "content type text/event-stream", kind)
@@ -199,7 +199,7 @@ def empty_is_absent(w: World) -> None:
 
 @transport.requirement("lists", source=DESIGN)
 def lists(w: World) -> None:
-    """A list arrives as entry=, entry[]=, repeated entry=, entry[0]=, JSON string, JSON list, or multipart entry[]."""
+    """A list may be entry=, entry[]=, repeated entry=, entry[0]=, JSON string, JSON list, or multipart entry[]."""
     channel, items = w.unread_channel()
     one, two = ids(items)[:2]
     mark = [("action", "timeline"), ("method", "mark_read"), ("channel", channel)]

@@ -1,5 +1,5 @@
--- Scripts that walk several channels are given the six keys of a channel's items as patterns in ARGV[1..6]
--- (posts, unread, read, hidden, hidden-read, gone), in which `*` stands for the uid: all lie in the slot of KEYS[1],
+-- Scripts that walk several channels get the six keys of a channel's items as patterns in ARGV[1..6]
+-- (posts, unread, read, hidden, hidden-read, gone), in which `*` stands for the uid: all are in the slot of KEYS[1],
 -- the sorted set of the user's channels.
 local PARTS = { posts = 1, unread = 2, read = 3, hidden = 4, hidden_read = 5, gone = 6 }
 local before, behind = {}, {}
@@ -7,12 +7,12 @@ for part, at in pairs(PARTS) do
   before[part], behind[part] = string.match(ARGV[at], '^(.-)%*(.*)$')
 end
 
--- keyed(part, uid): one key, put together cheaply: a user may have thousands of channels.
+-- keyed(part, uid): one key, built cheaply: a user can have thousands of channels.
 local function keyed(part, uid)
   return before[part] .. uid .. behind[part]
 end
 
--- sets_of(uid): the keys of one channel by part, each put together when it is first asked for.
+-- sets_of(uid): the keys of one channel by part, each built at its first use.
 local on_demand = {
   __index = function(sets, part)
     sets[part] = keyed(part, sets.uid)
@@ -21,8 +21,8 @@ local on_demand = {
 }
 local function sets_of(uid) return setmetatable({ uid = uid }, on_demand) end
 
--- channels_named(uid): that channel, or for `global` all of them that hold something; nil when there is none. Removed
--- channels count only where the caller gives the key of the sorted set of these.
+-- channels_named(uid): that channel, or for `global` all channels with items; nil for an unknown channel. Removed
+-- channels count only if the caller gives the key of their sorted set.
 local function channels_named(uid, removed_channels)
   local uids
   if uid == 'global' then
@@ -45,8 +45,8 @@ local function channels_named(uid, removed_channels)
   return all
 end
 
--- share(all, count): how many of that many ids one call looks at in these channels, so that it holds Redis up for some
--- milliseconds, however many channels there are: each id may stand in each of them, and to take it out writes six times.
+-- share(all, count): how many of `count` ids one call handles in these channels, so that it blocks Redis for only a few
+-- milliseconds, however many channels there are: each id can be in each channel, and removing it takes six writes.
 local function share(all, count)
   return math.max(1, math.min(count, math.floor(1000 / math.max(1, #all))))
 end

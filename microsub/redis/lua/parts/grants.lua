@@ -1,9 +1,9 @@
--- Tokens and grants lie in the slot of their user. A token's key is made of a pattern in which `*` stands for its digest.
+-- Tokens and grants are in the slot of their user. A token's key is built from a pattern: `*` stands for its digest.
 local function token_key(pattern, digest)
   return (string.gsub(pattern, '%*', digest))
 end
 
--- Deletes a grant, with every access token that came of it.
+-- Deletes a grant, with every access token issued for it.
 local function end_grant(grant, grants, tokens, id, pattern)
   local listed = redis.call('HGET', grant, 'tokens')
   if not listed then return 0 end
@@ -23,7 +23,7 @@ local function give_token(token, tokens, digest, scope, client, now, expires, id
   redis.call('SADD', tokens, digest)
 end
 
--- How many times apps were let in and still are, and how many tokens there are beside those: the admin's own.
+-- The number of grants in force, and the number of tokens without a grant: the admin's own.
 local function held(grants, tokens, grant_pattern, token_pattern)
   local count = 0
   for _, id in ipairs(redis.call('SMEMBERS', grants)) do

@@ -1,5 +1,5 @@
--- The replies that are being sent: id → 'until item:edition item:edition …'. Those whose time is over belong to processes
--- that died; their impressions are free again.
+-- The replies that are being sent: id → 'until item:edition item:edition …'. Expired ones belong to processes that
+-- died; their impressions are free again.
 local function each_shown(value, visit)
   for item, edition in string.gmatch(value, '(%d+):(%d+)') do visit(item, edition) end
 end

@@ -1,7 +1,7 @@
--- rank(key, score, id): where (score, id) stands in a sorted set that is walked newest first, that is by score and
--- then by member, both descending. Returns the number of members before it, and 1 when the member itself stands
--- there with that score, else 0: then the number is its former rank, found among the ties by bisection, so that
--- a page costs the same at any depth and any size.
+-- rank(key, score, id): the position of (score, id) in a sorted set that is walked newest first, that is by score and
+-- then by member, both descending. Returns the number of members before it, and 1 if the member itself is there with
+-- that score, else 0: then the number is its former rank, found among the ties by bisection. So a page costs the same
+-- at any depth and any size.
 local function rank(key, score, id)
   local stands = redis.call('ZSCORE', key, id)
   if stands and tonumber(stands) == tonumber(score) then

@@ -1,7 +1,8 @@
--- What happens to items in a channel: they come in, leave, change their state, by the rules of their user; with the order
--- in which they came to the user, and what the user's event streams are to say.
+-- Changes of a channel's items: they arrive, leave, or change their state, by the rules of their user. With the order
+-- in which they came to the user, and the entries of the user's event streams.
 
--- sets_at(first, uid): a channel by its keys, which begin at KEYS[first]: posts, unread, read, hidden, hidden-read, gone.
+-- sets_at(first, uid): a channel by its keys, which begin at KEYS[first]: posts, unread, read, hidden, hidden-read,
+-- gone.
 local function sets_at(first, uid)
   local posts, unread, read, hidden, hidden_read, gone = unpack(KEYS, first, first + 5)
   return { uid = uid, posts = posts, unread = unread, read = read, hidden = hidden, hidden_read = hidden_read, gone = gone }
@@ -9,13 +10,13 @@ end
 
 -- The order of arrival: the items that a user's channels show, removed channels included, each once.
 --
--- arrives(id), departs(id): one channel shows the item from now on, or no longer. note_arrivals(arrivals, more, now) writes
--- what came of that: an item that no channel showed gets the next place, one that none shows any more loses its place, and
--- one that went from channel to channel keeps it. A place is a Unix time in microseconds, but behind all places given out
--- before, whatever the clock says. Of several items those that the script has named last come first, since the newest are
--- named first.
--- An item that had its place when a channel began to show it gets a second one from the same counter, in `arrivals:again`:
--- so what came into a channel is found behind a place, though it came to the user long before.
+-- arrives(id), departs(id): one channel shows the item from now on, or no longer. note_arrivals(arrivals, more, now)
+-- writes the result: an item that no channel showed before gets the next place, one that no channel shows any more
+-- loses its place, and one that moved between channels keeps it. A place is a Unix time in microseconds, but always
+-- after all earlier places, whatever the clock says. Of several items, those named last come first, since scripts name
+-- the newest first.
+-- An item that had its place when a channel began to show it gets a second one from the same counter, in
+-- `arrivals:again`: so what came into a channel is found behind a place, though it came to the user long before.
 local balance, named, came = {}, {}, {}
 
 local function count(id, by)
@@ -38,8 +39,8 @@ local function slice(list, from)
   return part
 end
 
--- Gives ids the next places in a sorted set, 'NX' those that have none there, 'GT' all; how many are new in it, and the first
--- of the places.
+-- Gives ids the next places in a sorted set, 'NX' those that have none there, 'GT' all; how many are new in it, and the
+-- first of the places.
 local function write_places(set, how, more, now, ids)
   local place = tonumber(redis.call('HGET', more, 'last') or 0)
   local first = math.max(math.floor(tonumber(now) * 1000000), place + 1)
@@ -94,14 +95,15 @@ local function note_arrivals(arrivals, more, now)
   for from = 1, #again, 1000 do write_places(arrivals .. ':again', 'GT', more, now, slice(again, from)) end
 end
 
--- What a user's open event streams are to say (timelines/sync/live_events.py), written by the step that changes it: so an event is
--- there exactly if its change is.
+-- Entries of a user's event streams (timelines/sync/live_events.py), written by the step that changes it: so an event
+-- is stored exactly if its change is.
 --
--- changed(sets): items of that channel came, left, or changed their state; came_unread(sets, id): this one came as unread.
+-- changed(sets): items of that channel came, left, or changed their state; came_unread(sets, id): this one came as
+-- unread.
 -- note_changes(events) writes one entry for each such channel, with the items that came as unread, the newest first.
--- note_channel(events, what, uid, …) writes one for a channel itself. How much is unread is asked by who reads the entry, so
--- it is true at that time, and costs nothing here. The stream is there only while an app listens, or did so in the last hours
--- (lua/events_read.lua): all others pay for one EXISTS.
+-- note_channel(events, what, uid, …) writes one for a channel itself. How much is unread is asked by who reads the
+-- entry, so it is true at that time, and costs nothing here. The stream is there only while an app listens, or did so
+-- in the last hours (lua/events_read.lua): all others pay for one EXISTS.
 local KEPT, MOST_CAME = 500, 100
 local changed_channels, came_to = {}, {}
 
@@ -128,7 +130,7 @@ local function note_changes(events)
   end
 end
 
--- show_state(sets, id, score, read_at): what stands in posts is read since that Unix time, or unread where there is none.
+-- show_state(sets, id, score, read_at): an item in posts becomes read since that Unix time, or unread without one.
 local function show_state(sets, id, score, read_at)
   if read_at then
     redis.call('ZADD', sets.read, read_at, id)
@@ -137,7 +139,7 @@ local function show_state(sets, id, score, read_at)
   end
 end
 
--- enter(sets, id, score, read_at, is_muted): an item that stands nowhere in the channel is shown, or hidden where it is
+-- enter(sets, id, score, read_at, is_muted): an item new to the channel is shown, or hidden if it is
 -- muted, with its read state.
 local function enter(sets, id, score, read_at, is_muted)
   if is_muted then
@@ -151,8 +153,8 @@ local function enter(sets, id, score, read_at, is_muted)
   end
 end
 
--- gone_at(seconds, reason): the score of `gone`: the time in whole seconds and the reason in sixteenths, both exact in a
--- double and in four decimals.
+-- gone_at(seconds, reason): the score of `gone`: the time in whole seconds and the reason in sixteenths, both exact in
+-- a double and in four decimals.
 local function gone_at(seconds, reason)
   return string.format('%.4f', seconds + reason / 16)
 end
@@ -169,7 +171,7 @@ local function take_out(sets, id)
   redis.call('ZREM', sets.hidden_read, id)
 end
 
--- leave(sets, id, seconds, reason): the item is taken out, and `gone` keeps when and why.
+-- leave(sets, id, seconds, reason): the item is taken out, and `gone` records when and why.
 local function leave(sets, id, seconds, reason)
   take_out(sets, id)
   redis.call('ZADD', sets.gone, gone_at(seconds, reason), id)
@@ -181,7 +183,7 @@ local function reason_of(score)
   return (at - math.floor(at)) * 16
 end
 
--- urls_of(lines): an item's URLs, which a script is given one on each line.
+-- urls_of(lines): an item's URLs, which scripts get one per line.
 local function urls_of(lines)
   local urls = {}
   for url in string.gmatch(lines, '[^\n]+') do urls[#urls + 1] = url end
@@ -199,7 +201,7 @@ local function ruled(keys, urls)
   return false
 end
 
--- some(keys): those that exist, so that a reader without rules pays for one EXISTS and no more.
+-- some(keys): the existing keys, so that a reader without rules costs only one EXISTS.
 local function some(keys)
   local there = {}
   if redis.call('EXISTS', unpack(keys)) == 0 then return there end
@@ -209,13 +211,13 @@ local function some(keys)
   return there
 end
 
--- rules_at(first): the mutes and the blocks that there are, of KEYS[first..first + 3]: muted (channel, global), blocked.
+-- rules_at(first): the existing mutes and blocks, of KEYS[first..first + 3]: muted (channel, global), blocked.
 local function rules_at(first)
   return some({ KEYS[first], KEYS[first + 1] }), some({ KEYS[first + 2], KEYS[first + 3] })
 end
 
--- note_all(first, now): the last step of every script that shows items or takes them out, with its keys from KEYS[first] on:
--- arrivals, arrivals:more, events.
+-- note_all(first, now): the last step of every script that shows items or takes them out, with its keys from
+-- KEYS[first] on: arrivals, arrivals:more, events.
 local function note_all(first, now)
   note_arrivals(KEYS[first], KEYS[first + 1], now)
   note_changes(KEYS[first + 2])

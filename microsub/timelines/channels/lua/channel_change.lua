@@ -1,19 +1,19 @@
--- Changes one channel: its fields, or whether it is there. A removed channel can be restored with everything in it.
+-- Changes one channel: its fields, or whether it exists. A removed channel can be restored with everything in it.
 --
--- Atomic: the check and the write, so that a change that meets a deletion leaves no stray key behind, and no add or mark
--- finds half a channel; a channel is in at most one of the two lists, and the field `removed` (which the page asks)
--- agrees. And the user's `shape`, a number that grows with every change of a name or setting, and with a deletion, since
--- another channel may get that uid: by it remembered names and settings are known to be old. The count of rules is
--- forgotten with every channel that comes or goes (rule_write.lua).
+-- Atomic: the check and the write, so that a change during a deletion leaves no stray key, and no add or mark finds
+-- half a channel. A channel is in at most one of the two lists, and the field `removed` (which the page reads) agrees.
+-- The user's `shape` grows with every change of a name or setting, and with a deletion, since another channel can get
+-- that uid: it shows that remembered names and settings are old. The count of rules is forgotten whenever a channel is
+-- added or removed (rule_write.lua).
 --
--- KEYS  1 channels  2 removed channels  3 user  4, 5 arrivals  6 events  7 channel  8 its feeds  9 posts  10.. all other
---       keys of the channel ('delete…')
--- ARGV  1 uid  2 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only while it is, so that a
---       channel restored a moment ago survives)
+-- KEYS  1 channels  2 removed channels  3 user  4, 5 arrivals  6 events  7 channel  8 its feeds  9 posts  10.. all
+--       other keys of the channel ('delete…')
+-- ARGV  1 uid  2 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only if it is removed, so
+--       that a channel restored a moment ago survives)
 --       3 now ('remove'), or 3.. pairs of field and value ('set'); an empty value deletes the field; or ('restore')
---       3..5 how many channels, feeds and rules the user may have, 0 for any number  6..8 patterns: feeds, mutes, blocks
--- reply ids of the feeds that it follows ('set': none), or 0: no such channel there, or a text: what, how many there would
---       be with the restored channel, and how many there may be
+--       3..5 limits of the user's channels, feeds and rules, 0 for no limit  6..8 patterns: feeds, mutes, blocks
+-- reply ids of the feeds that it follows ('set': none), or 0: no such channel there, or a text: the kind over its
+--       limit, the number with the restored channel, and the limit
 -- include: timeline
 local uid, action = ARGV[1], ARGV[2]
 local position = redis.call('ZSCORE', KEYS[1], uid)

@@ -1,13 +1,14 @@
--- Makes a channel, or finds the one that is meant.
+-- Creates a channel, or finds the existing one.
 --
--- Atomic: looking for the name (or the uid), counting, choosing a free uid and writing, so that two requests for one name
--- make one channel, and no two requests together make more channels than there may be. The uids of removed channels aren't free: these can come back.
+-- Atomic: looking for the name (or the uid), counting, choosing a free uid and writing, so that two requests for one
+-- name create one channel, and concurrent requests don't exceed the limit. The uids of removed channels aren't free:
+-- these channels can be restored.
 --
 -- KEYS  1 user  2 channels  3 removed channels  4 events
--- ARGV  1 name  2 now  3 pattern: channel  4 'name': one with that name is meant; 'uid': one with that uid
---       5 how many channels there may be besides those that everybody has, 0 for any number  6.. uids to try
--- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 when made}; {'taken'}: no uid is free;
---       {'', count}: there are as many as there may be
+-- ARGV  1 name  2 now  3 pattern: channel  4 'name': find it by name; 'uid': find it by uid
+--       5 limit of channels besides those that everybody has, 0 for no limit  6.. uids to try
+-- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 if created}; {'taken'}: no uid is
+--       free; {'', count}: the limit is reached
 -- include: timeline
 if redis.call('EXISTS', KEYS[1]) == 0 then return { '' } end
 local function key(uid) return (string.gsub(ARGV[3], '%*', uid)) end

@@ -1,13 +1,13 @@
--- All channels of a user with what is unread in them, on demand with the check of the token: the other request that
--- readers make all the time. It costs one command per channel while the caller remembers names and settings.
+-- All channels of a user with their unread counts, on demand with the check of the token: the other request that
+-- readers make all the time. It costs one command per channel if the caller remembers names and settings.
 --
--- Atomic: the counts are of one moment, and the shape, by which remembered names and settings are known to be old, is the
--- one of that moment: the user's number of that name (channel_change.lua), and the uids. Writes nothing.
+-- Atomic: the counts and the shape are of one moment. The shape shows whether remembered names and settings are old: it
+-- is the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
 -- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)
--- ARGV  1, 2 patterns: channel, unread  3 now  4 the shape that is remembered, or ''  5.. fields of a channel
--- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread …'
---       by position}; behind these, where the shape is another one, {uid, the fields' values} per channel
+-- ARGV  1, 2 patterns: channel, unread  3 now  4 the remembered shape, or ''  5.. fields of a channel
+-- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread
+--       …' by position}; then, if the shape differs, {uid, the fields' values} per channel
 -- include: in_force
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')

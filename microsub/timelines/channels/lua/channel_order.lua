@@ -1,6 +1,6 @@
 -- Permutes the named channels among their positions; the others stay where they are, as do notifications and saved.
 --
--- Atomic: the order that is read is the order that is written.
+-- Atomic: no other change of the order comes between reading and writing it.
 --
 -- KEYS  1 channels  2 events
 -- ARGV  uids in the wished order, each once, without notifications and saved

@@ -1,26 +1,26 @@
 -- Writes, moves or deletes one subscription of a channel.
 --
--- Atomic: the channel's existence, the count of all feeds, and the subscription with the score from which on its items are
--- unread (timeline_add.lua). A change is written only over the value that it was made from, so that of two changes at
--- the same time neither is lost. Of a move exactly one of the two channels follows the feed, and it is noted in the
--- user's record that the feed's items are to follow, until the former channel follows the feed again. Where another feed
--- replaces a feed, it is remembered by which id the app knows it.
+-- Atomic: the channel's existence, the count of all feeds, and the subscription with the score from which on its items
+-- are unread (timeline_add.lua). A change is written only over the value that it was made from, so that neither of two
+-- concurrent changes is lost. During a move exactly one of the two channels follows the feed; the user's record notes
+-- that the feed's items must still move, until the former channel follows the feed again. If another feed replaces a
+-- feed, the id that the app knows is remembered.
 --
 -- KEYS  1 channels  2 channel  3 its feeds  4 user  5 former feeds ('change')
 --       5 channel that takes the feed  6 its feeds ('move')
 -- ARGV  1 uid  2 feed  3 'follow', 'unfollow', 'move' or 'change'
---       'follow': 4 value  5 how many feeds all channels together may follow, 0 for any number  6 pattern: feeds of a
+--       'follow': 4 value  5 limit of feeds that all channels together follow, 0 for no limit  6 pattern: feeds of a
 --       channel  7 the score from which on its items are unread, or ''; 'move': 4 uid of the other channel  5 the note;
 --       'change': 4 value  5 old value  6 the feed that replaces this one, or the feed itself  7 lifetime of the former
---       feeds in seconds  8 how many there may be
+--       feeds in seconds  8 how many are kept
 -- reply -1: no such channel ('move': the other one); 1 done; 0 nothing to do ('follow': is followed; 'unfollow' and
---       'move': isn't; 'change': other value); 2 + count: that many feeds are followed, and no more may be
+--       'move': isn't; 'change': other value); 2 + count: that many feeds are followed: the limit is reached
 local uid, feed, action = ARGV[1], ARGV[2], ARGV[3]
 local function from(id) return 'unread_from ' .. id end
 
 local function begun(value) return cjson.decode(value).followed_at end
 
--- Gives the subscription to another feed or channel; where it is followed there, the one that began first stays.
+-- Gives the subscription to another feed or channel; if that one is followed already, the older subscription stays.
 local function replace(channel, feeds, other, value)
   local unread_from = redis.call('HGET', KEYS[2], from(feed))
   redis.call('HDEL', KEYS[3], feed)

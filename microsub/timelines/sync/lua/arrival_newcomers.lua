@@ -1,10 +1,10 @@
--- What came into a channel behind a place, those first that came first.
+-- Items that came into a channel after a place, in the order of arrival.
 --
--- Atomic: both sorted sets and the channel are of one moment, so nothing comes in between them unseen. Writes nothing.
+-- Atomic: both sorted sets and the channel are of one moment, so no item is missed between them. Writes nothing.
 --
 -- KEYS  1 arrivals  2 arrivals:again  3 posts of the channel (without it: of all channels)
 -- ARGV  1 the place  2 how many items are looked at
--- reply {the place up to which all was looked at, {ids that stand there}, 1 when more lie behind}
+-- reply {the place up to which all items were looked at, {ids that the channel shows}, 1 if more follow}
 local most, rows = tonumber(ARGV[2]), {}
 for i = 1, 2 do
   local found = redis.call('ZRANGEBYSCORE', KEYS[i], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, most + 1)

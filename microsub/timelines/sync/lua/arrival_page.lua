@@ -1,15 +1,16 @@
 -- A stretch of the order in which items came to a user, with the state of each, on demand with the check of the token.
 --
--- Atomic: token, order and states are of one moment. Writes nothing. An item of `global` is unread when it is unread in any
--- channel, as its pages show it; one that only removed channels show isn't there. A channel is asked the cheaper way:
--- for each item, or for all that is unread in it.
+-- Atomic: token, order and states are of one moment. Writes nothing. An item of `global` is unread when it is unread in
+-- any channel, as its pages show it; items that only removed channels show are left out. Each channel is read the
+-- cheaper way: item by item, or all its unread items at once.
 --
--- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`  5 user  6 token  7 behind (6 and 7 only with a token)
--- ARGV  1 how many at most  2 'newest' or 'oldest' first  3 the place behind which to begin, '' at the end  4 uid or 'global'
---       5, 6 patterns: posts, unread  7 now
--- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else {'', scopes
---       or '', 1 when posts wait to be brought into timelines of this user, 'id place id place …', three texts of one digit
---       per id, 1 where it is unread, is saved, stands in the channel, and 1 when more lie behind}
+-- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`  5 user  6 token  7 behind (6 and 7 only with a
+--       token)
+-- ARGV  1 maximum number  2 'newest' or 'oldest' first  3 the place after which to begin, '' for the end  4 uid or
+--       'global' 5, 6 patterns: posts, unread  7 now
+-- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else {'',
+--       scopes or '', 1 when posts wait to be brought into timelines of this user, 'id place id place …', three texts
+--       of one digit per id, 1 if it is unread, is saved, is in the channel, and 1 if more follow}
 -- include: in_force
 local MOST_ASKED = 10000
 local uid, scope, waiting = ARGV[4], '', 0
@@ -41,7 +42,7 @@ for i = 1, math.min(most, #rows / 2) do
 end
 if #ids == 0 then return { '', scope, waiting, '', '', '', '', 0 } end
 
--- One digit for each of the ids: 1 where one of these sorted sets holds it.
+-- One digit for each of the ids: 1 if one of these sorted sets contains it.
 local function digits(keys)
   local found, left = {}, ids
   for i = 1, #ids do found[i] = '0' end

@@ -1,11 +1,11 @@
--- Brings the named items' places in the order of arrival into agreement with what the user's channels show.
+-- Makes the named items' places in the order of arrival agree with what the user's channels show.
 --
--- Atomic per item: what shows it is counted in the step that writes the count. An item that has no place and is shown
--- gets the next one. Items that are as they should be stay so.
+-- Atomic per item: the channels that show it are counted in the step that writes the count. A shown item without a
+-- place gets the next one. Correct items stay unchanged.
 --
 -- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/timeline.lua)
 -- ARGV  1 now  2 pattern: posts  3.. ids, oldest first
--- reply number of items that were looked at, the first ones
+-- reply how many items were looked at, from the first one on
 local keys = {}
 for i = 1, 2 do
   for _, uid in ipairs(redis.call('ZRANGE', KEYS[i], 0, -1)) do keys[#keys + 1] = (string.gsub(ARGV[2], '%*', uid)) end

@@ -1,7 +1,7 @@
--- Lets a user's events be kept from now on, or for longer.
+-- Starts keeping a user's events, or keeps them longer.
 --
--- Atomic: the stream is never without an entry, so the last one is a place from which it can be read, and never without
--- its time to live.
+-- Atomic: the stream always has an entry, so the last one is a place from which it can be read, and it always has its
+-- time to live.
 --
 -- KEYS  1 events
 -- ARGV  1 seconds for which events are kept

@@ -1,16 +1,16 @@
--- The events of a user behind one of them, with what apps learn about the channels and items in them.
+-- The events of a user after a given one, with what apps learn about their channels and items.
 --
--- Atomic: the token's check, the events, and the state of channels and items: all that is said is true of one moment,
--- however old the event is. Writes nothing.
+-- Atomic: the token's check, the events, and the state of channels and items: the whole reply is of one moment, however
+-- old the events are. Writes nothing.
 --
 -- KEYS  1 events  2 channels  3 user  4 token  5 behind  6 posts of `saved`
 -- ARGV  1 now  2 id of the last entry that was read  3 how many entries  4, 5, 6 patterns: channel, posts, unread
---       7 '', or the item up to which that entry was read: then it is the first one of the reply, with its newer items
+--       7 '', or the item up to which that entry was read: then the reply begins with that entry, with its newer items
 -- reply {'token'} no such token, or expired; {'disabled'} the user is; {'lost'} that entry isn't kept any more; else
 --       {'', scopes, 1 when posts wait to be brought into timelines of this user, entries, channels, uids}. An entry is
 --       {id, event, uid, 'id id …' of its items that the channel still shows, newest first, '01…' one digit per item, 1
---       for unread, '01…' 1 for saved, 1 where it says that the order of channels has changed}; then channels that occur
---       and are there {uid, name, style, unread}; and the uids of all in their order, where an entry is about it
+--       for unread, '01…' 1 for saved, 1 if it says that the order of channels has changed}; then the existing channels
+--       among them {uid, name, style, unread}; and all uids in their order, if an entry is about it
 -- include: in_force
 local scope = scope_of(KEYS[4], ARGV[1])
 if not scope then return { 'token' } end
@@ -30,7 +30,7 @@ local function note_head(uid)
   end
 end
 
--- Those of the ids that the channel shows, and their state; only those that stand before the item `up_to`.
+-- The ids that the channel shows, and their state; only those before the item `up_to`.
 local function standing(uid, came, up_to)
   local ids, shown, unread, saved = {}, {}, {}, {}
   for id in string.gmatch(came, '%d+') do
