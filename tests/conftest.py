@@ -29,7 +29,7 @@ from microsub.redis.cluster import ClusterRedis
 from microsub.redis.embedded.server import EmbeddedRedis, start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from tests.support import THOROUGH
+from tests.support import EXPLORES, THOROUGH
 from tests.support.cluster import Cluster, running_cluster
 from tests.support.invariants import assert_no_stray_keys
 from tests.support.one_reader import OneReader
@@ -54,8 +54,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "hostile" / "certificates" / "trusted.pem")
 certifi.where = lambda: os.environ["SSL_CERT_FILE"]  # for clients that pass the environment over
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is. The same commit is given the same examples, so that a change
+# fails by what it changed; `TEST_TIMES` and `make test-matrix` look for new ones.
+settings.register_profile(
+    "untimed", deadline=None, derandomize=not EXPLORES, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 # The settings of a server that is installed on this machine stay out of the tests.

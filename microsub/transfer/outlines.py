@@ -38,8 +38,8 @@ _SHOWN = 120
 _JOINT = " / "
 _FEED_TYPES = frozenset({"rss", "atom", "rdf", "xml", "feed", "rss1", "rss2", "pie", "jsonfeed"})
 _PODCASTS = re.compile(r"(?i)(?:itpc|pcast|podcast|itms)://")
-_SETTINGS_OF_OTHERS = "tt-rss-"
-"""Folders with this prefix contain a reader's settings instead of feeds."""
+_SETTINGS_OF_OTHERS = frozenset({"tt-rss-prefs", "tt-rss-labels", "tt-rss-filters"})
+"""Folders in which Tiny Tiny RSS exports its settings."""
 
 # Possessive, so that it never backtracks. If its closing quote is missing, a value ends before the next outline.
 _VALUE = r"\"(?:[^\"<]|<(?!/?outline\b))*+\"|'(?:[^'<]|<(?!/?outline\b))*+'"
@@ -198,9 +198,10 @@ class _Reader:
         node = _Node("outline", line)
         self._open.append(node)
         node.name = _line(said.get("text") or said.get("title") or "")
-        node.aside = (parent is not None and parent.aside) or node.name.startswith(_SETTINGS_OF_OTHERS)
         kind = said.get("type", "").lower()
         address = said.get("xmlurl") or said.get("feedurl") or (said.get("url") if kind in _FEED_TYPES else "")
+        settings = not address and not self._prefix and node.name in _SETTINGS_OF_OTHERS
+        node.aside = settings or (parent is not None and parent.aside)
         if node.aside:
             return
         if address:

@@ -12,6 +12,8 @@ SHARED_CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 """Real feeds and pages with facts about them; the folder may be missing."""
 
 _TIMES = float(os.environ.get("TEST_TIMES", "4" if THOROUGH else "1"))
+EXPLORES = THOROUGH or "TEST_TIMES" in os.environ
+"""Generated inputs are new in each run."""
 
 
 def examples(usual: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from microsub.configuration.model import Quotas
@@ -183,6 +183,9 @@ channels = st.lists(
 
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(
+    made=[("tt-rss-prefs", OwnChannelSettings(), {})]
+)  # the name of a folder of settings in another reader's lists
 @given(made=channels)
 async def test_export_then_import_is_the_identity(real_redis: Redis, made: list[Any]) -> None:
     """Into nothing, and into what was exported: channels with order, uids, names, settings, feeds and their names."""

@@ -47,6 +47,18 @@ def test_problems_are_named_up_to_a_bound() -> None:
     assert [one.line for one in found.problems[:3]] == [1, 2, 3]
 
 
+def test_feeds_and_folders_named_like_another_readers_settings() -> None:
+    """Only folders of Tiny Tiny RSS with exactly these names are left out, never feeds."""
+    inside = b'<outline text="tt-rss-prefs"/><outline text="tt-rss-releases" xmlUrl="https://a.example/feed"/>'
+    found = read_list(
+        b'<opml><body><outline text="tt-rss-labels"><outline label-name="later"/></outline>'
+        b'<outline text="tt-rss-news">' + inside + b"</outline></body></opml>"
+    )
+    assert [folder.name for folder in found.folders] == ["tt-rss-news"]
+    assert [(feed.name, feed.folder) for feed in found.feeds] == [("tt-rss-releases", 0)]
+    assert found.problems == ()
+
+
 @pytest.mark.parametrize(
     "piece",
     [
