@@ -417,7 +417,7 @@ LIVE_EVENTS_PREFIX = "events:"
 live_events = key_of("events:{<name>}")
 """Stream: what changed in the channels of a user to whom an app listens: `event`, `channel`, `came` (item ids) or
 `order`. Lifetime: hours after the last app has listened, capped. `timelines.sync.live_events`; written by the scripts
-that change something (redis/lua/parts/timeline.lua).
+that change something (redis/lua/parts/events.lua).
 """
 
 posting = key_of("user:{<name>}:posting")

@@ -40,7 +40,7 @@ def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
 
 
 def arrival_keys(user: str) -> tuple[str, str]:
-    """The order of arrival (lua/parts/timeline.lua)."""
+    """The order of arrival (lua/parts/arrivals.lua)."""
     return keys.arrivals(user), keys.arrivals_more(user)
 
 

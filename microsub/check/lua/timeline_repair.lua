@@ -7,6 +7,8 @@
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 arrivals  9 events
 -- ARGV  1 now in whole seconds  2 uid  3.. ids
 -- reply nothing
+-- include: arrivals
+-- include: events
 -- include: timeline
 local sets = sets_at(1, ARGV[2])
 

@@ -7,7 +7,7 @@
 -- KEYS  1 user  2 channels  3 removed channels  4, 5 arrivals  6.. what is to be deleted: of a channel its posts first
 -- ARGV  1 disabled (Unix time)  2 uid of the channel, or '' for the user, all of whose remaining keys are given
 -- reply 0: not disabled since then, or channels are left; 1
--- include: timeline
+-- include: arrivals
 local disabled = redis.call('HGET', KEYS[1], 'disabled')
 if not disabled or tonumber(disabled) ~= tonumber(ARGV[1]) then return 0 end
 if ARGV[2] ~= '' then

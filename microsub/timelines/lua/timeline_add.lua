@@ -34,6 +34,8 @@
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; otherwise
 --       {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
+-- include: arrivals
+-- include: events
 -- include: timeline
 local FIRST_ITEM, FIELDS, AT_ONCE = 8, 4, 100
 

@@ -14,6 +14,8 @@
 --       reading or the number to keep, and how many to remove now
 -- reply {'id id …' that left, number of ids that were examined, the first ones}, or -1: no such channel
 -- include: channels
+-- include: arrivals
+-- include: events
 -- include: timeline
 local all = channels_named(ARGV[7], KEYS[5])
 if not all then return -1 end

@@ -11,7 +11,7 @@
 --       score of an item that has left is needed}, or -1: no such channel
 -- include: rank
 -- include: channels
--- include: timeline
+-- include: events
 local all = channels_named(ARGV[7])
 if not all then return -1 end
 local to_read, until_place, now, ids = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}
@@ -36,8 +36,7 @@ local function note(id)
   end
 end
 
--- The scores of the ids in a set; fast for an empty set, such as the hidden items of most channels.
-local function among(key) return redis.call('EXISTS', key) == 1 and redis.call('ZMSCORE', key, unpack(ids)) or {} end
+local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
 
 for _, sets in ipairs(all) do
   local hidden = until_place and {} or among(sets.hidden)

@@ -19,6 +19,8 @@
 --       on
 -- include: channels
 -- include: reasons
+-- include: arrivals
+-- include: events
 -- include: timeline
 
 local target_uid, seconds, which = ARGV[7], tonumber(ARGV[8]), ARGV[9]

@@ -10,6 +10,8 @@
 -- reply number of items added, or -1: no such channel
 -- include: in_force
 -- include: reasons
+-- include: arrivals
+-- include: events
 -- include: timeline
 if not is_channel(KEYS[1]) then return -1 end
 local sets = sets_at(2, ARGV[3])

@@ -7,6 +7,8 @@
 -- KEYS  1 channels  2-7 posts, unread, read, hidden, hidden-read, gone of `saved`  8, 9 arrivals  10 events
 -- ARGV  1 now  2 limit of saved items, 0 for none  3.. per item: id, score
 -- reply {'id id …' that were added}; {'', count}: count items are there, so these are too many; or -1: no such user
+-- include: arrivals
+-- include: events
 -- include: timeline
 if not redis.call('ZSCORE', KEYS[1], 'saved') then return -1 end
 local sets = sets_at(2, 'saved')

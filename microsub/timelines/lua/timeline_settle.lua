@@ -11,6 +11,8 @@
 --       (author, sources)
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
+-- include: arrivals
+-- include: events
 -- include: timeline
 
 local sets = sets_at(1, ARGV[3])

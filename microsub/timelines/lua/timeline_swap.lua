@@ -10,6 +10,8 @@
 --       duplicate: its id, score, feed, lines of URLs (author, sources)
 -- reply nothing
 -- include: reasons
+-- include: arrivals
+-- include: events
 -- include: timeline
 
 local sets = sets_at(2, ARGV[3])

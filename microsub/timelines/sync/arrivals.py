@@ -3,7 +3,7 @@
 An item has a place from the moment when the first of the user's channels shows it until the last one stops showing it,
 so an item in two channels arrived once. Places are Unix times in microseconds, each higher than all earlier ones even
 if a clock is set back. So all items after the last place that an app knows have arrived since. The scripts that add
-and remove items update this order in the same step (lua/parts/timeline.lua).
+and remove items update this order in the same step (lua/parts/arrivals.lua).
 """
 
 from __future__ import annotations

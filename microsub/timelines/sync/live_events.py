@@ -1,6 +1,6 @@
 """Changes in a user's channels, for listening apps: a capped stream for each user.
 
-The scripts that make a change also write its event (lua/parts/timeline.lua), so there is an event for every change and
+The scripts that make a change also write its event (lua/parts/events.lua), so there is an event for every change and
 no other. They write only while the stream exists: from the first listening app until hours after the last one. Events
 don't contain what changed: that is read together with the event, so it is never older than the event.
 """

@@ -14,7 +14,8 @@
 --       3..5 limits of the user's channels, feeds and rules, 0 for no limit  6..8 patterns: feeds, mutes, blocks
 -- reply ids of the feeds that it follows ('set': none), or 0: no such channel there, or a text: the kind over its
 --       limit, the number with the restored channel, and the limit
--- include: timeline
+-- include: arrivals
+-- include: events
 local uid, action = ARGV[1], ARGV[2]
 local position = redis.call('ZSCORE', KEYS[1], uid)
 if action == 'set' then

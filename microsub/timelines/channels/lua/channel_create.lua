@@ -9,7 +9,7 @@
 --       5 limit of channels besides those that everybody has, 0 for no limit  6.. uids to try
 -- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 if created}; {'taken'}: no uid is
 --       free; {'', count}: the limit is reached
--- include: timeline
+-- include: events
 if redis.call('EXISTS', KEYS[1]) == 0 then return { '' } end
 local function key(uid) return (string.gsub(ARGV[3], '%*', uid)) end
 if ARGV[4] == 'name' then

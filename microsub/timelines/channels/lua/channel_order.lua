@@ -5,7 +5,7 @@
 -- KEYS  1 channels  2 events
 -- ARGV  uids in the wished order, each once, without notifications and saved
 -- reply '' or the first uid that is unknown (then nothing changes)
--- include: timeline
+-- include: events
 local wished, moved = {}, nil
 for _, uid in ipairs(ARGV) do
   if not redis.call('ZSCORE', KEYS[1], uid) then return uid end

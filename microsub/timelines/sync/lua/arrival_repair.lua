@@ -3,7 +3,7 @@
 -- Atomic per item: the channels that show it are counted in the step that writes the count. A shown item without a
 -- place gets the next one. Correct items stay unchanged.
 --
--- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/timeline.lua)
+-- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/arrivals.lua)
 -- ARGV  1 now  2 pattern: posts  3.. ids, oldest first
 -- reply how many items were looked at, from the first one on
 local keys = {}

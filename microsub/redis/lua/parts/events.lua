@@ -1,0 +1,34 @@
+-- Entries of a user's event streams (timelines/sync/live_events.py), written by the step that changes it: so an event
+-- is stored exactly if its change is.
+--
+-- changed(sets): items of that channel came, left, or changed their state; came_unread(sets, id): this one came as
+-- unread.
+-- note_changes(events) writes one entry for each such channel, with the items that came as unread, the newest first.
+-- note_channel(events, what, uid, …) writes one for a channel itself. How much is unread is asked by who reads the
+-- entry, so it is true at that time, and costs nothing here. The stream is there only while an app listens, or did so
+-- in the last hours (lua/events_read.lua): all others pay for one EXISTS.
+local KEPT, MOST_CAME = 500, 100
+local changed_channels, came_to = {}, {}
+
+local function changed(sets)
+  if came_to[sets] then return end
+  came_to[sets] = {}
+  changed_channels[#changed_channels + 1] = sets
+end
+
+local function came_unread(sets, id)
+  changed(sets)
+  local ids = came_to[sets]
+  if #ids < MOST_CAME then ids[#ids + 1] = id end
+end
+
+local function note_channel(events, what, uid, ...)
+  redis.call('XADD', events, 'NOMKSTREAM', 'MAXLEN', '~', KEPT, '*', 'event', what, 'channel', uid, ...)
+end
+
+local function note_changes(events)
+  if #changed_channels == 0 or redis.call('EXISTS', events) == 0 then return end
+  for _, sets in ipairs(changed_channels) do
+    note_channel(events, 'items', sets.uid, 'came', table.concat(came_to[sets], ' '))
+  end
+end
