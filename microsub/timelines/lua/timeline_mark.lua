@@ -39,7 +39,7 @@ end
 local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
 
 for _, sets in ipairs(all) do
-  local hidden = until_place and {} or among(sets.hidden)
+  local hidden = until_place and {}
   local shown = until_place and ids or among(to_read and sets.unread or sets.posts)
   local read = not to_read and among(sets.read)
   local out, into = {}, {}
@@ -49,11 +49,12 @@ for _, sets in ipairs(all) do
       into[#into + 1] = to_read and now or shown[i]
       into[#into + 1] = id
       note(id)
-    elseif hidden[i] then
-      local count
-      if to_read then
+    else
+      hidden = hidden or among(sets.hidden)
+      local count = 0
+      if hidden[i] and to_read then
         count = redis.call('ZADD', sets.hidden_read, 'NX', now, id)
-      else
+      elseif hidden[i] then
         count = redis.call('ZREM', sets.hidden_read, id)
       end
       if count == 1 then note(id) end

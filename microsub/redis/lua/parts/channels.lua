@@ -3,12 +3,11 @@
 -- the sorted set of the user's channels.
 local PARTS = { posts = 1, unread = 2, read = 3, hidden = 4, hidden_read = 5, gone = 6 }
 local before, behind = {}, {}
-for part, at in pairs(PARTS) do
-  before[part], behind[part] = string.match(ARGV[at], '^(.-)%*(.*)$')
-end
 
--- keyed(part, uid): one key, built cheaply: a user can have thousands of channels.
+-- keyed(part, uid): one key. Each pattern is split at its first use, since a user can have thousands of channels and
+-- most scripts need few of the six keys.
 local function keyed(part, uid)
+  if not before[part] then before[part], behind[part] = string.match(ARGV[PARTS[part]], '^(.-)%*(.*)$') end
   return before[part] .. uid .. behind[part]
 end
 
