@@ -268,6 +268,7 @@ async def test_file_and_api_keep_in_step_without_ping_pong(configured: Configure
         document["users"]["alice"]["channels"][0]["name"] = "Again"
         configured.save(document)
         await wait_until(has(configured, "Again"))
+        await wait_until(remembered(configured))  # else the server logs during the next lines what it has loaded
         stamp = configured.file.stat().st_mtime_ns
         with structlog.testing.capture_logs() as lines:
             for _ in range(5):
