@@ -101,8 +101,8 @@ class Adder:
         The first items of a feed after a follow are its first fill: give them in one call. They set the score from
         which the feed's items are unread, then and later: that of the `fresh`-th newest, or the time of following if
         that is earlier. The channel's own settings take precedence over `limit` (0: none) and `fresh`. Its filters
-        apply unless `unfiltered`. Doesn't raise for a channel that is gone. Items that are deleted at the same time
-        are taken out again.
+        apply unless `unfiltered`. Doesn't raise for a channel that no longer exists. Items that are deleted at the
+        same time are removed again.
         """
         incoming = Incoming(self._items, feed_id, items, now, unfiltered=unfiltered)
         added = (await self.add_to([TimelineTarget(user, uid, limit, fresh)], incoming))[0]
@@ -141,7 +141,7 @@ class Adder:
         return [one.result() for one in addings]
 
     def _remember(self, target: TimelineTarget, filters: bytes) -> None:
-        """Remember a channel's filters, so that the next items are filtered without asking for them."""
+        """Remember a channel's filters, so that the next items are filtered without another round trip."""
         if filters:
             if len(self._filtering) >= _MOST_FILTERING:
                 self._filtering.clear()
@@ -220,7 +220,7 @@ class Incoming:
         if self._posts is None:
             ids = [item.id for item in self._items]
             rows = await self._lookup.fields(ids, ("Data",))
-            # A post deleted in this moment has no text any more, and is in no timeline either.
+            # A post deleted at this moment has no text any more, and is in no timeline either.
             found = {item_id: data for item_id, (data,) in zip(ids, rows, strict=True) if data is not None}
             self._posts = await asyncio.to_thread(Searched.all_of, found)
         return self._posts
@@ -248,7 +248,7 @@ class Adding:
         return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, further, self.chosen_by, target.uid, *rest]
 
     def heard(self, reply: list[bytes], steps: int) -> bool:
-        """Collect the reply to the last of `steps` calls; whether another call is needed."""
+        """Collect the reply to the last of `steps` calls; returns whether another call is needed."""
         if reply[0] == b"filters":
             # Start over with the channel's filters: the script recognises items that are already in.
             self.step = 0
@@ -314,7 +314,7 @@ def added(reply: list[bytes]) -> Added:
 
 
 def together(parts: Sequence[Added]) -> Added:
-    """Combine the results of several batches for one timeline."""
+    """The combined results of several batches for one timeline."""
     if len(parts) == 1:
         return parts[0]
     ids = {state: tuple(item for one in parts for item in getattr(one, state)) for state in ("added", "read", "hidden")}

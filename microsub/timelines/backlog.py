@@ -1,6 +1,6 @@
-"""Fills timelines that delivery has put off, when their readers ask for them.
+"""Fills timelines that delivery has postponed, when their users request them.
 
-If the readers of a timeline are away, or many others come first, delivery only notes that posts wait for it
+If the user of a timeline is away, or many others come first, delivery only notes that posts wait for it
 (`TimelineBacklog`). A page or list of channels that finds such a note waits until the timelines are filled (`CatchUp`).
 Posts come from the post store: the newest `MOST_ITEMS` of a feed, none older than the instance's `warm_up_days`.
 Filling twice, or in two processes at once, is harmless; after a crash the note is still there.
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 DAY = 86_400.0
 
 MOST_ITEMS = 300
-"""Newest posts of a feed that are added; the store keeps no more posts that nobody reads."""
+"""Maximum number of posts added per feed, the newest; the store keeps no more posts that nobody reads."""
 
 PATIENCE = 2.0
 """Seconds that a request waits for its timelines; longer fills continue in the background."""
@@ -65,7 +65,7 @@ class TimelineBacklog:
         self._redis = redis
 
     async def note(self, feed_id: str, since: str, uids: Mapping[str, Sequence[str]]) -> int:
-        """Note that posts of the feed wait for these channels (user → uids); the number of timelines.
+        """Note that posts of the feed wait for these channels (user → uids); returns the number of timelines.
 
         `since` is the earliest score. Channels that don't exist are skipped. One round trip.
         """
@@ -110,8 +110,8 @@ class CatchUp:
         """Add posts that wait for any timeline of the user, for `uid` (which may be `global`) first.
 
         Returns within `patience`: True if everything that waited at the time of the call has been added, otherwise
-        the fill continues in the background. A fill that an earlier request began is waited for, and followed by
-        another look. Raises StoreError.
+        the fill continues in the background. Waits for a fill that an earlier request began, then looks again. Raises
+        StoreError.
         """
         deadline = asyncio.get_running_loop().time() + self.patience
         while True:
@@ -128,7 +128,7 @@ class CatchUp:
                 return True
 
     async def aclose(self) -> None:
-        """Cancel the fills under way; their notes remain."""
+        """Cancel the fills in progress; their notes remain."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
@@ -140,7 +140,7 @@ class CatchUp:
             await self._one(user, one, now)
 
     async def _one(self, user: str, waiting: Waiting, now: float) -> None:
-        """Add what waits, read after its note: whatever is noted from now on changes the note."""
+        """Add the waiting posts, read after their note: posts that are noted from now on change the note."""
         since = max(waiting.since, oldest(self.settings().delivery, now))
         ids = await self.items.newest(waiting.feed, MOST_ITEMS, since)
         if ids:

@@ -1,6 +1,6 @@
 """Following and unfollowing feeds, and the changes to timelines that come with it.
 
-The channels' own lists are the truth and are written first; the feeds' lists of followers come after them. So a
+The channels' own lists are authoritative and are written first; the feeds' lists of followers come after them. So a
 repeated request or upkeep completes whatever a crash has interrupted, and every method is idempotent.
 """
 
@@ -134,7 +134,7 @@ class Following:
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
 
     async def _begin(self, user: str, now: float) -> None:
-        """Have upkeep look at the user's follows later, in case this change is interrupted."""
+        """Make upkeep check the user's follows later, in case this change is interrupted."""
         await self._due.note({user: now + UNDER_WAY})
 
     async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:
@@ -158,13 +158,13 @@ class Following:
         while subscription := _named(await self._channels.subscriptions(user, uid), url):
             if await self._leave(user, uid, subscription.feed, now):
                 return
-            # In this moment it became another feed's subscription, or another request ended it: look again.
+            # Meanwhile it became another feed's subscription, or another request ended it: look again.
         feed_id = await self._feeds.find(url)
         if feed_id is not None:
             await self._leave(user, uid, feed_id, now)
 
     async def move(self, user: str, target: str, url: str, now: float) -> Followed:
-        """Follow a feed in the channel `target` and no other; its items move along.
+        """Follow a feed in the channel `target` and no other; its items move too.
 
         Raises NotFound if no channel follows it.
         """
@@ -177,7 +177,7 @@ class Following:
         await self._begin(user, now)
         for uid in holders:
             if uid != target:
-                # The subscription first, so that nothing is added to the former channel after the walk.
+                # The subscription first, so that nothing is added to the former channel after its items were read.
                 await self._channels.move_subscription(user, FeedMove(held.feed, uid, target, now))
         # Together with interrupted moves.
         moves = [move for move in await self._channels.moves(user) if move.feed == held.feed and move.source != target]
@@ -198,7 +198,7 @@ class Following:
                 await self._feeds.subscribe(move.feed, user, target)
                 await self._carry_over(user, target, [move], now)
             else:
-                # The reader has unfollowed it there too: unfollow as usual.
+                # The user has unfollowed it there too: unfollow as usual.
                 await self._leave(user, move.source, move.feed, now)
                 await self._channels.moved(user, move)
 
@@ -229,7 +229,7 @@ class Following:
     async def delete_channel(self, user: str, uid: str) -> None:
         """Delete a channel with its timeline and follows. Raises InvalidRequest for one that everybody has.
 
-        The follows are deleted first, because they are the truth. If it crashes before the feeds' own lists are
+        The follows are deleted first, because they are authoritative. If it crashes before the feeds' own lists are
         changed, upkeep removes the entries left there. The ends of its mutes are deleted too.
         """
         muted = texts(await self._redis.command("HKEYS", keys.muted(user, uid)))
@@ -245,10 +245,10 @@ class Following:
                 await self._move_items(user, move.source, target, move.feed, now)
                 await self._leave(user, move.source, move.feed, now)
         for move in moves:
-            # Items that the reader removed from the former channel don't come back in the new one.
+            # Items that the user removed from the former channel don't come back in the new one.
             listed = await self._items.newest(move.feed, _MOST_ITEMS)
             await inherit_left(self._redis, user, move.source, target, listed)
-            # Posts stored during the move may have been delivered by the old list of followers.
+            # Posts stored during the move may have been delivered with the old list of followers.
             await self._fill(user, target, move.feed, await self._since(listed[:_WALK], move.begun - _IN_FLIGHT), now)
         for move in moves:
             await self._channels.moved(user, move)
@@ -267,7 +267,7 @@ class Following:
     async def _move_items(self, user: str, uid: str, target: str, feed_id: str, now: float) -> None:
         async for rows in walk_rows(self._redis, user, uid):
             await self._move_some(user, target, feed_id, [row.id for row in rows], now)
-        # Last, because it finds items that were muted during the walk.
+        # Last, because it finds items that were muted meanwhile.
         async for ids in members(self._redis, keys.hidden(user, uid)):
             await self._move_some(user, target, feed_id, ids, now)
 
@@ -278,7 +278,7 @@ class Following:
             await move_items(self._redis, self._items, user, target, mine_in_order, now, hidden_too=True)
 
     async def _since(self, ids: Sequence[str], since: float) -> list[str]:
-        """Those of the ids whose posts were discovered since then."""
+        """The given ids whose posts were discovered since then."""
         times = await self._items.fields(ids, ["discovered"])
         return [item for item, (at,) in zip(ids, times, strict=True) if at is not None and float(at) >= since]
 
@@ -302,12 +302,12 @@ class Following:
 
 
 def new_in_a_day(most: int) -> int:
-    """The new follows in a day of a user who may follow `most` feeds (0: any number)."""
+    """Maximum number of new follows per day for a user who may follow `most` feeds (0: any number)."""
     return TIMES_A_DAY * most or NEW_FOLLOWS.most
 
 
 async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, feed_id: str) -> None:
-    """Take a channel that no longer follows a feed out of the feed's followers.
+    """Remove a channel that no longer follows a feed from the feed's followers.
 
     The last step of an unfollow. If the channel has followed the feed again meanwhile, it stays among them: otherwise
     the new subscription would receive nothing.

@@ -1,7 +1,7 @@
-"""Pages of a timeline: keyset walks from (score, id), newest first, ties in Redis's order.
+"""Pages of a timeline: keyset pagination by (score, id), newest first, ties in Redis's order.
 
 A view with an index (all, unread) takes one script call, which also checks the token, if any. The other views (read,
-one source) filter that walk and examine at most `EXAMINED` ids per request, so their cost is bounded.
+one source) filter its rows and examine at most `EXAMINED` ids per request, so their cost is bounded.
 
 Each web process caches the items' JSON (`ItemCache`), so that a page reads only its ids from Redis.
 """
@@ -28,7 +28,7 @@ from microsub.redis.tracking import Tracker
 from microsub.timelines.timelinekeys import batch_for, distinct, members_at, set_patterns, split
 
 EXAMINED = 1000
-"""Most ids that one request examines for a view without an index."""
+"""Maximum number of ids that one request examines for a view without an index."""
 _STEP, _GLOBAL_STEP = 250, 100
 
 _NO_CURSOR = Cursor("0", "")
@@ -67,7 +67,7 @@ async def read_page(
 
 
 class _Found:
-    """The rows that a walk has found for a view without an index, nearest to the cursor first."""
+    """The rows found for a view without an index, nearest to the cursor first."""
 
     def __init__(self, query: PageQuery, piece: PageRows, *, upward: bool) -> None:
         self.last: Cursor | None = None
@@ -81,7 +81,7 @@ class _Found:
         self._more = False
 
     async def take(self, piece: PageRows, in_feed: InFeed) -> bool:
-        """Collect a piece of the walk; whether another piece is needed."""
+        """Collect a piece of the timeline; returns whether another piece is needed."""
         self._names.update(piece.names)
         near = piece.rows[::-1] if self._upward else piece.rows
         self._more = bool(near) if self._upward else piece.older
@@ -163,14 +163,14 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
 
 @dataclass(frozen=True, slots=True)
 class ShownItems:
-    """Those of some items that a user sees: a row each, without its score, by id; and the names of their channels."""
+    """The shown items among requested ones: by id, a row without its score; and the names of their channels."""
 
     rows: Mapping[str, Row]
     names: Mapping[str, str]
 
 
 async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownItems:
-    """Those of the ids that the channel shows, or (`global`) any channel. Raises NotFound.
+    """The given ids that the channel, or (`global`) any channel, shows. Raises NotFound.
 
     One round trip; for `global` one for every fifty channels.
     """
@@ -226,11 +226,11 @@ UNTRACKED_LIFE = 2.0
 """Seconds for which a copy is used while changes aren't reported."""
 
 _OVERHEAD = 150
-"""Approximate bytes that an entry takes besides its JSON."""
+"""Approximate bytes that an entry takes in addition to its JSON."""
 
 
 class _CacheRead:
-    """A look-up under way: items reported as changed since it began aren't cached."""
+    """A read in progress: items reported as changed since it began aren't cached."""
 
     __slots__ = ("all_stale", "stale")
 
@@ -240,9 +240,9 @@ class _CacheRead:
 
 
 class ItemCache:
-    """A cache of at most `max_bytes` of item JSON; the least recently used items leave first.
+    """A cache of at most `max_bytes` of item JSON; the least recently used items are evicted first.
 
-    The JSON lacks its opening brace, because each reply puts its reader's members in front: cutting the brace off for
+    The JSON lacks its opening brace, because each reply puts its user's members in front: cutting the brace off for
     every page would copy the page once more. Redis reports changes (`redis.tracking`), and a report drops the copy.
     Without reports, because their connection is broken or there is none, everything is dropped every few seconds.
     Listens to `tracker` from the first `get` until `aclose`. Missing items aren't remembered. Belongs to one event
@@ -368,7 +368,7 @@ ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 async def mark(
     redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
 ) -> set[str]:
-    """Mark items as read or unread in one channel or (`global`) in all; the ids that changed.
+    """Mark items as read or unread in one channel or (`global`) in all; returns the ids that changed.
 
     Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
     """
@@ -385,7 +385,7 @@ async def mark(
 
 
 async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> set[str]:
-    """Mark an item and all older ones as read, as `mark_until` does; the ids that changed in any channel."""
+    """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed in any channel."""
     return set[str]().union(*(await mark_until(redis, user, uid, item, scores_of, now)).values())
 
 
@@ -397,7 +397,7 @@ async def mark_until(
     Returns the ids that changed, by channel. One round trip for a channel that contains the item.
 
     `scores_of` looks up the score of an item that has left the timeline; an id that was never in it changes nothing.
-    Muted items aren't marked, because the reader hasn't seen them. Saved items are marked only in `saved` itself.
+    Muted items aren't marked, because the user hasn't seen them. Saved items are marked only in `saved` itself.
     Raises NotFound.
     """
     if uid != GLOBAL:
@@ -414,7 +414,7 @@ async def mark_until(
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
-    """Mark all items of the channel or `global` as read, except saved ones from elsewhere; the ids that changed.
+    """Mark all items of the channel or `global` as read, except saved ones from elsewhere; returns the changed ids.
 
     Raises NotFound.
     """
@@ -434,14 +434,14 @@ async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
 
 
 async def shown_among(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> list[str]:
-    """Those of the ids that the channel, or any channel (`global`), shows. Raises NotFound."""
+    """The given ids that the channel, or any channel (`global`), shows. Raises NotFound."""
     named = await channels_named(redis, user, uid)
     there = await members_at(redis, [keys.posts(user, one) for one in named], ids)
     return [one for one in ids if one in there]
 
 
 async def mark_again(redis: Redis, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:
-    """Mark items as unread again, by channel; the number. Items and channels that have left are skipped."""
+    """Mark items as unread again, by channel; returns their number. Skips items and channels that have left."""
     parts = [(uid, part) for uid, listed in ids.items() for part in batches(listed)]
     changed = 0
     for some in batches(parts, _AT_ONCE):
@@ -472,9 +472,9 @@ async def _mark_everywhere(
 async def _mark_until(
     redis: Redis, user: str, uid: str, now: float, item: str = "", score: str = ""
 ) -> tuple[set[str], bool]:
-    """Mark the unread items of one channel as read, from that place on; the ids that changed.
+    """Mark the unread items of one channel as read, from that place on; returns the ids that changed.
 
-    The second value: the item has left the channel, and nothing was marked without its `score`. Raises NotFound.
+    The second value is True if the item has left the channel; without its `score` nothing was marked. Raises NotFound.
     """
     changed: set[str] = set()
     looked_at, has_left = BATCH, 0

@@ -37,14 +37,14 @@ from microsub.timelines.timelinekeys import (
 )
 
 SAVED_POSTS = "saved posts"
-"""The name of their quota."""
+"""The name of the quota of saved items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
     """The reason and conditions of a removal.
 
-    `only_unread`: only items that are unread in that moment. `unless_followed`: only if the channel doesn't follow
+    `only_unread`: only items that are unread at that moment. `unless_followed`: only if the channel doesn't follow
     this feed. `removed_too`: also from a removed channel.
     """
 
@@ -55,7 +55,7 @@ class Leaving:
 
 
 async def take_out(redis: Redis, user: str, uid: str, ids: Sequence[str], how: Leaving, now: float) -> list[str]:
-    """Remove items from one channel or (`global`) from all; the ids that left.
+    """Remove items from one channel or (`global`) from all; returns the ids that left.
 
     Unknown ids are ignored. Raises NotFound for a user or channel that doesn't exist.
     """
@@ -87,7 +87,7 @@ async def _leave(
 
 
 async def take_back(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
-    """Remove items that were deleted while they were being added; their ids."""
+    """Remove items that were deleted while they were being added; returns their ids."""
     rows = await items.fields(ids, ("score",)) if ids else []
     dead = {item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None}
     with suppress(NotFound):
@@ -111,7 +111,7 @@ async def move_items(
     redis: Redis, items: Items, user: str, target: str, ids: Sequence[str], now: float,
     *, hidden_too: bool = False, most: int = 0,
 ) -> int:  # fmt: skip
-    """Move items from all channels that show them into `target`, with their read state; the number moved.
+    """Move items from all channels that show them into `target`, with their read state; returns their number.
 
     With `hidden_too` also from channels that hide them. Items that the target blocks aren't moved; items that it mutes
     become hidden there. Raises NotFound, and QuotaReached if `saved` would show more than `most` (0: any number);
@@ -190,7 +190,7 @@ class Stock:
     """The numbers of items in a channel, and when its next item expires (Unix seconds).
 
     `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. `left` items
-    left by another given time. The oldest ones by time of reading, and by publication; infinity: no such item.
+    left by another given time. The `oldest` times are those of reading and publication; infinity: no such item.
     """
 
     posts: int
@@ -241,12 +241,12 @@ async def stock_of(redis: Redis, user: str, uid: str, read_until: float, left_un
 
 
 async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now: float) -> int:
-    """Remove items that were read at `read_until` or before; the number. Works in batches."""
+    """Remove items that were read at `read_until` or before; returns their number. Works in batches."""
     return await _expire(redis, user, uid, "read", read_until, now, Reason.READ_EXPIRED)
 
 
 async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int:
-    """Remove the oldest items beyond `limit`, for shown and hidden ones separately; the number.
+    """Remove the oldest items beyond `limit`, for shown and hidden ones separately; returns their number.
 
     Works in batches.
     """
@@ -266,7 +266,7 @@ async def _expire(redis: Redis, user: str, uid: str, what: str, value: float, no
 async def old_unread(redis: Redis, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
     """One batch of unread items published at `published_until` or before, oldest first.
 
-    The first `skip` of them are left out. With `hidden` of the muted ones; their read items count only in the size.
+    The first `skip` are left out. With `hidden`, muted items; the read ones among them count only in the size.
     """
     key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)

@@ -74,7 +74,7 @@ async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Abse
 async def restore(
     redis: Redis, items: Items, user: str, uid: str, back: Sequence[RestoredItem], out: Sequence[Absence], now: float
 ) -> int:
-    """Put items, oldest first, back into a channel, and keep others out; the number of items added.
+    """Put items, oldest first, back into a channel, and keep others out; returns the number of items added.
 
     Mutes and blocks apply, filters and limits don't. Repeating it changes nothing. Raises NotFound.
     """
@@ -92,7 +92,7 @@ async def restore(
 
 
 async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, str]]]:
-    """A sorted set in ascending order, each member once, even if it changes during the walk."""
+    """A sorted set in ascending order, each member once, even if it changes meanwhile."""
     lowest, seen = "-inf", set[str]()
     while True:
         found = await redis.command(

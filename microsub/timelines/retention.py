@@ -53,7 +53,7 @@ BETWEEN_VISITS = 300.0
 """Seconds between two checks for channels that are due."""
 
 FORGOTTEN_AT_ONCE = 50
-"""How many remembered ids a visit examines."""
+"""Maximum number of remembered ids that a visit examines."""
 
 _log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ class ChannelCleanup:
 
     @property
     def total(self) -> int:
-        """How many items leave the timeline."""
+        """The number of items that leave the timeline."""
         return self.read + self.unread + self.over_limit
 
 
@@ -155,7 +155,7 @@ class Retention:
         await for_ever(self.clean_due, "cleanup", pace, BETWEEN_VISITS)
 
     async def clean_due(self, now: float) -> int:
-        """Clean up the channels that are due; the number of items that left."""
+        """Clean up the channels that are due; returns the number of items that left."""
         count = 0
 
         async def one(member: str) -> float | None:
@@ -328,7 +328,7 @@ def old_in_every_respect(
 
 
 def _over(stock: Stock, unread_posts: int, unread_hidden: int, limit: int) -> int:
-    """How many items are over the limit after those due by age have left."""
+    """The number of items over the limit after those due by age have left."""
     posts = stock.posts - stock.posts_read - unread_posts
     hidden = stock.hidden - stock.hidden_read - unread_hidden
     return max(0, posts - limit) + max(0, hidden - limit)

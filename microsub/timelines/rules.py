@@ -25,7 +25,7 @@ from microsub.timelines.channels.follows import is_there
 from microsub.timelines.timelinekeys import every_channel, members, split, timeline_keys, url_lines, urls
 
 _ENDED = 1000
-"""Mutes that are lifted in one round."""
+"""Maximum number of mutes lifted in one round."""
 _REMEMBERED = 50_000
 """Items remembered while a rule is applied."""
 
@@ -37,7 +37,7 @@ class Rules:
     raise NotFound for an unknown channel, writes also for an unknown user; `mute` and `block` raise QuotaReached if
     the user already has `most` rules (0: any number). Writes return once all items have moved, with their number.
 
-    Rules apply everywhere except in `saved`: what the reader saved stays there. So writes raise InvalidRequest for a
+    Rules apply everywhere except in `saved`: saved items stay there. So writes raise InvalidRequest for a
     rule of that channel alone.
 
     One write at a time moves a user's items: each examines all posts of every channel that its rule applies to.
@@ -91,7 +91,7 @@ class Rules:
         return [None if score is None else float(score) for score in scores]
 
     async def lift_ended(self, now: float) -> int:
-        """Lift the mutes of all users that have ended, in removed channels too; their number."""
+        """Lift all users' mutes that have ended, in removed channels too; returns their number."""
         ended = texts(await self._redis.command("ZRANGEBYSCORE", keys.mute_ends(), "-inf", now, "LIMIT", 0, _ENDED))
         count = 0
         for end in ended:
@@ -112,7 +112,7 @@ class Rules:
         return await self._write(user, uid, keys.blocked, url, now, on=True, most=most)
 
     async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
-        """Take its posts again from now on."""
+        """Accept its posts again from now on."""
         return await self._write(user, uid, keys.blocked, url, now, on=False)
 
     async def _listed(self, user: str, uid: str, key: str) -> list[str]:
@@ -152,7 +152,7 @@ class Rules:
             return await self._apply(user, uid, url, now, mute=key is keys.muted, on=on)
 
     async def _apply(self, user: str, uid: str, url: str, now: float, *, mute: bool, on: bool) -> int:
-        """Move the items that a changed rule affects; their number."""
+        """Move the items that a changed rule affects; returns their number."""
         parts = [
             (channel, part)
             for channel in await self._channels(user, uid)
@@ -198,7 +198,7 @@ class _MatchingItems:
         self._known: dict[str, TimelineItem | None] = {}
 
     async def among(self, ids: Sequence[str]) -> list[TimelineItem]:
-        """Those of the ids that match."""
+        """The given ids that match."""
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         if new := [item_id for item_id in ids if item_id not in self._known]:
@@ -210,7 +210,7 @@ class _MatchingItems:
 async def settle(
     redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float, *, lost: bool = False
 ) -> tuple[str, ...]:
-    """Apply the current rules to items of a channel; the ids that moved.
+    """Apply the current rules to items of a channel; returns the ids that moved.
 
     Unknown items and channels are ignored. With `lost`, items that are read or unread but neither shown nor hidden
     are shown first; they count as moved.

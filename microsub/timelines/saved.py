@@ -1,6 +1,6 @@
-"""The channel `saved`: items that a reader keeps, in addition to their place in other channels.
+"""The channel `saved`: items that a user keeps, in addition to their place in other channels.
 
-Only its reader removes items: no limit of age or number, no rule, and no "mark all" of other channels affects it. All
+Only the user removes items: no limit of age or number, no rule, and no "mark all" of other channels affects it. All
 times are Unix seconds.
 """
 
@@ -23,7 +23,7 @@ from microsub.timelines.timelinekeys import distinct, members_at, set_keys, show
 async def save(
     redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, uid: str = GLOBAL, most: int = 0
 ) -> int:
-    """Save items that the channel or (`global`) any channel of the user shows; the number newly saved.
+    """Save items that the channel or (`global`) any channel of the user shows; returns the number newly saved.
 
     They also stay where they are. Unknown ids and saved items are ignored. If the user would have more than `most`
     (0: any number), none is saved and QuotaReached is raised. Raises NotFound.
@@ -33,7 +33,7 @@ async def save(
 
 
 async def save_posts(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, most: int = 0) -> int:
-    """Save stored posts for a user, whether or not any channel shows them; the number newly saved.
+    """Save stored posts for a user, whether or not any channel shows them; returns the number newly saved.
 
     The caller must know that the user may see these posts, so never pass on ids from an app. Unknown and saved posts
     are ignored. Up to a thousand are saved all or none. Raises NotFound and QuotaReached.
@@ -57,12 +57,12 @@ async def save_posts(redis: Redis, items: Items, user: str, ids: Sequence[str], 
 
 
 async def unsave(redis: Redis, user: str, ids: Sequence[str], now: float) -> int:
-    """Remove items from `saved` only; the number removed. Raises NotFound."""
+    """Remove items from `saved` only; returns their number. Raises NotFound."""
     return len(await take_out(redis, user, SAVED, ids, Leaving(Reason.REMOVED), now))
 
 
 async def move_to_saved(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, most: int) -> int:
-    """Move items from all other channels into `saved`, with their read state; the number moved.
+    """Move items from all other channels into `saved`, with their read state; returns the number moved.
 
     Unknown ids are ignored. If the user would have more than `most` (0: any number), none is moved; of hundreds, some
     may be moved before other requests reach the limit. Raises NotFound and QuotaReached.
@@ -81,5 +81,5 @@ async def count_saved(redis: Redis, user: str) -> int:
 
 
 async def saved_among(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
-    """Those of the ids that the user has saved. One round trip."""
+    """The given ids that the user has saved. One round trip."""
     return await members_at(redis, [keys.posts(user, SAVED)], distinct(ids))

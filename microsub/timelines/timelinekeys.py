@@ -1,4 +1,4 @@
-"""Common arguments of the timeline scripts: keys in the order of their headers, facts on items."""
+"""Common arguments of the timeline scripts: keys in the order of their headers, facts about items."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches
 
 GLOBAL_BATCH = 200
-"""Most ids per script call that walks all channels of a user; other calls take `BATCH`."""
+"""Maximum number of ids per script call that visits all channels of a user; for other calls, `BATCH`."""
 
 _SETS = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone)
 
 
 @lru_cache(maxsize=4096)
 def set_patterns(user: str) -> tuple[str, ...]:
-    """ARGV[1..6] of scripts that walk channels (lua/parts/channels.lua)."""
+    """ARGV[1..6] of scripts that visit channels (lua/parts/channels.lua)."""
     return tuple(keys.pattern(key, user) for key in _SETS)
 
 
@@ -55,7 +55,7 @@ def timeline_keys(user: str, uid: str) -> tuple[str, ...]:
 
 
 def batch_for(uid: str) -> int:
-    """How many ids one call may name: fewer if it walks all channels."""
+    """The maximum number of ids per call: lower if the call visits all channels."""
     return GLOBAL_BATCH if uid == GLOBAL else BATCH
 
 
@@ -104,7 +104,7 @@ async def every_channel(redis: Redis, user: str) -> list[str]:
 
 
 async def members_at(redis: Redis, sets: Sequence[str], ids: Sequence[str]) -> set[str]:
-    """Those of the ids that are in any of these sorted sets. One round trip."""
+    """The given ids that are in any of these sorted sets. One round trip."""
     commands = [(batch, ("ZMSCORE", key, *batch)) for key in sets for batch in batches(ids)]
     replies = await redis.pipeline([command for _, command in commands])
     return {
@@ -116,9 +116,9 @@ async def members_at(redis: Redis, sets: Sequence[str], ids: Sequence[str]) -> s
 
 
 async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
-    """All ids that are in a sorted set from the beginning to the end of the walk, in batches.
+    """All ids that are in a sorted set from the beginning to the end of the scan, in batches.
 
-    SCAN promises exactly that, even if the set changes meanwhile; an id may be repeated.
+    SCAN guarantees exactly that, even if the set changes meanwhile; an id may be repeated.
     """
     cursor = b"0"
     while True:

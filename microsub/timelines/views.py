@@ -280,7 +280,7 @@ class ReaderViews:
 
 
 def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> str:
-    """A feed's name for its reader: the reader's own, the feed's, or its address."""
+    """A feed's name for a user: the user's own, the feed's, or its address."""
     own = subscription.name if subscription else None
     url = subscription.url if subscription else record.url if record else ""
     return own or (record.title if record else None) or mask_credentials(url)
@@ -293,7 +293,7 @@ Prefixes = tuple[bytes, bytes, bytes, bytes]
 class Splicer:
     """Puts together the reply of a timeline page from bytes that are ready to send.
 
-    Items are stored as encoded JSON objects without the members that depend on the reader; these are put in front.
+    Items are stored as encoded JSON objects without the members that depend on the user; these are put in front.
     Nothing is decoded, because that would cost more than the rest of the request. Remembers the encoded `_channel` of
     channels.
     """
@@ -307,7 +307,7 @@ class Splicer:
         """The reply as the bytes of a JSON object: `items`, `paging`, and `source` if given.
 
         `data` is the JSON of `rows` from `ItemCache`, in the same order; rows without data (their item was just swept)
-        are left out. `newer`: the walk went upwards, from a `before` cursor.
+        are left out. `newer`: the page was read upwards, from a `before` cursor.
         """
         return self.joined(rows, data, paging(rows, newer), source)
 
@@ -345,8 +345,8 @@ class Splicer:
 def paging(rows: PageRows, newer: bool) -> bytes:
     """The `paging` object.
 
-    `before` leads to newer items and is present on every page; `after` only if older items exist. A walk that was cut
-    short continues from where it stopped, which may be an empty page.
+    `before` leads to newer items and is present on every page; `after` only if older items exist. If reading stopped
+    early, the next page continues there; the page may be empty.
     """
     before, after = rows.first, rows.last if rows.older else None
     if rows.resume is not None:

@@ -34,7 +34,7 @@ _ID = re.compile(r"[1-9][0-9]{0,18}\Z")
 def channel(params: Params, *, allow_global: bool = True) -> str:
     """The channel uid in `channel`; `global` only where it is allowed.
 
-    Whether the channel exists is left to the store.
+    The store checks whether the channel exists.
     """
     uid = params.text("channel")
     if uid is None:
@@ -87,7 +87,7 @@ def arrival_query(params: Params) -> ArrivalQuery:
 
 
 def entries(params: Params) -> list[str]:
-    """The item ids in `entry`, a thousand at most; malformed ids are left out."""
+    """The item ids in `entry`, at most a thousand; malformed ids are left out."""
     found = params.many("entry")
     if not found:
         raise missing("entry", "the '_id' of one or more items")
@@ -124,7 +124,7 @@ def followed_url(params: Params) -> str:
 
 
 def limit(params: Params, usual: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:
-    """The requested number of entries on a page, `most` at most."""
+    """The requested number of entries on a page, at most `most`."""
     text = params.text("limit")
     if text is None:
         return usual

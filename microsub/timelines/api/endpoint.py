@@ -63,7 +63,7 @@ log = structlog.get_logger()
 
 
 SLOW_BODY = 1.0
-"""Seconds after which a body took so long that its token is checked again: it may have ended."""
+"""Seconds of receiving a body after which its token is checked again, since it may have ended."""
 
 
 _PLACES = ("last_event_id", "lastEventId", "Last-Event-ID")
@@ -95,7 +95,7 @@ class MicrosubEndpoint(HttpEndpoint):
         return reply if isinstance(reply, HttpReply) else _encoded(reply)
 
     async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> tuple[Params, Grant | None]:
-        """The parameters; and the token's grant, if it was checked on the way.
+        """The parameters, and the token's grant if it was checked already.
 
         Reading and parsing a body is expensive, so if possible the token is checked first.
         """
@@ -118,7 +118,7 @@ class MicrosubEndpoint(HttpEndpoint):
             return collect(urlencoded(query), await body_pairs(body)), grant
 
     def _count(self, body: RequestBody, user: str) -> None:
-        """Count a large body against the user's rate limit: the thread that parses it is missing to others."""
+        """Count a large body against the user's rate limit: it keeps a parser thread from others."""
         effort = UNCHECKED_BODY // UNCHECKED_PARTS if is_multipart(body) else 1
         if not self._limiter.count(LARGE_BODIES_OF_USER, user, effort * len(body.content)):
             raise TooManyRequests("too many large bodies: send fewer parameters, or try again in a minute", 60)
@@ -185,7 +185,7 @@ class MicrosubEndpoint(HttpEndpoint):
         try:
             await quotas.refuse_exhausted(credential.user, now)
         except TooManyRequests:
-            # Only clients that may use the action learn that.
+            # Only clients that may use the action learn that the limit is reached.
             await self._credentials.checked(presented, now)
             raise
         try:

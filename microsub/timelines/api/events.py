@@ -52,7 +52,7 @@ PIECE = 16 * 1024
 ITEMS_AT_ONCE = 10
 STORE_PAUSE = 1.0
 RECONNECT = range(1_000, 4_001)
-"""Milliseconds after which a client reconnects: random, so that not all do in the same moment."""
+"""Milliseconds after which a client reconnects: random, so that they don't all do so at the same moment."""
 
 HEADERS: list[Header] = [
     (b"content-type", b"text/event-stream"),
@@ -152,7 +152,7 @@ class _Stream:
         await self._send(send, b"".join(parts) + _id_line(self._place) + b"\n")
 
     async def _go_on(self, send: Send) -> bool:
-        """Send new events; whether there may be more already."""
+        """Send new events; returns whether there may be more already."""
         try:
             if self._services.clock() >= self._kept_until:
                 await self._open()
@@ -256,7 +256,7 @@ def _block(name: str, data: bytes, place: EventPlace | None = None) -> bytes:
 
 
 def _id_line(place: EventPlace) -> bytes:
-    """A line with the place, for clients to continue from; alone it is no event."""
+    """A line with the place, for clients to continue from; alone it isn't an event."""
     return b"id: %b\n" % str(place).encode()
 
 

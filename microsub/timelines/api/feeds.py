@@ -85,7 +85,7 @@ async def preview(call: Call) -> Reply:
 
 
 def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
-    """A followed feed as clients read it at a Unix time, credentials masked.
+    """A followed feed as clients read it at a Unix time, with credentials masked.
 
     `url` and `_id` are those that were followed; `_feed_url` and `_feed_id` are the feed's own, if a page was followed
     or the feed has moved.

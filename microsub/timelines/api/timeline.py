@@ -139,7 +139,7 @@ async def block(call: Call) -> Reply:
 
 
 async def unblock(call: Call) -> Reply:
-    """Take the posts of this author or source again from now on."""
+    """Accept the posts of this author or source again from now on."""
     return await _rule(call, call.services.rules.unblock)
 
 

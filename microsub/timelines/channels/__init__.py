@@ -79,7 +79,7 @@ class Channels(Follows):
     async def counts_with_token(
         self, credential: Credential, now: float
     ) -> tuple[Grant, ChannelNames, builtins.list[bytes]]:
-        """The channels of the token's user, and their unread counts of one moment, as digits.
+        """The channels of the token's user, and a snapshot of their unread counts, as digits.
 
         One round trip that checks the token too. Raises Unauthorized.
         """
@@ -89,7 +89,7 @@ class Channels(Follows):
         return grant(user, scopes, behind=waiting), names, counts
 
     async def counts(self, user: str) -> tuple[ChannelNames, builtins.list[int]]:
-        """The unread counts of all channels, of one moment, and the channels; for frequent calls."""
+        """A snapshot of the unread counts of all channels, and the channels; for frequent calls."""
         _, _, names, counts = await self._counted(user, [], 0)
         return names, [*map(int, counts)]
 

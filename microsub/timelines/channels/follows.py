@@ -1,6 +1,6 @@
 """The feeds that a channel follows: one hash per channel, feed id → JSON.
 
-These lists are the truth about follows; `feeds.record` keeps a derived set per feed. To follow a feed, a caller writes
+These hashes are authoritative; `feeds.record` keeps a derived set per feed. To follow a feed, a caller writes
 here first; to unfollow it, the caller removes the channel from the derived set last.
 """
 
@@ -27,9 +27,9 @@ T = TypeVar("T")
 _DAY = 86_400
 _FORMER_DAYS = 400
 _MOST_FORMER = 1000
-"""How many ids of former feeds a user may have; with one more, all are forgotten."""
+"""Maximum number of ids of former feeds per user; with one more, all are forgotten."""
 _LOOKED_AT = 5
-"""Channels that are checked first for any follow: one of these usually has one. Then twice as many."""
+"""Number of channels that are checked first for a follow; usually one of them has one. Then twice as many."""
 
 
 class Follows:
@@ -127,12 +127,12 @@ class Follows:
         return read_subscription(key, feed_id, value) if value is not None else None
 
     async def count_feeds(self, user: str) -> int:
-        """How many feeds the user's channels follow, counted per channel, without removed channels."""
+        """The number of feeds that the user's channels follow, counted per channel, without removed channels."""
         uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
         return sum((await self.feed_counts(user, uids)).values())
 
     async def feed_counts(self, user: str, uids: Sequence[str]) -> dict[str, int]:
-        """How many feeds each of these channels follows. One round trip."""
+        """The number of feeds that each of these channels follows. One round trip."""
         counts = await self._redis.pipeline([("HLEN", keys.channel_feeds(user, uid)) for uid in uids])
         return dict(zip(uids, counts, strict=True))
 
@@ -174,7 +174,7 @@ class Follows:
     async def update_subscription(
         self, user: str, uid: str, feed_id: str, *, name: str | None = None, new_feed: str | None = None
     ) -> Subscription | None:
-        """Change the reader's name for a follow ('' deletes it), or its feed when that has moved.
+        """Change the user's name for a follow ('' deletes it), or its feed when that has moved.
 
         Returns the follow, or None if there is none.
         """

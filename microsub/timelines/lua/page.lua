@@ -10,10 +10,10 @@
 -- KEYS  1 channels  2 user  3 posts of `saved`  4 token  5 behind (4 and 5 only with a token)
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
 --       6, 7, 8 patterns: channel, the set to walk (posts or unread), unread  9 uid or 'global'
--- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; otherwise
---       {'', {uid, name, …} of the channels that occur, 1 when older items follow, 'id score id score …' newest first,
+-- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; otherwise
+--       {'', {uid, name, …} of the channels that occur, 1 if older items follow, 'id score id score …' newest first,
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
---       merged, 1 when posts wait to be added to timelines of this user}. An item is unread if it is unread in any
+--       merged, 1 if posts wait to be added to timelines of this user}. An item is unread if it is unread in any
 --       channel, and then such a channel is named.
 -- include: rank
 -- include: in_force
@@ -157,7 +157,7 @@ local function needed()
   return string.format('%.17g', scores[#scores - limit + 1])
 end
 
--- Of hundreds of channels most have nothing for the first page: Redis counts zero items faster than it lists them.
+-- Most of hundreds of channels have nothing for the first page: Redis counts zero items faster than it lists them.
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
 local bound, known = nil, limit + 1
 for i, uid in ipairs(uids) do

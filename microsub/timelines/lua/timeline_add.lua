@@ -1,7 +1,7 @@
 -- Adds items to one timeline, newest first.
 --
 -- Atomic per item: one step checks the subscription, the filter, `gone`, duplicates, block, mute and limit, and writes
--- the item. So nothing can slip in between (an unfollow, a mute, a removal, the same delivery again). Adding the same
+-- the item. So nothing can happen in between (an unfollow, a mute, a removal, the same delivery again). Adding the same
 -- items again changes nothing: items in posts, hidden or `gone` are recognised.
 --
 -- An item in `gone` stays out, with two exceptions: it left unread by an unfollow, or it was replaced by a duplicate

@@ -1,10 +1,10 @@
 -- The ids of all items that a channel, or any channel of a user, shows, up to a limit.
 --
--- Atomic: the ids are of one moment. Writes nothing.
+-- Atomic: one snapshot of the ids. Writes nothing.
 --
 -- KEYS  1 channels  2 behind
 -- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
--- reply 0 no such channel or user; otherwise {1 when posts wait to be added to timelines of this user, and unless there
+-- reply 0 no such channel or user; otherwise {1 if posts wait to be added to timelines of this user, and unless there
 --       are more 'id id …', with an item in several channels repeated}
 -- include: in_force
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)

@@ -2,7 +2,7 @@
 --
 -- Atomic: an item's move between unread and read. Unknown items are ignored, so a mark after a removal creates nothing.
 -- Naming a muted item changes its state too, which shows when it is unmuted. A mark from a place on leaves muted items
--- alone, because the reader hasn't seen them.
+-- alone, because the user hasn't seen them.
 --
 -- KEYS  1 channels  2 events
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids; or 7 uid  8

@@ -4,7 +4,7 @@
 --
 -- Atomic per item: it is always in exactly one channel, with one state. It is unread in the target if it was unread in
 -- any channel that it leaves, as in `global`; an item that the target has keeps its state there. A removal from the
--- target is undone, because the reader asks for the item there; but a hidden item that was removed from the target just
+-- target is undone, because the user requests the item there; but a hidden item that was removed from the target just
 -- leaves.
 -- The target's rules apply: an item muted there becomes hidden, an item blocked there isn't moved. Nothing leaves
 -- `saved`: an item that only `saved` shows is added to the target with its state there, and stays saved.

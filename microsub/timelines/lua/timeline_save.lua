@@ -2,7 +2,7 @@
 --
 -- Atomic: the count of saved items and the new ones, so that simultaneous requests don't exceed the limit; a request
 -- adds all of its items or none. Saved items don't change. An item that was removed before can be saved again, and
--- mutes and blocks don't apply: the reader has chosen it.
+-- mutes and blocks don't apply: the user has chosen it.
 --
 -- KEYS  1 channels  2-7 posts, unread, read, hidden, hidden-read, gone of `saved`  8, 9 arrivals  10 events
 -- ARGV  1 now  2 limit of saved items, 0 for none  3.. per item: id, score

@@ -1,4 +1,4 @@
--- Which of some items a channel, or any channel of a user, shows, whether they are read, and whether they are saved.
+-- The given items that a channel, or any channel of a user, shows, and whether they are read and saved.
 --
 -- Atomic: the state of a channel. Thousands of channels are visited in several calls, so that none blocks Redis: an
 -- item that moves meanwhile may be missed. Items hidden by a mute don't count as shown. Writes nothing.
@@ -7,7 +7,7 @@
 -- ARGV  1, 2, 3 patterns: channel, posts, unread  4 uid or 'global'  5 how many channels were visited before  6.. ids
 -- reply {'channel'} no such channel or user; otherwise {'', {uid, name, …} of the channels that occur, 'place …' one
 --       per id: which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for
---       saved, how many channels were visited, or 0 when all were}. An item is unread if it is unread in any channel,
+--       saved, how many channels were visited, or 0 if all were}. An item is unread if it is unread in any channel,
 --       and then such a channel is named.
 -- include: in_force
 local MOST_STEPS = 10000

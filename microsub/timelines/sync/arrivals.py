@@ -22,7 +22,7 @@ from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.timelinekeys import arrival_keys, distinct, every_channel, members
 
 EXAMINED = 20_000
-"""Most items that one request examines for a channel or a state."""
+"""Maximum number of items that one request examines for a channel or a state."""
 
 
 class Arrival(NamedTuple):
@@ -82,7 +82,7 @@ async def read_arrivals(
 
 
 class _Found:
-    """The items that a walk has found so far."""
+    """The items found so far."""
 
     def __init__(self, query: ArrivalQuery) -> None:
         self.place: int | None = None
@@ -93,7 +93,7 @@ class _Found:
         self._more = False
 
     def take(self, piece: _Stretch) -> bool:
-        """Collect a stretch; whether another one is needed."""
+        """Collect a stretch; returns whether another one is needed."""
         query = self._query
         self._more = piece.more
         if not piece.rows:
@@ -157,7 +157,7 @@ async def last_place(redis: Redis, user: str) -> int:
 
 
 async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: int) -> Newcomers:
-    """The items that were added to the channel, or (`global`) to any, after a place, and that it still shows.
+    """The items that were added to the channel, or (`global`) to any, after a place, and are still shown there.
 
     Unlike in the order of arrival, each channel counts separately: an item that was moved or saved, or that a second
     feed lists, was added to that channel then. Examines at most `limit` items. One round trip.
@@ -206,7 +206,7 @@ async def derive_arrivals(redis: Redis, user: str) -> None:
 
 
 def in_order(published: Mapping[str, float]) -> list[tuple[str, int]]:
-    """Items with a place each, by time of publication (Unix seconds)."""
+    """The items by time of publication (Unix seconds), each with a new place."""
     place = 0
     found = []
     for item, at in sorted(published.items(), key=lambda one: (one[1], int(one[0]))):

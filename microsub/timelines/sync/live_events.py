@@ -26,12 +26,12 @@ from microsub.timelines.channels import FIELDS, read_settings
 KEPT_SECONDS = 6 * 3600
 """Seconds for which events are kept after the last app has listened."""
 AT_ONCE = 20
-"""Events that are read at once."""
+"""Maximum number of events per read."""
 
 ITEMS = "items"
 """The name of the event for items of a channel that were added, removed, or changed state."""
 TURNS = 8
-"""Streams that read at the same time; pages are answered in between when all have news at once."""
+"""Maximum number of streams that read at the same time: pages are still answered while all streams have news."""
 CHECK_EVERY, LOOK_EVERY = 5.0, 1.0
 """Seconds between two reads of a silent stream: while Redis reports changes, and while it can't."""
 
@@ -81,7 +81,7 @@ class LiveEvents:
 
 
 async def open_events(redis: Redis, user: str) -> EventPlace:
-    """Keep the user's events for the next hours; the place of the latest one."""
+    """Keep the user's events for the next hours; returns the place of the latest one."""
     last: bytes = await redis.script(_OPEN, [keys.live_events(user)], [KEPT_SECONDS])
     return EventPlace(text(last))
 
@@ -144,7 +144,7 @@ class Listeners:
         """The process is stopping: all streams end now."""
 
     def news(self, user: str) -> asyncio.Future[None]:
-        """Done at the next change of the user's events, or earlier; call `forget` if you stop waiting."""
+        """A future that ends at the next change of the user's events, or earlier; call `forget` if you stop waiting."""
         if self._tracker is not None and not self._listening:
             self._listening = True
             self._tracker.start(self)

@@ -6,7 +6,7 @@
 --
 -- KEYS  1 user  2 channels  3 removed channels  4 events
 -- ARGV  1 name  2 now  3 pattern: channel  4 'name': find it by name; 'uid': find it by uid
---       5 limit of channels besides those that everybody has, 0 for no limit  6.. uids to try
+--       5 limit of channels without those that everybody has, 0 for no limit  6.. uids to try
 -- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 if created}; {'taken'}: no uid is
 --       free; {'', count}: the limit is reached
 -- include: events

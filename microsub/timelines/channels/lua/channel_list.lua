@@ -1,7 +1,7 @@
--- All channels of a user with their unread counts, on demand with the check of the token: the other request that
--- readers make all the time. It costs one command per channel if the caller remembers names and settings.
+-- All channels of a user with their unread counts, and optionally the check of the token. Apps send this request
+-- constantly, like that for pages. It costs one command per channel if the caller remembers names and settings.
 --
--- Atomic: the counts and the shape are of one moment. The shape shows whether remembered names and settings are old: it
+-- Atomic: one snapshot of counts and shape. The shape shows whether remembered names and settings are old: it
 -- is the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
 -- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)

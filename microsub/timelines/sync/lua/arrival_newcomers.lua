@@ -1,6 +1,6 @@
--- Items that came into a channel after a place, in the order of arrival.
+-- Items that were added to a channel after a place, in the order of arrival.
 --
--- Atomic: both sorted sets and the channel are of one moment, so no item is missed between them. Writes nothing.
+-- Atomic: one snapshot of both sorted sets and the channel, so no item is missed between them. Writes nothing.
 --
 -- KEYS  1 arrivals  2 arrivals:again  3 posts of the channel (without it: of all channels)
 -- ARGV  1 the place  2 how many items are looked at

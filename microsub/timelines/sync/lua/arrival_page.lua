@@ -1,15 +1,15 @@
--- A stretch of the order in which items came to a user, with the state of each, on demand with the check of the token.
+-- A part of a user's order of arrival, with the state of each item, and optionally the check of the token.
 --
--- Atomic: token, order and states are of one moment. Writes nothing. An item of `global` is unread when it is unread in
--- any channel, as its pages show it; items that only removed channels show are left out. Each channel is read the
--- cheaper way: item by item, or all its unread items at once.
+-- Atomic: one snapshot of token, order and states. Writes nothing. An item of `global` is unread if it is unread in any
+-- channel, as on its pages; items that only removed channels show are left out. Each channel is read in the cheaper
+-- way: item by item, or all its unread items at once.
 --
 -- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`  5 user  6 token  7 behind (6 and 7 only with a
 --       token)
 -- ARGV  1 maximum number  2 'newest' or 'oldest' first  3 the place after which to begin, '' for the end  4 uid or
 --       'global' 5, 6 patterns: posts, unread  7 now
--- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else {'',
---       scopes or '', 1 when posts wait to be brought into timelines of this user, 'id place id place …', three texts
+-- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; else {'',
+--       scopes or '', 1 if posts wait to be added to timelines of this user, 'id place id place …', three texts
 --       of one digit per id, 1 if it is unread, is saved, is in the channel, and 1 if more follow}
 -- include: in_force
 local MOST_ASKED = 10000
