@@ -1,9 +1,9 @@
 """Check that a store in use agrees with its design, and repair it.
 
-`look` reads everything once, in batches, without a script that walks anything long; `invariants` has the seven
-invariants, one function each, over what was read. What is found on a store that is being written to may be a step
-under way: a finding counts when it is found again and again, which `check.command` sees to. Every finding carries
-its remedy as data; `repair.apply` carries remedies out.
+`look` reads everything once, in batches, without a script that runs long; `invariants` checks the data that it read,
+with one function for each invariant. On a store that is being written to, a finding may be a change in progress: a
+finding counts only if it is found repeatedly (`check.command`). Every finding has its remedy as data; `command.apply`
+carries out remedies.
 
 The check covers damage from our own processes when they die, and from a Redis that lost its last second or was restored
 from backups of different moments. Keys edited by hand are not covered.

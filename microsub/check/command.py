@@ -1,8 +1,8 @@
-"""`microsub check`: all invariants, examined while the store is in use, and repaired.
+"""`microsub check`: examines all invariants while the store is in use, and repairs them.
 
-Between two commands of a poll or a follow the store is in a state that no reader ever sees but a check may. So what one
-look finds counts when later looks find it again: two of them, since a store may be busy with the same thing twice.
-A repair repeats look and remedy, because what is repaired may show what it had hidden.
+Between two commands of a poll or a follow, the store is in a state that a check may see, though no user does. So a
+finding of one look counts only if two later looks find it again: two, since a store may be busy with the same thing
+twice. A repair repeats look and remedy, because repaired damage may have hidden other damage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys
 from microsub.upkeep.follow_repair import FollowRepair
 
 BETWEEN_LOOKS = 1.0
-"""Seconds between a look with findings and the next, which must find them again."""
+"""Seconds between a look with findings and the next look, which must confirm them."""
 
 _AGAIN = 2
 
@@ -35,9 +35,9 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The findings of a check: `repaired` ones are in order again, `left` ones aren't.
+    """The findings of a check: `repaired` ones are corrected, `left` ones aren't.
 
-    `examined` counts what the last look has seen.
+    `examined` counts what the last look has read.
     """
 
     left: tuple[Finding, ...]
@@ -83,7 +83,7 @@ class Checking:
     pause: float = BETWEEN_LOOKS
 
     async def run(self, *, repair: bool = False) -> CheckReport:
-        """Examine everything, and on demand repair what can be repaired."""
+        """Examine everything, and repair what can be repaired if requested."""
         found, examined = await self._look()
         first: dict[Finding, None] = {}
         for _ in range(_ROUNDS if repair else 0):
@@ -97,7 +97,7 @@ class Checking:
         return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
 
     async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
-        """The findings that all looks share, each once; if the first look finds nothing, no other follows."""
+        """The findings that all looks have in common, each once; only one look if the first finds nothing."""
         latest = await look(self.redis, self.clock())
         found = list(dict.fromkeys(latest.found))
         for _ in range(_AGAIN):
@@ -125,14 +125,14 @@ def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:
     }
 
 
-# --- remedies: one whose finding is over meanwhile does nothing, or no harm -------------------------------------------
+# --- remedies: they do no harm if their finding no longer exists ------------------------------------------------------
 
 
 _AT_ONCE = 200
 
 
 async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
-    """Repair what can be repaired here; `Derive` is left to `upkeep.follow_repair`.
+    """Repair what can be repaired here; `upkeep.follow_repair` handles `Derive`.
 
     `now` is Unix time in seconds.
     """

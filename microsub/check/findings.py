@@ -11,15 +11,15 @@ from microsub.redis.protocol import Command
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Idempotent commands that do no harm if the damage is gone by then."""
+    """Idempotent commands that do no harm if the damage no longer exists."""
 
     commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class InChannel:
-    """Bring one id of a channel into a valid state: its sets agree, it is where the rules want it (`ruled`), or, where
-    there is no such item (`missing`), it leaves for good.
+    """Bring one id of a channel into a valid state: its sets agree, its place follows the rules (`ruled`), or, if there
+    is no such item (`missing`), it leaves permanently.
     """
 
     user: str
@@ -31,7 +31,7 @@ class InChannel:
 
 @dataclass(frozen=True, slots=True)
 class InArrivals:
-    """Bring an item's place in the order of arrival at a user into agreement with what the channels show."""
+    """Correct an item's place in a user's order of arrival by what the channels show."""
 
     user: str
     item: str
@@ -49,9 +49,9 @@ Remedy = Commands | InChannel | InArrivals | Derive
 class Finding:
     """A broken invariant.
 
-    `area` is what it is about, `subject` the key or member that it concerns.
+    `area` is the kind of data, `subject` the key or member that it concerns.
 
-    Two findings are the same when all but the remedy agrees. Without a remedy a person must decide.
+    Two findings are the same if everything but the remedy agrees. Without a remedy a person must decide.
     """
 
     area: str

@@ -1,16 +1,14 @@
-"""The invariants of the store, one function each, over what a look has read.
-
-They read nothing and change nothing.
+"""The invariants of the store, one pure function each, over the data that a look has read.
 
 1. `sets_agree`: posts = unread ⊎ read; hidden, posts and gone have nothing in common.
-2. `post_enters_once`: a post that is shown is claimed by its guid and listed by its feed, and no second item is it.
-3. `memory_lasts`: what a feed remembers stays as long as somebody follows it, and 30 days longer.
-4. `items_exist`: whatever a timeline, an index or an outbox names is there.
-5. `keys_are_named`: every key is named in `redis.keys`, and has a time to live unless it may stay.
-6. `copies_agree`: what is kept twice, in two slots, says the same.
-7. `rules_hold`: nothing muted is shown, nothing blocked is there, nothing is hidden without a rule.
-8. `arrivals_agree`: the order of arrival at a user holds what that user's channels show, each item once.
-9. `output_agrees`: an item of an output feed is published or imported, has an edition, and nothing else has one.
+2. `post_enters_once`: a shown post is claimed by its guid and listed by its feed, and no second item has its guid.
+3. `memory_lasts`: a feed's data is kept as long as the feed has followers, and 30 days longer.
+4. `items_exist`: every item that a timeline, an index or an outbox names exists.
+5. `keys_are_named`: every key is named in `redis.keys`, and has a time to live unless it may be permanent.
+6. `copies_agree`: data that is stored twice, in two slots, agrees.
+7. `rules_hold`: no muted item is shown, no blocked item is in a channel, and no item is hidden without a rule.
+8. `arrivals_agree`: a user's order of arrival has the items that the user's channels show, each once.
+9. `output_agrees`: an item of an output feed is published or imported and has an edition; no other item has one.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ def sets_agree(user: str, uid: str, sets: Sets) -> Iterator[Finding]:
 
 
 def disagreeing(sets: Sets) -> dict[str, set[str]]:
-    """The ids that break each sentence of invariant 1."""
+    """The ids that violate each statement of invariant 1."""
     posts, unread, read, hidden, hidden_read, gone = sets
     moved = {item for item in unread.keys() & posts.keys() if unread[item] != posts[item]}
     return {
@@ -64,7 +62,7 @@ def disagreeing(sets: Sets) -> dict[str, set[str]]:
 def post_enters_once(seen: Seen, item: str, guid: str, updated: str, owner: str | None) -> Iterator[Finding]:
     """Invariant 2, for one item that is shown, but not both claimed and indexed by its feed.
 
-    `owner` is the item that the guid stands for there.
+    `owner` is the item that the guid stands for in that feed.
     """
     feed = str(seen.items.feed(item))
     if owner in {None, item}:
@@ -77,7 +75,7 @@ def post_enters_once(seen: Seen, item: str, guid: str, updated: str, owner: str 
 
 
 def memory_lasts(seen: Seen, feed: str) -> Iterator[Finding]:
-    """Invariant 3, for one feed: its keys end together, unless it is followed, or programs save posts into it."""
+    """Invariant 3, for one feed: its keys expire together, unless it has followers or programs save posts into it."""
     lasting = {kind.name for kind in kinds() if kind.may_stay}
     stays = bool(seen.followers.get(feed)) or (feed in seen.records and seen.records[feed].kept)
     for kind, ttl in seen.feed_keys.get(feed, {}).items():
@@ -91,9 +89,9 @@ def memory_lasts(seen: Seen, feed: str) -> Iterator[Finding]:
 
 
 def items_exist(seen: Seen, members: Collection[str]) -> list[str]:
-    """Invariant 4: those of the ids that name no item.
+    """Invariant 4: the given ids that have no item.
 
-    What came while the look went on is left out.
+    Items that were added during the look are left out.
     """
     return sorted(item for item in members if int(item) <= seen.last_item and item not in seen.items)
 
@@ -117,7 +115,7 @@ def missing_in_feed(seen: Seen, feed: str, index: Collection[str], outbox: Colle
 
 
 def keys_are_named(key: str, kind: Kind | None, ttl: int) -> Iterator[Finding]:
-    """Invariant 5, for one key; `ttl` as the command TTL says it."""
+    """Invariant 5, for one key; `ttl` as the command TTL returns it."""
     if kind is None:
         if looks_like_ours(key):
             what = "unknown, though its name begins like a key of this server; inspect it and delete it by hand"
@@ -138,11 +136,11 @@ def copies_agree(seen: Seen) -> Iterator[Finding]:
     yield from _polled(seen)
     for handle, user in seen.handles.items():
         if seen.handle_index.get(handle) != user:
-            # Without its line, no passkey of that user is recognised.
+            # Without an entry, no passkey of that user is recognised.
             remedy = Commands((("HSET", keys.handles(), handle, user),))
             yield Finding("users", keys.credentials(user), "a handle that doesn't point to its user", remedy)
     for handle in seen.handle_index.keys() - seen.handles.keys():
-        # A handle is never given out again, so it can't come to mean somebody meanwhile.
+        # A handle is never assigned again, so it can't stand for another user later.
         remedy = Commands((("HDEL", keys.handles(), handle),))
         yield Finding("users", f"{keys.handles()} {handle}", "a handle without a user", remedy)
     for counter in seen.counters:
@@ -215,7 +213,7 @@ def outputs_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[F
 
 
 def media_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[Finding]:
-    """Invariant 6, for the list of the files that a user's sources have sent, and the files."""
+    """Invariant 6, for the list of files that a user's sources have sent, and these files."""
     there = seen.media.get(user, set())
     for token in sorted(there - set(listed)):
         remedy = Commands((("SADD", keys.media(user), token),))
@@ -279,9 +277,9 @@ def missing_in_output(seen: Seen, user: str, name: str, members: Collection[str]
 
 
 def is_unclaimed(seen: Seen, item: str, created: float, discovered: float) -> bool:
-    """Whether invariant 2 is to be asked about an item: it is shown, and its feed doesn't know it.
+    """Whether invariant 2 applies to an item: it is shown, and its feed doesn't know it.
 
-    What nobody is shown the sweep deletes; what is older than its feed's record a timeline has kept beyond the feed.
+    The sweep deletes items that aren't shown; a timeline has kept an older item than its feed's record beyond the feed.
     """
     known = seen.items.marked(item, CLAIMED | INDEXED)
     return not known and seen.items.marked(item, SHOWN) and discovered >= created
@@ -290,7 +288,7 @@ def is_unclaimed(seen: Seen, item: str, created: float, discovered: float) -> bo
 def arrivals_agree(
     user: str, shown: Mapping[str, int], places: Collection[str], more: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Invariant 8, for one user: how many channels show each item, and what the order holds."""
+    """Invariant 8, for one user: how many channels show each item, and the contents of the order."""
     for what, items in disagreeing_arrivals(shown, places, more).items():
         for item in items:
             yield Finding("timelines", f"{user} {item}", what, InArrivals(user, item))

@@ -1,6 +1,6 @@
-"""Keys read backwards: what a key is called in `redis.keys`, its type, whether it may stay.
+"""Key names, parsed: the name of a key in `redis.keys`, its type, and whether it may be permanent.
 
-Type and lifetime are what the text behind a key's form says, which is the contract.
+Type and lifetime are taken from the text after a key's form, which is authoritative.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from microsub.redis import keys
 _TYPES = {"String": "string", "Hash": "hash", "Set": "set", "Sorted set": "zset", "Stream": "stream", "List": "list"}
 _TYPE = re.compile(rf"({'|'.join(sorted(_TYPES, key=len, reverse=True))})\b(?!, hash)")
 
-# What the text says where a key may stay until its owner goes, and where it must.
+# The words of the text for keys that may be permanent until their owner is deleted, and for keys that must be.
 _MAY_STAY = re.compile(r"permanent|as `feed`|as long as a timeline|beyond the last follower", re.IGNORECASE)
 _STAYS = re.compile(r"permanent(?!, or until)|as long as a timeline", re.IGNORECASE)
 
@@ -27,15 +27,15 @@ _NUMBER = r"[0-9]{1,19}"
 _NAMES = dict.fromkeys(("name", "uid", "feed"), _NAME)
 _VALUES = {**_NAMES, "feed_id": _NUMBER, "item_id": _NUMBER, "digest": r"[0-9a-f]{64}"}
 _BUCKET = 4
-"""Characters by which the candidates for a key are chosen; no key begins with fewer that don't vary."""
+"""Number of first characters by which candidates for a key are chosen; every form begins with at least so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """All keys of one form.
 
-    `type` is what the command TYPE must say, None for any. `may_stay`: no time to live is needed; `stays`: there must
-    be none. `prefix` is what all of them begin with.
+    `type` is the required reply to the command TYPE, None for any. `may_stay`: no time to live is needed; `stays`:
+    there must be none. `prefix` is the common beginning of all keys.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Kind:
 
 
 def kind_of(key: str) -> tuple[Kind, Mapping[str, str]] | None:
-    """The kind of a key and the values in it, by parameter; None for a key that isn't ours."""
+    """The kind of a key and the values in it, by parameter; None for an unknown key."""
     for kind in _by_beginning().get(key[:_BUCKET], ()):
         if match := kind.pattern.match(key):
             return kind, match.groupdict()
@@ -55,13 +55,13 @@ def kind_of(key: str) -> tuple[Kind, Mapping[str, str]] | None:
 
 
 def looks_like_ours(key: str) -> bool:
-    """Whether a key of no known form begins like one of ours: likely a mistake."""
+    """Whether a key of no known form has the prefix of a known one: likely a mistake."""
     return any(key.startswith(kind.prefix) for kind in kinds() if kind.name != "item")
 
 
 @cache
 def texts() -> Mapping[str, tuple[str, str]]:
-    """The form of each key and the text behind it, by its name in `redis.keys`."""
+    """The form of each key and the text after it, by its name in `redis.keys`."""
     found = {}
     for pair in itertools.pairwise(ast.parse(inspect.getsource(keys)).body):
         match pair:

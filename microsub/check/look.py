@@ -22,11 +22,11 @@ from microsub.timelines.timelinekeys import rule_keys, set_keys
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500
-_UNCLAIMED = ("guid", "updated", "discovered", "score", "condemned")  # a sweep takes what it condemns out of the index
+_UNCLAIMED = ("guid", "updated", "discovered", "score", "condemned")  # a sweep takes condemned items out of the index
 _RULED = frozenset({"muted", "blocked", "hidden"})
 
 _SETTLING = 300.0
-"""Seconds after a follow during which the feed's own list might lack it: the timeline is filled first."""
+"""Seconds after a follow during which the feed's own list may lack it: the timeline is filled first."""
 
 
 async def look(redis: Redis, now: float) -> Findings:
@@ -54,13 +54,13 @@ async def _keys(reader: Reader, seen: Seen, found: Findings) -> dict[str, int]:
     """Every key once; the newest ids by their counter's key."""
     newest = {keys.item_ids(): 0, keys.feed_ids(): 0}
     async for batch in reader.redis.scan():
-        names = [key.decode("utf-8", "replace") for key in sorted(set(batch))]  # other programs' keys may be anything
+        names = [key.decode("utf-8", "replace") for key in sorted(set(batch))]  # another program's key may be any bytes
         lives = await reader.ask([("TTL", name) for name in names])
         items = []
         for name, ttl in zip(names, lives, strict=True):
             match = kind_of(name)
             found.examined["keys"] += 1
-            if ttl == -2:  # ended meanwhile
+            if ttl == -2:  # it expired meanwhile
                 continue
             found.found += invariants.keys_are_named(name, match[0] if match else None, ttl)
             if match is None:
@@ -94,7 +94,7 @@ def _note(seen: Seen, kind: str, values: Mapping[str, str], ttl: int) -> None:
 
 
 async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> list[int]:
-    """Note the items; their ids. Another server's items may lie here too, without a score."""
+    """Note the items; returns their ids. Another server's items may be here too, without a score."""
     rows = await reader.ask([("HMGET", keys.item(item), "score", "feed", "guid") for item in ids])
     ours = []
     for item, (score, feed, guid) in zip(ids, rows, strict=True):
@@ -108,7 +108,7 @@ async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]
 
 
 async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
-    """Users, their channels and what these follow."""
+    """Users, their channels and their follows."""
     seen.listed = {name.decode() async for names in reader.stream("SSCAN", keys.users()) for name in names}
     seen.handle_index = pairs((await reader.walk("HSCAN", [keys.handles()]))[keys.handles()])
     for batch in batched(sorted(seen.listed | seen.user_keys.keys()), _AT_ONCE):
@@ -147,7 +147,7 @@ async def _follows(reader: Reader, seen: Seen, found: Findings, user: str, uids:
 
 
 async def _feeds(reader: Reader, seen: Seen, found: Findings) -> None:
-    """Addresses, records, followers, and which feeds have a turn."""
+    """Addresses, records, followers, and the feeds in the schedule."""
     async for batch in url_index.walk(reader.redis):
         seen.urls |= {one.url: one.feed for one in batch}
     store, schedule = Feeds(reader.redis), Schedule(reader.redis)
@@ -189,7 +189,7 @@ async def _channels(reader: Reader, seen: Seen, found: Findings) -> None:
 
 
 async def _arrivals(reader: Reader, found: Findings, user: str, shown: Mapping[str, int]) -> None:
-    """A user's order of arrival, when all of that user's channels were read."""
+    """A user's order of arrival, if all of that user's channels were read."""
     places = (await reader.walk("ZSCAN", [keys.arrivals(user)]))[keys.arrivals(user)]
     counts = pairs((await reader.walk("HSCAN", [keys.arrivals_more(user)]))[keys.arrivals_more(user)])
     more = {item: int(count) for item, count in counts.items() if item != "last"}
@@ -210,7 +210,7 @@ async def _rules(
 
 
 async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
-    """Guid maps, indexes and outboxes against the items; the channels have marked what they show."""
+    """Guid maps, indexes and outboxes, compared with the items; the channels have marked the items that they show."""
     for batch in batched(sorted(seen.feed_keys), _AT_ONCE):
         guids = await reader.walk("HSCAN", [keys.feed_guids(feed) for feed in batch])
         indexes = await reader.walk("ZSCAN", [keys.feed_items(feed) for feed in batch])
@@ -230,7 +230,7 @@ async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
 
 
 async def _outputs(reader: Reader, seen: Seen, found: Findings) -> None:
-    """Output feeds: their list, their addresses, and the sets of each."""
+    """Output feeds: their list, their addresses, and their sets."""
     users = sorted(seen.listed | seen.output_feeds.keys())
     for batch in batched(users, _AT_ONCE):
         lists = await reader.walk("SSCAN", [keys.outputs(user) for user in batch])

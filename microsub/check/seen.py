@@ -13,10 +13,10 @@ from microsub.model.reader import Subscription
 from microsub.redis.protocol import Command, Redis
 
 BATCH = 500
-"""Most commands of one round trip."""
+"""Maximum number of commands per round trip."""
 
 COUNT = 200
-"""Members that one step of a walk through a long key takes."""
+"""Number of members per step of a scan of a long key."""
 
 _Part = TypeVar("_Part")
 
@@ -24,18 +24,18 @@ _CHUNK = 4096
 _NONE = -1
 
 CLAIMED, INDEXED, SHOWN = 1, 2, 4
-"""Marks: a guid leads to the item; it stands in its feed's index; a channel shows or hides it."""
+"""Marks: a guid leads to the item; its feed's index has it; a channel shows or hides it."""
 
 
 class KnownItems:
-    """Items by id (a small integer, as text). Nine bytes per item that could exist."""
+    """Items by id (a small integer, as text). Takes nine bytes per possible item."""
 
     def __init__(self) -> None:
         self._feeds: dict[int, array[int]] = {}
         self._marks: dict[int, bytearray] = {}
 
     def note(self, item_id: str, feed: int) -> None:
-        """This item exists. `feed` is 0 for a post of no feed."""
+        """Note that this item exists. `feed` is 0 for a post of no feed."""
         chunk, place = divmod(int(item_id), _CHUNK)
         if chunk not in self._feeds:
             self._feeds[chunk] = array("q", [_NONE]) * _CHUNK
@@ -46,13 +46,13 @@ class KnownItems:
         return self.feed(item_id) is not None
 
     def feed(self, item_id: str) -> int | None:
-        """The item's feed, 0 for a post of no feed; None where there is no such item."""
+        """The item's feed, 0 for a post of no feed; None if there is no such item."""
         chunk, place = divmod(int(item_id), _CHUNK)
         feeds = self._feeds.get(chunk)
         return None if feeds is None or feeds[place] == _NONE else feeds[place]
 
     def mark(self, item_id: str, mark: int) -> None:
-        """Set a mark, where the item exists."""
+        """Set a mark, if the item exists."""
         chunk, place = divmod(int(item_id), _CHUNK)
         if chunk in self._marks:
             self._marks[chunk][place] |= mark
@@ -72,7 +72,7 @@ class KnownItems:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A counter of ids: its key, where it stood at `first` and `last`, and the `newest` id that there is."""
+    """A counter of ids: its key, its value at the `first` and `last` reading, and the `newest` existing id."""
 
     key: str
     first: int
@@ -84,12 +84,12 @@ class Counter:
 class Seen:
     """The data that a look has read so far. Times are Unix seconds.
 
-    `last_item` is the newest item id at the beginning: what is newer is on its way. `user_keys` and `channel_keys` name
-    the kinds of keys that there are per user, and per user and channel uid; `feed_keys` their times to live by feed and
+    `last_item` is the newest item id at the beginning: newer ones are being added. `user_keys` and `channel_keys` are
+    the kinds of keys that exist per user, and per user and channel uid; `feed_keys` their times to live by feed and
     kind. `listed` are the users in the list of users, `recorded` those that have a record, `channels` the uids in each
-    user's lists. `followed` says which channels follow a feed, `fresh` which of these do so for so short that the
-    feed's own list may lack them, `followers` whom the feed's own list names. `urls` is `feeds:by-url`. `handles` are
-    the users' own handles of passkeys by user, `handle_index` users by handle. `polled` are the feeds in the
+    user's lists. `followed` are the channels that follow each feed, `fresh` those that began so recently that the
+    feed's own list may lack them, `followers` the channels in the feed's own list. `urls` is `feeds:by-url`. `handles`
+    are the users' own handles of passkeys by user, `handle_index` users by handle. `polled` are the feeds in the
     schedule, `output_feeds` each user's output feeds that have a record, `media` each user's files by their tokens.
     """
 
@@ -167,7 +167,7 @@ def batched(parts: Iterable[_Part], size: int) -> Iterable[list[_Part]]:
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
-    """A flat reply of pairs as a dict; of what a walk gave twice the first counts."""
+    """A flat reply of pairs as a dict; if a scan returned a name twice, the first value counts."""
     found: dict[str, str] = {}
     for name, value in zip(flat[0::2], flat[1::2], strict=True):
         found.setdefault(name.decode(), value.decode())

@@ -1,8 +1,8 @@
-"""The post store over HTTP, to be read only: feeds, their posts, and their events.
+"""The post store over HTTP, read-only: feeds, their posts, and their events.
 
-Tokens are those of `identity.store.accounts`, by RFC 6750 in the header alone; a reader's token is worth nothing
-here, and these are worth nothing at the Microsub endpoint. Replies and errors are those of the Microsub endpoint, and
-carry an ETag (RFC 9110, section 13.1.2), so that asking again for what has not changed costs a 304.
+The tokens are those of `identity.store.accounts`, accepted only in the header (RFC 6750). A user's token isn't valid
+here, and these tokens aren't valid at the Microsub endpoint. Replies and errors are those of the Microsub endpoint, and
+have an ETag (RFC 9110, section 13.1.2), so that repeated requests for unchanged data get a 304.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ METHODS = "GET, HEAD, OPTIONS"
 
 Reply = Mapping[str, Any]
 Resource = Callable[[Posts, str, Params], Awaitable[Reply]]
-"""The store, the id in the path (or an empty string) and the parameters to a JSON object."""
+"""A function from the store, the id in the path (or an empty string) and the parameters to a JSON object."""
 
 _CORS: list[Header] = [
     (b"access-control-allow-origin", b"*"),
@@ -60,7 +60,7 @@ class PostStoreEndpoint(HttpEndpoint):
         return _reply(exchange.scope, dumps(await self._answer(exchange.scope)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request; the log names the program, also where it is refused."""
+        """Serve one HTTP request; the log names the program, even if the request is refused."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -133,11 +133,11 @@ _RESOURCES: Mapping[tuple[str, ...], Resource] = {
     ("posts", ""): _post,
     ("events",): _events,
 }
-"""By the parts of the path, the id among them left out."""
+"""Resources by the parts of the path, without the id."""
 
 
 _ONE_BY: Mapping[Resource, tuple[str, str]] = {_feeds: ("url", "the URL of a feed"), _posts: ("guid", "a post's guid")}
-"""The parameter that asks for one thing instead of a list, and what it is."""
+"""The parameter that requests a single object instead of a list, and its description."""
 
 
 def _refuse_empty(resource: Resource, query: bytes) -> None:
@@ -184,7 +184,7 @@ def _feed_object(feed: FeedRecord) -> dict[str, Any]:
 
 
 def _post_object(post: Post) -> dict[str, Any]:
-    """The jf2 that readers get, and beside it what only programs care for."""
+    """The post's jf2, as users get it, and members that only programs need."""
     times = {"_discovered": post.discovered.isoformat(), "_updated": post.updated.isoformat()}
     found = {**post.item, "_id": post.id, "_source": post.feed, "_guid": post.guid}
     found |= {"_timestamp": post.timestamp.isoformat(), **times}

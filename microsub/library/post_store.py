@@ -1,8 +1,8 @@
 """The post store for Python programs that save or read posts: `open_post_store`.
 
-It works on the server's own Redis, beside the server or without one. Saved posts go the way of polled ones
-(`posts.ingest`): a post is stored under its guid, stands in the timelines of all who follow its feed as soon as a
-worker (`microsub serve`, `microsub work`) has delivered it, and is announced by events.
+It works on the server's own Redis, whether or not the server runs. Saved posts are handled like polled ones
+(`posts.ingest`): a post is stored under its guid, a worker (`microsub serve`, `microsub work`) delivers it to the
+timelines of all followers of its feed, and events announce it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 _OWN = frozenset({"guid", "timestamp"})
-"""Fields that every post has, beside those that come back in `Post.fields`."""
+"""Fields that every post has, in addition to `Post.fields`."""
 
 _DERIVED = frozenset({"_id", "_source", "post-type", "published", "refs"})
 _FEED_FIELDS = ("title", "home", "photo", "description")
@@ -73,9 +73,9 @@ class Saved:
 
 
 class PostStore(Posts):
-    """The post store, to be read and written. A `feed` that is written to is given by its URL.
+    """The post store, for reading and writing. A `feed` that is written to is given by its URL.
 
-    Every method may raise StoreError; those that write raise InvalidRequest for what can't be used.
+    Every method may raise StoreError; those that write raise InvalidRequest for invalid input.
     """
 
     def __init__(
@@ -101,22 +101,22 @@ class PostStore(Posts):
     # --- posts -------------------------------------------------------------------------------------------------------
 
     async def save(self, feed: str, fields: Mapping[str, Any]) -> Saved:
-        """Save a post with all of its fields, in place of what was saved under its guid.
+        """Save a post with all of its fields, in place of the post saved before under its guid.
 
-        `guid` (text) and `timestamp` (Unix seconds, aware datetime, or ISO 8601 with an offset) are required. What jf2
-        names is shown to readers; all other fields are kept, and come back as they were saved. The post's place in
-        timelines stays with the first timestamp; none is later than now. Raises PostDeleted for a guid whose post was
-        deleted or has left the store.
+        `guid` (text) and `timestamp` (Unix seconds, aware datetime, or ISO 8601 with an offset) are required. Users see
+        the fields that jf2 defines; all other fields are kept and returned as they were saved. The post keeps the place
+        in timelines that its first timestamp gave it; a timestamp later than now counts as now. Raises PostDeleted for
+        the guid of a post that was deleted or has left the store.
         """
         guid = _guid(as_mapping("fields", fields).get("guid"))
         async with self._alone(feed) as record:
             return await self._save(record, guid, fields)
 
     async def update_or_create(self, feed: str, guid: str, fields: Mapping[str, Any]) -> Saved:
-        """Set these fields of the post and leave all others, or save it if it doesn't exist.
+        """Set these fields of the post and keep all others, or save it if it doesn't exist.
 
-        A `timestamp` is required for a new post only. Of several calls at the same time, in any processes, none is
-        lost. A post that was polled keeps what its feed says in all other fields.
+        A `timestamp` is required for a new post only. Simultaneous calls, in any processes, don't lose each other's
+        changes. A post that was polled keeps its feed's values in all other fields.
         """
         guid = _guid(guid)
         if as_mapping("fields", fields).get("guid", guid) != guid:
@@ -127,7 +127,7 @@ class PostStore(Posts):
     async def delete(self, post_id: str) -> bool:
         """Delete a post from all timelines and the store; it never comes back under its guid.
 
-        Returns whether there was one. Repeat the call if it broke off.
+        Returns whether the post existed. Repeat the call after an interruption.
         """
         found = await garbage.candidates(self._redis, [post_id]) if is_id(text("post_id", post_id)) else []
         if not found or not found[0].feed:
@@ -140,9 +140,9 @@ class PostStore(Posts):
         return True
 
     async def expire(self, feed: str, limit: int) -> int:
-        """Delete all posts of a feed but the `limit` newest and those in somebody's timeline.
+        """Delete all posts of a feed except the `limit` newest and those in any timeline.
 
-        Returns how many left the store; their guids are known, and don't come back.
+        Returns how many left the store; their guids are remembered, so they don't come back.
         """
         limit = whole("limit", limit)
         feed_id = await self._id_of(feed)
@@ -151,9 +151,9 @@ class PostStore(Posts):
     # --- feeds -------------------------------------------------------------------------------------------------------
 
     async def describe(self, feed: str, fields: Mapping[str, str]) -> tuple[str, ...]:
-        """Say what a feed is called and looks like; it is made where there is none.
+        """Set the description of a feed: `title`, `home`, `photo`, `description`; creates a missing feed.
 
-        By `title`, `home`, `photo`, `description`. Returns the names of the fields that changed.
+        Returns the names of the fields that changed.
         """
         for name, value in as_mapping("fields", fields).items():
             if name not in _FEED_FIELDS or not isinstance(value, str):
@@ -164,15 +164,15 @@ class PostStore(Posts):
             return await describe(self._feeds, self._events, record.id, said, self._clock())
 
     async def release(self, feed: str) -> bool:
-        """Keep a feed for its followers alone: without any, it and its posts leave after 30 days.
+        """Keep a feed only as long as it has followers: without any, it and its posts are deleted after 30 days.
 
-        The next post that is saved into it undoes that. Whether it was kept.
+        Saving a post into it undoes that. Returns whether the feed was kept until now.
         """
         feed_id = await self._id_of(feed)
         return feed_id is not None and await self._feeds.release(feed_id)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event of what this object does; call the result to end that.
+        """Call `listener` with every event that this object causes; the returned function ends that.
 
         `events` has those of all processes.
         """
@@ -191,7 +191,7 @@ class PostStore(Posts):
             raise PostDeleted(guid)
         all_fields = {**(_fields_before(before) if merge and before else {}), **fields}
         item = replace(self._to_store(feed, guid, all_fields, now), guid=form)
-        # Not older than what is there, whatever the clocks of other machines say.
+        # Not older than the stored version, even if the clocks of machines differ.
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
         added = await self._ingest.add(feed, [item], now, version, _changes(before, item))
         post = await self.get_by_guid(feed.id, form)
@@ -214,7 +214,7 @@ class PostStore(Posts):
 
     @contextlib.asynccontextmanager
     async def _alone(self, feed: str) -> AsyncIterator[FeedRecord]:
-        """The feed, made and kept where that is due, locked against other savers in any process."""
+        """The feed, created and kept if needed, locked against other savers in any process."""
         if not isinstance(feed, str) or not is_usable(feed):
             shown = mask_credentials(feed) if isinstance(feed, str) else feed
             raise wrong("feed", shown, "an absolute http or https URL")
@@ -224,7 +224,7 @@ class PostStore(Posts):
             leased_in_turn(self._redis, f"saving:{record.id}"),
         ):
             if not record.kept and record.last_success is None:
-                # Another process may have told while we waited. One that dies here hasn't kept it: it is told again.
+                # Another process may have announced it meanwhile. If one dies here, the next one announces it again.
                 latest = await self._feeds.get(record.id)
                 if latest is not None and not latest.kept:
                     await self._events.announce([Event("feed_created", record.id, self._clock())])
@@ -242,7 +242,7 @@ def _guid(value: object) -> str:
 
 
 def _fields_before(row: Mapping[str, str]) -> dict[str, Any]:
-    """The known fields of a post, in the form in which a program saves them."""
+    """The known fields of a post, in the form in which programs save them."""
     if "saved" in row:
         saved = loads(row["saved"])
         return {**saved["fields"], "timestamp": saved["timestamp"]}
@@ -251,7 +251,7 @@ def _fields_before(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _changes(before: Mapping[str, str] | None, item: ItemToStore) -> set[str]:
-    """The names of the saved fields that are not as they were."""
+    """The names of the saved fields whose values differ."""
     old = loads(before.get("saved", "{}")) if before else {}
     new = loads(item.extra["saved"])
     names = {"timestamp"} if old.get("timestamp") != new["timestamp"] else set()
@@ -285,9 +285,9 @@ async def open_post_store(
 ) -> AsyncIterator[PostStore]:
     """The post store on that Redis, or on the embedded one of a data folder.
 
-    Without arguments the environment decides, as it does for the server (`MICROSUB_REDIS_URL`, `MICROSUB_DATA_DIR`).
-    `create` makes a data folder where there is none. Raises NotFound where there is none otherwise, ConfigError for a
-    setting that can't be used, StoreUnavailable and SchemaMismatch.
+    Without arguments it uses the same environment variables as the server (`MICROSUB_REDIS_URL`, `MICROSUB_DATA_DIR`).
+    `create` creates a missing data folder; otherwise NotFound is raised. Raises ConfigError for an invalid setting,
+    StoreUnavailable and SchemaMismatch.
     """
     flags = {"redis_url": redis_url, "data_dir": None if data_dir is None else str(data_dir)}
     async with wiring.stores.open_stores(read_settings(os.environ, flags), create=create) as stores:
@@ -295,7 +295,7 @@ async def open_post_store(
 
 
 def post_store(stores: wiring.stores.Stores) -> PostStore:
-    """The post store on stores that are open."""
+    """The post store on open stores."""
     redis = stores.redis
     return PostStore(
         redis,

@@ -24,17 +24,17 @@ from microsub.posts.values import WRITTEN_GUID
 
 NEWEST = "newest"
 _MOST = 10**9
-"""More than any page holds."""
+"""A number above every page's limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
     """A post of the store.
 
-    `feed` is the feed's id; `guid` what identifies the post in it, as it was written there. `item` is the jf2 that
-    readers get, sanitised and with absolute URLs. `fields` are those that a program has saved, as it saved them; empty
-    for what was only polled. `timestamp` is the time of publishing, `discovered` and `updated` when the store got it
-    and its last change.
+    `feed` is the feed's id; `guid` the identifier of the post in it, as the feed wrote it. `item` is the jf2 that users
+    get, sanitised and with absolute URLs. `fields` are those that a program has saved, as it saved them; empty for a
+    post that was only polled. `timestamp` is the time of publication, `discovered` and `updated` are the times at which
+    the store got the post and its last change.
     """
 
     id: str
@@ -65,7 +65,7 @@ class FeedPage:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Events, the oldest first; `after` leads on, `missed`: some before may be dropped."""
+    """Events, the oldest first; `after` leads to the next page; `missed`: earlier events may have been dropped."""
 
     events: tuple[Event, ...]
     after: str
@@ -73,9 +73,9 @@ class EventPage:
 
 
 class Posts:
-    """The post store, to be read. A `feed` is given by its URL or its id.
+    """The post store, for reading. A `feed` is given by its URL or its id.
 
-    Every method may raise StoreError, and InvalidRequest for an argument that can't be used.
+    Every method may raise StoreError, and InvalidRequest for an invalid argument.
     """
 
     def __init__(self, feeds: Feeds, items: Items, events: Events) -> None:
@@ -84,14 +84,14 @@ class Posts:
         self._events = events
 
     async def get(self, post_id: str) -> Post | None:
-        """The post of that id; None where there is none, or it belongs to no feed."""
+        """The post of that id; None if it doesn't exist, or belongs to no feed."""
         row = await self._items.get(post_id) if is_id(text("post_id", post_id)) else None
         return _post(row) if row and row.get("feed") and "score" in row else None
 
     async def get_by_guid(self, feed: str, guid: str) -> Post | None:
-        """The feed's post with that guid; None where there is none (any more).
+        """The feed's post with that guid; None if there is none (any more).
 
-        Guids that are URLs are compared as such: http or https, tracking parameters and a last slash don't matter.
+        Guids that are URLs are compared as URLs: http or https, tracking parameters and a final slash don't matter.
         """
         text("guid", guid)
         feed_id = await self._id_of(feed)
@@ -104,7 +104,7 @@ class Posts:
         return None
 
     async def newest(self, feed: str, limit: int = 20, after: Cursor | None = None) -> PostPage:
-        """Up to `limit` posts of the feed behind `after`, by time of publishing or last change.
+        """Up to `limit` posts of the feed after `after`, by time of publication or last change.
 
         Following `after` yields every post that isn't changed meanwhile exactly once; changed posts move to the front.
         """
@@ -121,7 +121,7 @@ class Posts:
         return PostPage(posts, shown[-1] if len(places) > limit else None)
 
     async def feed(self, feed: str) -> FeedRecord | None:
-        """The feed of that URL or id; None where the store doesn't know it."""
+        """The feed of that URL or id; None if the store has no such feed."""
         feed_id = await self._id_of(feed)
         return await self._feeds.get(feed_id) if feed_id is not None else None
 
@@ -134,7 +134,7 @@ class Posts:
         return FeedPage(tuple(records), further)
 
     async def events(self, after: str = "0", limit: int = 100) -> EventPage:
-        """Up to `limit` events behind that id; `0` for the oldest kept, `newest` for what will come."""
+        """Up to `limit` events after that id; `0` for the oldest that are kept, `newest` for future ones."""
         limit = whole("limit", limit)
         if after == NEWEST:
             return EventPage((), await self._events.last())
@@ -178,12 +178,12 @@ def is_id(text: str) -> bool:
 
 
 def identity_of(guid: str) -> str:
-    """The form of a guid in which a feed's posts are told apart."""
+    """The form of a guid that distinguishes a feed's posts."""
     return identity(Entry(guid=guid))
 
 
 def forms_of(guid: str) -> tuple[str, ...]:
-    """The forms in which a feed may know that guid."""
+    """The forms in which the store may have that guid of a feed."""
     return tuple(dict.fromkeys((guid, identity_of(guid))))
 
 

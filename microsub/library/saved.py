@@ -1,9 +1,8 @@
-"""A post as a program saves it, by jf2's names (https://jf2.spec.indieweb.org/).
+"""A post as a program saves it, with jf2's names (https://jf2.spec.indieweb.org/).
 
-What readers see of a post are the fields that jf2 names; a program may save any others beside them. Names may be
-written with `_` for `-`.
+Users see the fields that jf2 defines; a program may save any others too. Names may be written with `_` instead of `-`.
 
-All errors are InvalidRequest and say which field is meant, what was found and what was expected.
+All errors are InvalidRequest and name the field, the found value and the expected one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry
 
 MOST_BYTES = 1_000_000
-"""Bytes of a post's fields as JSON."""
+"""Maximum bytes of a post's fields as JSON."""
 
 _TEXTS = ("type", "uid", "name", "summary", "rsvp", "start", "end")
 _LINKS = ("featured", "quotation_of")
@@ -38,23 +37,23 @@ _CARD = frozenset(Card.__dataclass_fields__)
 _SHOWN = 80
 
 _DEEPEST = 200
-"""Lists and objects within each other. What is put around them is to be read by all parsers of JSON still."""
+"""Maximum nesting of lists and objects. The JSON that contains them must still be readable by all JSON parsers."""
 
 _REPR = reprlib.Repr()
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxdict = 4, 20, 20
 _REPR.maxother = _REPR.maxlong = _REPR.maxstring = 2 * _SHOWN
-"""Limits of shown values: written out in full, a list that contains another twice, and so on, is endless."""
+"""Limits of shown values: a list that contains another one twice, and so on, would be endless if written in full."""
 
 _LONG_NUMBER = re.compile(r"\d{19}")
 """Digits that might be a whole number beyond 64 bits, which orjson makes inexact."""
 
 
 def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: str, author: Card | None) -> Entry:
-    """The entry that readers see of these fields, sanitised.
+    """The entry that users see of these fields, sanitised.
 
-    Links are relative to the post's URL, else to `source`.
+    Links are relative to the post's URL, otherwise to `source`.
 
-    `author` stands for one that the post doesn't name.
+    `author` is used if the post names none.
     """
     url = safe_url(_text(fields, "url"), source)
     base = url or source
@@ -77,7 +76,7 @@ def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: 
 
 
 def moment(name: str, value: object) -> datetime:
-    """A time as programs have it: an aware datetime, Unix seconds, or ISO 8601 with an offset."""
+    """A time in the forms that programs use: an aware datetime, Unix seconds, or ISO 8601 with an offset."""
     expected = "Unix seconds, a datetime with a time zone, or ISO 8601 with an offset"
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -116,7 +115,7 @@ def as_mapping(name: str, value: object) -> Mapping[str, Any]:
 
 
 def as_json(fields: Mapping[str, Any]) -> bytes:
-    """The fields as JSON, which gives back exactly what was put in."""
+    """The fields as JSON, from which exactly the same fields can be read."""
     for name, value in fields.items():
         if not isinstance(name, str) or not name:
             raise InvalidRequest(f"a field's name can't be used: found {_shown(name)}, expected a text")
@@ -136,15 +135,15 @@ def as_json(fields: Mapping[str, Any]) -> bytes:
 
 
 def wrong(name: str, value: object, expected: str) -> InvalidRequest:
-    """The error for a field whose value can't be used."""
+    """The error for a field with an invalid value."""
     return InvalidRequest(f"'{name}' can't be used: found {_shown(value)}, expected {expected}")
 
 
 def _is_deep(value: object) -> bool:
-    """Whether it is nested too deeply; one that holds itself is."""
+    """Whether the value is nested too deeply, or contains itself."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(_DEEPEST):
-        # Each part once: the same one in many places is as deep everywhere.
+        # Each part once: the same part is equally deep wherever it occurs.
         parts = {id(part): part for one in level for part in (one.values() if isinstance(one, dict) else one)}
         level = [part for part in parts.values() if isinstance(part, dict | list)]
         if not level:
@@ -153,7 +152,7 @@ def _is_deep(value: object) -> bool:
 
 
 def _same(value: object, again: object) -> bool:
-    """Equal in kind too: a tuple isn't a list, 1 isn't 1.0."""
+    """Whether two values are equal and of equal type: a tuple isn't a list, 1 isn't 1.0."""
     if isinstance(value, dict) and isinstance(again, dict):
         return value.keys() == again.keys() and all(_same(value[name], again[name]) for name in value)
     if isinstance(value, list) and isinstance(again, list):
@@ -162,7 +161,7 @@ def _same(value: object, again: object) -> bool:
 
 
 def _found(fields: Mapping[str, Any], name: str) -> Any:
-    """The value, or None where there is none or an empty one."""
+    """The value; None if it is missing or empty."""
     value = fields.get(name.replace("_", "-"))
     if value is None:
         value = fields.get(name)
@@ -206,7 +205,7 @@ def _card(fields: Mapping[str, Any], name: str, base: str) -> Card | None:
 
 
 def _content(fields: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """HTML and plain text; a text alone is HTML."""
+    """HTML and plain text; a single text is HTML."""
     value = _found(fields, "content")
     if value is None or isinstance(value, str):
         return value, None
@@ -242,6 +241,6 @@ def _enclosure(value: Any) -> Enclosure:
 def _shown(value: object) -> str:
     try:
         text = repr(value) if isinstance(value, str) else _REPR.repr(value)
-    except Exception:  # nested too deeply, a number of too many digits, or what can't even say what it is
+    except Exception:  # nested too deeply, a number with too many digits, or an object whose repr fails
         text = f"a {type(value).__name__} that can't be shown"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -164,10 +164,7 @@ class Following:
             await self._leave(user, uid, feed_id, now)
 
     async def move(self, user: str, target: str, url: str, now: float) -> Followed:
-        """Follow a feed in the channel `target` and no other; its items move too.
-
-        Raises NotFound if no channel follows it.
-        """
+        """Follow a feed only in the channel `target`; its items move too. Raises NotFound if no channel follows it."""
         refuse_saved(target)
         await self._channels.get(user, target)
         holders = await self._holders(user, url)

@@ -246,10 +246,7 @@ async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now:
 
 
 async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int:
-    """Remove the oldest items beyond `limit`, for shown and hidden ones separately; returns their number.
-
-    Works in batches.
-    """
+    """Remove the oldest items beyond `limit`, shown and hidden ones separately, in batches; returns their number."""
     return await _expire(redis, user, uid, "over", limit, now, Reason.EVICTED)
 
 

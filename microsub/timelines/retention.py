@@ -45,9 +45,7 @@ items that become due in other ways: by a lower limit, or added late.
 """
 
 RESTORABLE = 30 * DAY
-"""Seconds for which a disabled user or a removed channel can be restored, and for which the leaving of a vanished item
-is remembered at least.
-"""
+"""Seconds for which disabled users and removed channels can be restored, and vanished items are remembered at least."""
 
 BETWEEN_VISITS = 300.0
 """Seconds between two checks for channels that are due."""

@@ -221,10 +221,7 @@ async def settle(
 async def settle_in(
     redis: Redis, channels: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float, *, lost: bool = False
 ) -> list[tuple[str, ...]]:
-    """`settle` in several channels (user, uid); results in their order.
-
-    One round trip for every thousand items.
-    """
+    """`settle` in several channels (user, uid); results in their order. One round trip for every thousand items."""
     moved: list[tuple[str, ...]] = [() for _ in channels]
     every_key = [timeline_keys(user, uid) for user, uid in channels]
     for batch in batches(items):

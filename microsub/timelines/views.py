@@ -117,10 +117,7 @@ class ReaderViews:
     async def rows_with_token(
         self, credential: Credential, uid: str, query: PageQuery, now: float
     ) -> tuple[Grant, PageRows]:
-        """The rows of a page, for `shown`, with the token's check.
-
-        One round trip.
-        """
+        """The rows of a page, for `shown`, with the token's check. One round trip."""
         granted, rows = await self._page(credential, uid, query, now)
         if await self.has_caught_up(granted, uid, now):
             granted, rows = await self._page(credential, uid, query, now)
@@ -149,10 +146,7 @@ class ReaderViews:
         return found
 
     async def shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
-        """The bytes of the reply with these rows; for the replacing feed if the source was replaced.
-
-        No round trip if all items are cached.
-        """
+        """The reply with these rows, for a replacing feed if the source was replaced. No round trip if cached."""
         source = None
         if query.source is not None:
             subscription, current = await self._followed(user, query.source)

@@ -219,9 +219,7 @@ class FeedLists:
                 await asyncio.gather(*(self.following.unfollow(user, uid, one.url, now) for one in some))
 
     async def export(self, user: str, now: float, *, masked: bool) -> bytes:
-        """All channels with the web feeds that they follow, as OPML. `masked` removes passwords and keys from
-        addresses.
-        """
+        """All channels with their web feeds, as OPML. `masked` removes passwords and keys from addresses."""
         channels, followed = await asyncio.gather(self.channels.list(user), self.channels.all_subscriptions(user))
         records = await self.feeds.get_many(one.feed for found in followed.values() for one in found)
 

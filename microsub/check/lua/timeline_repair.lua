@@ -1,8 +1,8 @@
 -- Restores the invariants of one channel for the named ids.
 --
 -- Atomic per id: damage is checked again here, so an id that only looked corrupt, because the sets were read one after
--- the other, isn't touched. In doubt nothing becomes unread: an id in `gone` has left, an id that is read and unread is
--- read, a shown id without a state is read.
+-- the other, isn't touched. If in doubt, no item becomes unread: an id in `gone` has left, an id that is read and
+-- unread is read, a shown id without a state is read.
 --
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 arrivals  9 events
 -- ARGV  1 now in whole seconds  2 uid  3.. ids
