@@ -1,4 +1,4 @@
-"""Bodies that are too long, too slow, or not what they are said to be."""
+"""Bodies that are too long, too slow, or of another kind than their headers declare."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def bomb(coding: str, wbits: int) -> Act:
 
 
 async def members(visit: Asked) -> None:
-    """Many gzip streams one behind the other, each of one zero megabyte."""
+    """Many gzip streams, one after the other, each of 1 MiB of zeros."""
     await visit.reply(gzip.compress(bytes(MIB)) * 300, XML, "Content-Encoding: gzip")
 
 
 async def empty_members(visit: Asked) -> None:
-    """Four megabytes of gzip streams that hold nothing."""
+    """4 MiB of empty gzip streams."""
     member = gzip.compress(b"")
     await visit.reply(member * (4 * MIB // len(member)) + gzip.compress(GOOD), XML, "Content-Encoding: gzip")
 
@@ -72,7 +72,7 @@ async def endless_compressed(visit: Asked) -> None:
 
 
 async def trickle(visit: Asked) -> None:
-    """Never silent for long, never done."""
+    """One byte every 0.2 seconds, until the body is complete."""
     await visit.head(XML, f"Content-Length: {len(GOOD)}")
     for byte in GOOD:
         await visit.send(bytes([byte]))
@@ -80,7 +80,7 @@ async def trickle(visit: Asked) -> None:
 
 
 async def crumbs(visit: Asked) -> None:
-    """One byte in each chunk, as fast as can be: every chunk costs the reader as much as a thousand bytes."""
+    """One byte per chunk, as fast as possible: a chunk costs the reader as much as 1,000 bytes do."""
     await visit.head(XML, "Transfer-Encoding: chunked")
     many = chunked([b"x"] * 10_000)
     while True:
@@ -88,7 +88,7 @@ async def crumbs(visit: Asked) -> None:
 
 
 async def small_chunks(visit: Asked) -> None:
-    """Sixteen bytes in each chunk, as fast as can be: a body of full length would take half a minute."""
+    """Sixteen bytes per chunk, as fast as possible: a body of the maximum length would take half a minute."""
     await visit.head(XML, "Transfer-Encoding: chunked")
     many = chunked([b"x" * 16] * 10_000)
     while True:
@@ -96,7 +96,7 @@ async def small_chunks(visit: Asked) -> None:
 
 
 async def chunks_of_extensions(visit: Asked) -> None:
-    """Little in each chunk and much beside it, as fast as can be."""
+    """Small chunks with long chunk extensions, as fast as possible."""
     await visit.head(XML, "Transfer-Encoding: chunked")
     many = b"6;" + b"x" * 8000 + b"\r\n<item>\r\n"
     while True:
@@ -137,7 +137,7 @@ async def broken_gzip(visit: Asked) -> None:
 
 
 def bare(data: bytes) -> bytes:
-    """Deflate without the head and sum of zlib's format, as some servers send it."""
+    """Deflate without zlib's header and checksum, as some servers send it."""
     return zlib.compress(data, wbits=-15)
 
 

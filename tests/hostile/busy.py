@@ -1,15 +1,15 @@
-"""Documents of 50 and 120 kilobytes that are made to keep a parser busy, or to end it.
+"""Documents of 50 and 120 kilobytes that keep a parser busy or crash it.
 
-Small enough for all doors (an app's page may have 256 KiB). Without a guard, Lexbor and html5ever take three to five
-seconds of processor time for what nests, and a gigabyte for formatting that is never closed. What costs them a tenth of
-a second nests thousands deep, for the code that walks through the tree that comes out.
+They are small enough for all doors (an app's page may have 256 KiB). Without a guard, Lexbor and html5ever take 3 to 5
+seconds of processor time for nested elements, and a gigabyte for formatting elements that are never closed. Documents
+that cost them a tenth of a second nest thousands of levels deep, for the code that traverses the resulting tree.
 """
 
 from __future__ import annotations
 
 SIZE = 50_000
 QUADRATIC = 120_000
-"""Bytes; the second is for documents whose cost grows with the square of their size, and ours doesn't."""
+"""Bytes; the second is for documents whose cost grows with the square of their size, which isn't so for our parsers."""
 
 
 def _filled(unit: str, head: str = "", size: int = SIZE) -> str:

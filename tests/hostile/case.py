@@ -1,4 +1,4 @@
-"""What a case is: something a publisher does, and what must be true of its feed afterwards."""
+"""A case: an action of a publisher, and what must be true of its feed afterwards."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Check = Callable[["Outcome"], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How things are after the last poll: the feed's record, the wire JSON of its posts, and what was asked."""
+    """The state after the last poll: the feed's record, the wire JSON of its posts, and the requests for it."""
 
     feed: FeedRecord
     posts: list[str]
     site: Publisher
     wait: float | None
-    """Seconds from the poll to the next one; None: never again."""
+    """Seconds from the poll to the next one; None: no further poll."""
 
     @property
     def text(self) -> str:
@@ -31,12 +31,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """`act` answers at /feed and at `paths`. `health` is how the feed's `last_error` begins; empty: all is well.
+    """`act` answers at /feed and at `paths`. `health` is how the feed's `last_error` begins; empty: no error.
 
-    `says` stands in it too; `posts` is how many of its posts are in the timeline; `wait` bounds the seconds to the next
-    poll (None: never again); `scheme` and `host` make its address; `polls` is how often it is asked;
-    `brief` says that only time ends its poll, `spins` its parsing, so that these limits are short ones; `growth` bounds
-    the memory in bytes.
+    `says` is another part of it; `posts` is how many of its posts are in the timeline; `wait` bounds the seconds to the
+    next poll (None: no further poll); `scheme` and `host` make its address; `polls` is how often it is polled;
+    `brief` means that only the time limit ends its poll, `spins` its parsing, so that these limits are short; `growth`
+    bounds the memory in bytes.
     """
 
     act: Act

@@ -12,6 +12,6 @@ from tests.hostile.machine import Machine, running_machine
 
 @pytest.fixture(scope="module")
 def machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
-    """A worker that has seen ordinary feeds, a large one among them, so that what follows is measured from there."""
+    """A worker that has polled ordinary feeds and a large one, so that memory is measured from there."""
     with running_machine(redis_server) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Documents that were made to hurt their readers: entities, depth, size, code in every place."""
+"""Documents that attack their readers: entities, depth, size, code in every field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON = "Content-Type: application/feed+json"
 
 
 def small(document: Callable[[], bytes], health: str = "", says: str = "", *, kind: str = XML, **more: object) -> Case:
-    """The document travels compressed: what costs the publisher kilobytes. It is made when it is asked for."""
+    """A case with a compressed document, which costs the publisher kilobytes. It is built on request."""
 
     async def act(visit: Asked) -> None:
         await visit.reply(gzip.compress(document(), 5), kind, GZIP)
@@ -65,7 +65,7 @@ def asked_nothing_else(outcome: Outcome) -> None:
 
 
 def stays_small(outcome: Outcome) -> None:
-    """What readers would have to load stays within reason, and so does the feed's own record."""
+    """Posts stay small enough for readers to load, and so does the feed's record."""
     assert all(len(post) < 2 * MIB for post in outcome.posts)
     feed = outcome.feed
     told = (feed.title, feed.photo, feed.home, feed.description, feed.hub, feed.self_url, feed.etag, feed.last_error)
@@ -97,7 +97,7 @@ def nothing_runs(outcome: Outcome) -> None:
 
 
 def without_texts(value: object) -> object:
-    """What of an item isn't plain text, which is shown as it stands."""
+    """The fields of an item other than plain text, which is shown unchanged."""
     if isinstance(value, dict):
         return {key: without_texts(inner) for key, inner in value.items() if key not in TEXTS}
     return [without_texts(inner) for inner in value] if isinstance(value, list) else value

@@ -1,7 +1,7 @@
-"""`microsub`, where a parser of foreign documents that is called in this process writes so into the log.
+"""`microsub`, with a log line when a parser of foreign documents is called in this process.
 
-So does an event loop that has been busy for long without looking at its connections. All names lead to this machine,
-and documents have less time than in earnest.
+It also logs when the event loop has been busy for long without looking at its connections. All names resolve to this
+machine, and the time limit for documents is shorter than in production.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 PARSED_HERE = "parsed in the process that serves or polls:"
 HELD_UP = "everybody was kept waiting for"
 MOMENT = 3.0
-"""Seconds of processor time that everybody may wait for: hundredths are usual, and a parser without a guard takes more
-for some of the documents.
+"""Seconds of processor time for which the event loop may be busy: hundredths are usual, and a parser without a guard
+takes more for some of the documents.
 """
 QUICK, SECONDS = 1.2, 1.5
 """The first page that a process reads loads half a second of code on a busy machine."""
@@ -36,7 +36,7 @@ PARSERS = (
 
 
 def telling(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, and a line in the log."""
+    """The same function, which also writes a line into the log."""
 
     def told(*arguments: Any, **named: Any) -> Any:
         print(PARSED_HERE, name, file=sys.stderr, flush=True)
@@ -46,7 +46,7 @@ def telling(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watch_parsers() -> None:
-    """Have all parsers tell, before anything has them by name."""
+    """Makes all parsers log their calls, before any module imports them by name."""
     for module, path in PARSERS:
         owner: Any = import_module(module)
         *classes, name = path.split(".")
@@ -56,7 +56,7 @@ def watch_parsers() -> None:
 
 
 async def watch_loop() -> None:
-    """Write into the log when everybody was kept waiting."""
+    """Writes into the log when the event loop was busy for too long."""
     while True:
         before = time.thread_time()
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Redirects, names and certificates: where a request ends up."""
+"""Redirects, names and certificates: the server that a request finally reaches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def to(location: str, status: str = "302 Found") -> Act:
 
 
 async def on_and_on(visit: Asked) -> None:
-    """A new address each time."""
+    """A redirect to a new address each time."""
     await visit.redirect(f"/feed?{visit.number}{len(visit.target)}")
 
 
@@ -28,7 +28,7 @@ def chain(length: int, status: str, end: str = "/end") -> dict[str, Act]:
 
 
 def only(*paths: str) -> Check:
-    """These paths were asked for, and nothing else."""
+    """Checks that exactly these paths were requested."""
 
     def check(outcome: Outcome) -> None:
         assert {visit.target for visit in outcome.site.asked if visit.target != "/good"} == set(paths)

@@ -1,4 +1,4 @@
-"""The worker's process, and what is measured of it."""
+"""The worker's process and its measurements."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tests.support.polling import World, rss, world
 from tests.support.waiting import wait_until
 
 GROWTH = 40 * MIB
-"""A parser that starts while a document is read, and loads what it needs, counts as well."""
+"""Includes a parser that starts while a document is read and loads its modules."""
 GROWTH_OF_WIDE_TEXT = 128 * MIB
-"""For as much text as a document may have, of characters that take four bytes each, as Python keeps and as UTF-8.
+"""For the longest text of a document, in characters that take four bytes each, both in Python and as UTF-8.
 
-A parser that was fresh holds the body and its text, 10 MiB each. The worker holds the body and the post of half a
-million characters, which is 4 MiB in each of the forms that it has on its way to Redis. What the allocator keeps from
-the cases before adds up to 12 MiB: 70 to 84 were seen, and 98 once.
+A fresh parser holds the body and its text, 10 MiB each. The worker holds the body and the post of half a million
+characters, which is 4 MiB in each of its forms on the way to Redis. Memory that the allocator keeps from earlier
+cases adds up to 12 MiB: 70 to 84 were measured, and 98 once.
 """
 GROWTH_OF_ALL = 80 * MIB
-"""What all cases of one process may leave behind, in what the allocator keeps for later."""
+"""Memory that all cases of one process may leave in the allocator."""
 
 
 @dataclass
 class Machine:
     """The worker's process and the Redis that it works on.
 
-    `rest` is what the worker holds after ordinary work, `parser` what an idle parser of its does, in bytes.
+    `rest` is the memory of the worker after ordinary work, `parser` that of an idle parser of the worker, in bytes.
     """
 
     url: str
@@ -55,7 +55,7 @@ class Machine:
 
 @contextmanager
 def running_machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
-    """A worker that has seen large feeds and a page, so that what follows is measured from there."""
+    """A worker that has polled large feeds and a page, so that memory is measured from there."""
     url = f"{redis_server.url}?db=0"
     process = subprocess.Popen([sys.executable, "-m", "tests.hostile.worker_process", url], stderr=subprocess.DEVNULL)
     made = Machine(url, process)
@@ -83,7 +83,7 @@ async def _warm_up(machine: Machine) -> None:
 
 @asynccontextmanager
 async def stores(machine: Machine) -> AsyncIterator[World]:
-    """The stores that the worker works on; polling is left to it."""
+    """The stores of the worker; only the worker polls."""
     redis = Multiplexed(machine.url)
     try:
         async with world(redis) as it:
@@ -100,7 +100,7 @@ async def polled(it: World, feeds: list[FeedRecord], since: float) -> bool:
 
 
 class Watch:
-    """Looks at the memory of the worker and its parsers for as long as the block lasts."""
+    """Measures the memory of the worker and its parsers until the block ends."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -132,7 +132,7 @@ class Watch:
             self._parsers[parser] = max(peak(parser), self._parsers.get(parser, 0))
 
     def check(self, growth: int = GROWTH) -> None:
-        """Worker and parsers together have grown by less than `growth` bytes, each from where it is when idle."""
+        """Worker and parsers together have grown by less than `growth` bytes, each compared with its idle state."""
         most = peak(self._machine.pid)
         grown = max(0, most - self._before)
         idle = self._machine.parser

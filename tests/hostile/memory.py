@@ -1,4 +1,4 @@
-"""Memory of processes in bytes, and their processor time, as the system counts them. Peaks are exact on Linux alone."""
+"""Memory of processes in bytes, and their processor time, from the system. Peaks are exact only on Linux."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINUX = sys.platform == "linux"
 
 
 def resident(pid: int) -> int:
-    """What the process has in memory now; 0 when it has ended."""
+    """Resident memory of the process; 0 if it has ended."""
     if not _LINUX:
         found = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
         return int(found.stdout.strip() or 0) * 1024
@@ -20,26 +20,26 @@ def resident(pid: int) -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """Let `peak` count from here on."""
+    """Resets `peak`."""
     if _LINUX:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak(pid: int) -> int:
-    """The most that the process had in memory since `forget_peak`."""
+    """The maximum memory of the process since `forget_peak`."""
     return _status(pid, "VmHWM") if _LINUX else resident(pid)
 
 
 def parsers(pid: int) -> list[int]:
     """The parser processes that it started.
 
-    A child that has not begun its own program yet shows the memory of the process that it was copied from.
+    A child that hasn't started its own program yet shows the memory of its parent process.
     """
     return [child for child in children(pid) if "microsub.parsing.process" in _command(child)]
 
 
 def children(pid: int) -> list[int]:
-    """The processes that it started."""
+    """The child processes of the process."""
     if not _LINUX:
         found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
         return [int(line) for line in found.stdout.split()]
@@ -59,7 +59,7 @@ def _command(pid: int) -> str:
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of processor time that its threads have used; 0 where the system doesn't say."""
+    """Seconds of processor time that its threads have used; 0 on systems that don't provide this."""
     found = 0
     for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A publisher that writes bytes, not HTTP: what a case does to its visitor is a function of the connection."""
+"""A publisher that writes bytes, not HTTP: the behaviour of a case is a function of the connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Act = Callable[[Asked], Awaitable[None]]
 async def publisher(
     acts: Mapping[str, Act], *, good: bytes, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Publisher]:
-    """A running publisher on 127.0.0.1. `acts` says what each path does; other paths serve a good feed."""
+    """A running publisher on 127.0.0.1. `acts` has the behaviour of each path; other paths serve a valid feed."""
     async with web.publisher(tls=tls) as site:
         site.handlers.update(acts)
         site.otherwise = Answer(good, headers=[("Content-Type", "application/rss+xml")])
@@ -26,5 +26,5 @@ async def publisher(
 
 
 def chunked(parts: Iterable[bytes]) -> bytes:
-    """Parts as the chunks of a body, without its end."""
+    """Parts as the chunks of a body, without the last chunk."""
     return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)

@@ -1,4 +1,4 @@
-"""Headers, status lines, and connections that end in the wrong place."""
+"""Headers, status lines, and connections that close too early."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def always_304(visit: Asked) -> None:
 
 
 async def document_then_304(visit: Asked) -> None:
-    """A weak validator with quotes and blanks in it must come back byte for byte."""
+    """A weak validator with quotes and blanks in it must be sent back byte for byte."""
     tag = 'W/"a \\" b, \xe4 "'
     if visit.headers.get("if-none-match") == tag:
         await visit.head(status="304 Not Modified")
@@ -81,7 +81,7 @@ async def new_etags(visit: Asked) -> None:
 
 
 async def same_etag(visit: Asked) -> None:
-    """Another document under the same validator: what matters is what is sent."""
+    """Another document under the same validator: the body counts."""
     await visit.reply(GOOD.replace(b"Post 1", b"Post 1, again" * visit.number), XML, 'ETag: "same"')
 
 

@@ -1,8 +1,8 @@
-"""One case through a real worker in a process of its own.
+"""One case through a real worker in its own process.
 
-What is looked at: what the feed's health says, that worker and parsers together grew by less than 40 MiB and the worker
-was busy for moments alone, that other feeds were polled while the publisher kept it waiting, and that the feed is
-scheduled again, or never.
+Each case checks the feed's health, that worker and parsers together grew by less than 40 MiB, that the worker was busy
+only for moments, that other feeds were polled while this publisher was slow, and that the feed has a next poll, or
+none if it is gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 OTHERS = 3
 BUSY = 20.0
-"""Seconds of processor time that a case may take of the worker, while all feeds wait: a tenth of one is usual."""
+"""Seconds of the worker's processor time that a case may take, while all feeds wait: a tenth of a second is usual."""
 
 
 def certificate(name: str | None) -> ssl.SSLContext | None:
@@ -35,7 +35,7 @@ def certificate(name: str | None) -> ssl.SSLContext | None:
 
 
 async def run(machine: Machine, name: str, case: Case) -> None:
-    """Let the case do what it does, and compare what comes of it with what must be true."""
+    """Runs the case and compares the outcome with the expected one."""
     uid = name.replace(".", "-")
     async with (
         publisher({case.path: case.act, **case.paths}, good=b"", tls=certificate(case.certificate)) as site,
@@ -65,14 +65,14 @@ async def run(machine: Machine, name: str, case: Case) -> None:
 
 
 def address(case: Case, name: str, site: Publisher) -> str:
-    """A host for each case, unless a certificate names it."""
+    """A host for each case, unless a certificate requires a certain name."""
     user, at, host = case.host.rpartition("@")
     where = host if case.certificate else f"{BRIEF * case.brief}{SPINS * case.spins}{name[:50]}.{host}"
     return f"{'https' if case.certificate or case.tls else 'http'}://{user}{at}{where}:{site.port}{case.path}"
 
 
 async def others_are_polled(it: World, name: str, number: int, good: Publisher) -> None:
-    """Feeds on other hosts become due now, and don't wait for the one that is asked."""
+    """Makes feeds on other hosts due, and checks that they don't wait for the publisher of the case."""
     begun = time.time()
     hosts = [f"other{number}-{other}.test" for other in range(OTHERS)]
     feeds = [await it.follow(f"http://{host}:{good.port}/good", uid="others") for host in hosts]
@@ -80,7 +80,7 @@ async def others_are_polled(it: World, name: str, number: int, good: Publisher) 
 
 
 async def wait_of(it: World, feed: FeedRecord) -> float | None:
-    """Seconds from the last poll to the next one in record and schedule; None when there will be none."""
+    """Seconds from the last poll to the next one in record and schedule; None if there is no next poll."""
     key = keys.host_due(host_of(feed.url))
 
     async def settled() -> list[float | None]:
@@ -95,7 +95,7 @@ async def wait_of(it: World, feed: FeedRecord) -> float | None:
 
 
 def check(case: Case, outcome: Outcome) -> None:
-    """What the feed's record says, how many posts arrived, when the next poll is, and what else the case asks."""
+    """Checks the feed's record, the number of posts, the time of the next poll, and the case's own check."""
     health = outcome.feed.last_error or ""
     assert health.startswith(case.health) if case.health else not health, health
     assert case.says in health, health

@@ -1,4 +1,4 @@
-"""Guessing passwords: how many guesses a day leaves, from one machine or from many, and whom that hinders."""
+"""Guessing passwords: the number of guesses per day, from one machine or from many, and who is slowed down."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.support.redis_wrappers import CountingRedis
 PASSWORD = "correct horse battery"
 DAY = 86_400
 HASH_SECONDS = 0.1
-"""What a hash takes at most, of real passwords on a slow machine; those of these tests are cheap."""
+"""Maximum time of a hash, for real passwords on a slow machine; those of these tests are cheap."""
 HOME = "198.51.100.1"
 
 
 class House:
-    """An instance with the user ann, and a count of the passwords that were looked at."""
+    """An instance with the user ann, and a count of password checks."""
 
     def __init__(self, redis: Redis) -> None:
         self.accounts, self.store = Accounts(redis), LocalCredentials(redis)
@@ -36,7 +36,7 @@ class House:
         self.door = LocalSignIn(redis, None, UserAddresses(self.accounts), self.hasher)
 
     async def knock(self, password: str, address: str, now: float, who: str = ANN, devices: str = "") -> str:
-        """`in`, `wrong`, or `wait`: the password wasn't looked at."""
+        """`in`, `wrong`, or `wait`: the password wasn't checked."""
         try:
             found = await self.door.by_password(who, password, SignInOrigin(address, devices), now)
         except NotRecognised:
@@ -56,7 +56,7 @@ async def house(real_redis: Redis) -> House:
 
 
 async def test_a_machine_has_a_hundred_guesses_a_day(house: House) -> None:
-    """However it goes about it; many machines have as many each."""
+    """No method of guessing gets more; each further machine has the same number."""
     looked_at, now = 0, NOW
     while now < NOW + DAY:
         answer = await house.knock("guess", "10.0.0.1", now)
@@ -67,7 +67,7 @@ async def test_a_machine_has_a_hundred_guesses_a_day(house: House) -> None:
 
 
 async def test_spraying_one_password_over_many_accounts_is_slowed_by_address(house: House) -> None:
-    """Accounts that exist and such that don't alike."""
+    """Accounts that exist and accounts that don't are slowed down alike."""
     answers = [await house.knock("Summer2026!!", "203.0.113.5", NOW, who=f"user{number}") for number in range(300)]
     assert answers.count("wrong") < 15
     assert answers[-1] == "wait"
@@ -75,10 +75,10 @@ async def test_spraying_one_password_over_many_accounts_is_slowed_by_address(hou
 
 
 async def test_the_owner_gets_in_while_a_thousand_machines_guess(house: House) -> None:
-    """In a browser and from a network that nobody knows, each time that all of them guess in the same moment.
+    """The owner signs in from an unknown browser and network, while all machines guess at the same moment.
 
-    While it is the first guess for many of them, the owner waits with them, for no more hashes than fit into half a
-    minute; who finds no place asks again. A machine's second guess comes behind the owner's first.
+    While many of them make their first guess, the owner waits with them, for at most as many hashes as take half a
+    minute; an owner who gets no place tries again. A machine's second guess comes after the owner's first.
     """
     cookie = await house.door.remember(ANN, "", NOW)
     gate, hashed, check = threading.Event(), list[str](), house.hasher._check
@@ -114,12 +114,12 @@ async def test_the_owner_gets_in_while_a_thousand_machines_guess(house: House) -
         await asyncio.gather(*storm)
         assert hashed.index(PASSWORD) <= 1
     assert max(waited) * HASH_SECONDS < 60
-    assert waited[2] <= 10  # a few machines found no place before
+    assert waited[2] <= 10  # a few machines got no place before
     house.hasher.close()
 
 
 async def test_a_cookie_of_another_account_or_made_up_gives_no_allowance(house: House) -> None:
-    """The attacker's own browser is known for the attacker."""
+    """The attacker's browser is known only for the attacker's account."""
     await house.accounts.add_user("mallory", "", NOW)
     theirs = await house.door.remember("mallory", "", NOW)
     forged = ANN + "." + theirs.partition(".")[2]
@@ -132,7 +132,7 @@ async def test_a_cookie_of_another_account_or_made_up_gives_no_allowance(house: 
 
 
 async def test_forged_addresses_of_one_network_are_one(house: House) -> None:
-    """Who has a /64 of IPv6 has 2^64 addresses in it."""
+    """A client with a /64 of IPv6 has 2^64 addresses in it."""
     answers = [
         await house.knock("Summer2026!!", f"2001:db8:1:2::{number:x}", NOW, who=f"user{number}") for number in range(60)
     ]
@@ -150,7 +150,7 @@ SEQUENCES = [
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: " ".join(sequence)[:20])
 async def test_pauses_dont_tell_who_is_who(house: House, sequence: list[str]) -> None:
-    """Whether a name and an address are one account's, or anybody's, can't be seen from when one has to wait."""
+    """The pauses don't show whether a name and an address belong to the same account."""
     await house.accounts.set_me(ANN, "https://ann.example/")
     await house.accounts.add_user("unset", "https://unset.example/", NOW)
     seen = set()
@@ -165,7 +165,7 @@ async def test_pauses_dont_tell_who_is_who(house: House, sequence: list[str]) ->
 
 
 async def test_the_store_is_asked_as_often_for_everybody(real_redis: Redis) -> None:
-    """By names and addresses of users with a password, without one, disabled or not there, with a cookie or none."""
+    """Names and addresses of users with a password, without one, disabled or unknown need the same look-ups."""
     counting = CountingRedis(real_redis)
     house = House(counting)
     for name in (ANN, "unset", "gone"):

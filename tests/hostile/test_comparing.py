@@ -1,8 +1,7 @@
-"""Secrets are found by their digest or compared in constant time: how long an answer takes tells nothing of them.
+"""Secrets are looked up by digest or compared in constant time: the time of an answer reveals nothing about them.
 
-Measuring times would be guesswork on a busy machine, so this reads the code: wherever identity is decided, no two
-values of which one is a secret by its name are compared with `==`, `!=`, `in` or a method that stops at the first
-difference.
+Measured times would be unreliable on a busy machine, so this reads the code: in the modules for identity, no two values
+of which one is a secret by its name are compared with `==`, `!=`, `in` or a method that stops at the first difference.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ WHERE = ("identity", "kit/http", "timelines/api")
 SECRET = re.compile(
     r"(?i)(secret|token|digest|hash|mac|challenge|verifier|password|passwd|code|state|cookie|nonce|bearer)s?$"
 )
-# Names that end alike and hold nothing secret.
+# Names with the same endings that hold nothing secret.
 OPEN = re.compile(r"(?i)(status_?code|error_?code|token_type|content_?hash|client_|grant_type|_endpoint$)")
 STOPS = frozenset({"startswith", "endswith", "removeprefix", "removesuffix"})
 KNOWN: dict[str, str] = {}
-"""`file:function` of comparisons that are looked at and harmless, with the reason."""
+"""`file:function` of comparisons that were checked and are harmless, with the reason."""
 
 
 def files() -> list[Path]:
@@ -33,7 +32,7 @@ def files() -> list[Path]:
 
 
 def name_of(node: ast.expr) -> str:
-    """The last name of an expression: of `a.b.token` and `form["token"]` it is `token`."""
+    """The last name of an expression: for `a.b.token` and `form["token"]`, `token`."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -57,7 +56,7 @@ def is_secret(node: ast.expr) -> bool:
 
 
 def compared(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
-    """Function, line and text of each comparison of a secret with something that isn't written there."""
+    """Function, line and text of each comparison of a secret with something other than a literal."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -77,7 +76,7 @@ def compared(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
 
 
 def test_no_secret_is_compared_letter_by_letter() -> None:
-    """Every comparison of a secret goes through hmac.compare_digest, or a look-up by digest."""
+    """Every comparison of a secret uses hmac.compare_digest, or a look-up by digest."""
     found = {
         f"{path.relative_to(ROOT)}:{function}": f"line {line}: {text}"
         for path in files()
@@ -88,7 +87,7 @@ def test_no_secret_is_compared_letter_by_letter() -> None:
 
 
 def test_the_check_sees_what_it_should() -> None:
-    """The rule finds the usual mistakes, and lets the right ways pass."""
+    """The rule finds the usual mistakes, and accepts the correct ways."""
     wrong = """
 def f(form, record, token, store, given_hash):
     a = form.get("token") == record.secret
@@ -110,7 +109,7 @@ def f(form, record, token, response):
 
 
 def test_secrets_are_made_by_the_systems_randomness() -> None:
-    """No module that deals with identity uses `random`, and none makes a secret from the time or from a uuid."""
+    """No module for identity uses `random`, and none makes a secret from the time or from a uuid."""
     for path in files():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -1,4 +1,4 @@
-"""Bodies that are too long, too slow or not what they are said to be; documents that are made to hurt their readers."""
+"""Bodies that are too long, too slow or of another kind than declared; documents that attack their readers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CROWD = 8
 
 
 async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
-    """Eight publishers send six megabytes each and then dawdle: not all of them are in memory at a time.
+    """Eight publishers send 6 MB each and then pause: the bodies are never all in memory at once.
 
-    The others wait for room, and small feeds for nothing at all.
+    The others wait for memory, and small feeds don't wait.
     """
     enough = asyncio.Event()
 
@@ -51,5 +51,5 @@ async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_documents(machine: Machine, name: str) -> None:
-    """Whatever a body is and a document holds, its feed says what is wrong; what comes of it is small and harmless."""
+    """For every body and document, the feed's health names the problem; the resulting posts are small and harmless."""
     await run(machine, name, CASES[name])

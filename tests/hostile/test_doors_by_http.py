@@ -1,8 +1,8 @@
-"""Documents that keep a parser busy, at every door by which foreign documents come in, while somebody reads.
+"""Documents that keep a parser busy, at every door for foreign documents, while a user reads.
 
-A server as people run it: a web process and a worker, a real Redis, a publisher on loopback; all over HTTP. In both
-processes every parser of foreign documents says so when it is called, and the event loop when it has been busy for more
-than a moment of processor time, which a busy machine doesn't lengthen.
+A server as in production: a web process and a worker, a real Redis, a publisher on loopback; everything over HTTP. In
+both processes every parser of foreign documents logs its calls, and so does the event loop when it has been busy for
+more than a moment of processor time, which doesn't grow on a busy machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def kind(name: str) -> str:
 
 
 def serve_all(site: Publisher) -> None:
-    """/3 is the fourth document, /feed-3 a feed that has it inside, /posts-3 a page whose post likes it."""
+    """/3 is the fourth document, /feed-3 a feed that contains it, /posts-3 a page whose post likes it."""
     for number, (name, text) in enumerate(DOCUMENTS.items()):
         site.serve(f"/{number}", Answer(text.encode(), headers=[("Content-Type", kind(name))]))
         wrapped = in_a_feed(text).encode()
@@ -56,7 +56,7 @@ def liking(asked: Asked, number: int) -> Answer:
 
 @dataclass
 class Doors:
-    """How a document gets in: each asks for one, at a host of its own, and returns the status of the answer."""
+    """The doors for a document: each requests one from a host of its own and returns the status of the answer."""
 
     url: str
     site: Publisher
@@ -81,7 +81,7 @@ class Doors:
 
     @asynccontextmanager
     async def stranger(self, number: int) -> AsyncIterator[Surfer]:
-        """Each with an address of their own."""
+        """Strangers with an address of their own each."""
         way = httpx.AsyncHTTPTransport(local_address=f"127.0.1.{number + 1}")
         async with Surfer(http=httpx.AsyncClient(transport=way, timeout=PATIENCE)) as surfer:
             yield surfer
@@ -93,7 +93,7 @@ class Doors:
             return surfer.reply.status_code
 
     async def check(self, number: int) -> int:
-        # Strangers have the ports of websites asked alone, so it is Ann who has pages checked, from many places.
+        # For strangers, the server requests only the ports of websites, so Ann has pages checked, from many networks.
         async with self.stranger(number) as surfer:
             surfer.http.cookies = self.surfer.http.cookies
             await surfer.goto(f"{self.url}/check")
@@ -105,7 +105,7 @@ class Doors:
         asked = {"client_id": client, "redirect_uri": f"{client}/back", "state": "s", "response_type": "code"}
         asked |= {"scope": "read", "code_challenge": "x" * 43, "code_challenge_method": "S256"}
         while (reply := await self.surfer.http.get(f"{self.url}/auth", params=asked)).status_code == 429:
-            await asyncio.sleep(1)  # others that a parser hasn't come to take this account's places
+            await asyncio.sleep(1)  # so that documents that wait for a parser don't take the places of this account
         return reply.status_code
 
     async def preview(self, number: int) -> int:
@@ -157,14 +157,14 @@ async def running(folder: Path) -> AsyncIterator[tuple[Doors, Reader, Installati
                     return len((await bob.get(action="timeline", channel="home", limit=POSTS))["items"]) == POSTS
 
                 await wait_until(there)
-                await ann.get(action="preview", url=feed)  # what is loaded with the first document is loaded
+                await ann.get(action="preview", url=feed)  # the modules that the first document needs are loaded
                 yield Doors(url, site, ann, surfer), bob, installed
         finally:
             await installed.stop()
 
 
 async def use(doors: Doors) -> dict[str, list[int]]:
-    """Bring every document to every door, some at a time; the statuses of the answers."""
+    """Sends every document to every door, some at a time; the statuses of the answers."""
 
     async def one(door: Callable[[int], Awaitable[int]], turn: asyncio.Semaphore, number: int) -> int:
         async with turn:
@@ -179,7 +179,7 @@ async def use(doors: Doors) -> dict[str, list[int]]:
 
 
 def untried(doors: Doors, log: str) -> set[str]:
-    """The hosts that weren't asked for their document, and those of feeds that weren't polled."""
+    """The hosts that got no request for their document, and those of feeds that weren't polled."""
     asked = {asked.host.partition(":")[0] for asked in doors.site.asked}
     polls = [line for line in log.splitlines() if '"feed polled"' in line or '"feed could not be polled"' in line]
     polled = {host for line in polls for host in re.findall(r"[a-z]+-[0-9]+\.test", line)}
@@ -191,8 +191,8 @@ def untried(doors: Doors, log: str) -> set[str]:
 
 
 async def test_a_reader_pages_on_while_every_door_gets_every_document(tmp_path: Path) -> None:
-    """Nothing is parsed in a process that serves or polls, nothing keeps everybody waiting, nothing fails inside, and
-    every document was asked for.
+    """No document is parsed in a process that serves or polls, nothing blocks the event loop, no error is internal, and
+    every document was requested.
     """
     async with running(tmp_path) as (doors, bob, installed):
 
@@ -204,7 +204,7 @@ async def test_a_reader_pages_on_while_every_door_gets_every_document(tmp_path: 
         while not attack.done():
             await page()
         statuses = await attack
-        # 503 is an honest answer where a machine has no time for parsers; 429 would be that a door was never tried.
+        # 503 is correct where a machine has no time for parsers; 429 would mean that a door was never tried.
         assert not {429, 500} & {status for found in statuses.values() for status in found}, statuses
         while untried(doors, installed.log):
             await page()

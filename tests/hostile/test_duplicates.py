@@ -1,4 +1,4 @@
-"""One post that thousands of feeds claim to have: no feed has to look at all the others."""
+"""One post that thousands of feeds claim to have: no feed is compared with all the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def stored(redis: Redis, url: str) -> tuple[FeedRecord, WrittenItem]:
 
 
 async def test_a_crowd_of_copies_is_bounded(real_redis: Redis) -> None:
-    """Five hundred feeds later the author's own copy is still found, by all, and no post names more than `MOST`."""
+    """After 500 feeds, all of them still find the author's own copy, and no post names more than `MOST`."""
     own, first = await stored(real_redis, "https://blog.test/feed")
     for number in range(500):
         _, item = await stored(real_redis, f"https://planet{number}.test/feed")
@@ -42,7 +42,7 @@ async def test_a_crowd_of_copies_is_bounded(real_redis: Redis) -> None:
 
 
 async def test_a_copy_that_is_not_remembered_finds_its_duplicates(real_redis: Redis) -> None:
-    """On one host the first copy wins, and the thousandth still finds it."""
+    """On one host the first copy stays known, and the thousandth still finds it."""
     feed, first = await stored(real_redis, "https://host.test/feed")
     for number in range(150):
         _, item = await stored(real_redis, f"https://host.test/feed{number}")
@@ -54,7 +54,7 @@ async def test_a_copy_that_is_not_remembered_finds_its_duplicates(real_redis: Re
 
 
 def test_what_is_forgotten_is_what_is_least_useful() -> None:
-    """Copies of the link's own host stay, then the first of every host; what a stranger adds can't push them out."""
+    """Copies on the link's own host stay, then the first of every host; copies of a stranger can't displace them."""
     own = [PostOfFeed(str(n), f"f{n}", "blog.test", "blog.test") for n in range(3)]
     pair = [PostOfFeed(str(n), f"f{n}", "planet.test", "blog.test") for n in (3, 4)]
     crowd = [PostOfFeed(str(n), f"f{n}", "evil.test", "blog.test") for n in range(5, 1000)]

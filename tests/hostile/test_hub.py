@@ -1,4 +1,4 @@
-"""Strangers at the hub, and callbacks that they choose: nobody is subscribed unasked, asked much, or held up."""
+"""Strangers at the hub and the callbacks that they choose: no unwanted subscriptions, few requests, no delays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def client(redis: Redis) -> AsyncIterator[HubClient]:
 
 
 async def test_nobody_is_subscribed_who_does_not_confirm_it(client: HubClient) -> None:
-    """A victim's address as a callback costs it one request, however often the hub is asked within the limits."""
+    """A victim's address as a callback gets one request, however often the hub is asked within the limits."""
     victim = client.callback("/victim")
     victim.confirms = False
     for _ in range(5):
@@ -39,7 +39,7 @@ async def test_nobody_is_subscribed_who_does_not_confirm_it(client: HubClient) -
 
 
 async def test_a_host_is_asked_so_often_alone(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More requests with its callbacks are refused, wherever they come from."""
+    """More requests with callbacks on that host are refused, by whatever sender."""
     monkeypatch.setattr(api, "HUB_REQUESTS_TO_HOST", api.HUB_REQUESTS_TO_HOST.__class__("requests", "host", 10))
     statuses = [(await client.ask(client.site.url(f"/{number}", "victim.test"))).status_code for number in range(12)]
     assert statuses == [202] * 10 + [429] * 2
@@ -48,7 +48,7 @@ async def test_a_host_is_asked_so_often_alone(client: HubClient, monkeypatch: py
 
 
 async def test_a_replayed_request_changes_nothing(client: HubClient) -> None:
-    """Who repeats somebody's request, to begin or to end, makes the hub ask that subscriber again, and no more."""
+    """Repeating another subscriber's request, to begin or to end, only makes the hub verify that subscriber again."""
     app = await client.subscribe(secret="known")
     app.confirms = False
     for mode in ("subscribe", "unsubscribe"):
@@ -58,7 +58,7 @@ async def test_a_replayed_request_changes_nothing(client: HubClient) -> None:
 
 
 async def test_topics_cannot_be_guessed(client: HubClient) -> None:
-    """Neither at the hub nor at their addresses; a wrong secret and an unknown user look the same."""
+    """The hub and the addresses of topics answer alike for a wrong secret and for an unknown user."""
     made = (await client.alice.post(action="topics", method="create", channel="home"))["topic"]
     wrong = made.replace(made[-20:-5], "A" * 15)
     replies = [await client.get(wrong), await client.get(wrong.replace("/alice/", "/nobody/"))]
@@ -70,7 +70,7 @@ async def test_topics_cannot_be_guessed(client: HubClient) -> None:
 
 
 async def test_no_token_no_topic(client: HubClient) -> None:
-    """Who may only read gives no address away that outlives the token."""
+    """A token that may only read gets no address that stays valid after the token."""
     reading = await client.server.grant("alice", "read")
     form = {"action": "topics", "method": "create", "channel": "home"}
     headers = {"Authorization": f"Bearer {reading}"}
@@ -86,7 +86,7 @@ async def named(_host: str, _port: int) -> Sequence[str]:
     "callback", ["http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest/meta-data", "http://inside.test/"]
 )
 async def test_callbacks_in_private_networks_are_asked_nothing(redis: Redis, callback: str) -> None:
-    """By address or by name, at the verification; a name that leads inside later gets no delivery."""
+    """The verification refuses them by address or by name; a name that later resolves to one gets no delivery."""
     async with hub_client(redis) as client:
         app = await client.subscribe()
         guarded = Fetcher(FetchSettings(), resolver=named)
@@ -102,7 +102,7 @@ async def test_callbacks_in_private_networks_are_asked_nothing(redis: Redis, cal
 
 
 async def test_callbacks_are_on_the_ports_of_websites(redis: Redis) -> None:
-    """But in networks that the admin lists, no service of another host is talked to."""
+    """In networks that the admin lists, too, the hub connects to no other service of a host."""
     async with hub_client(redis) as client:
         sender = Fetcher(FetchSettings(), resolver=lambda _host, _port: public())
         client.server.distribution = Distribution(
@@ -121,13 +121,13 @@ async def public() -> Sequence[str]:
 
 
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callbacks have half a second, instead of ten."""
+    """Callbacks get a time limit of half a second, instead of ten."""
     monkeypatch.setattr(distribution, "ASKING", SendLimits(total=0.5, body=4096, redirects=-1))
     monkeypatch.setattr(distribution, "DELIVERING", SendLimits(total=0.5, body=0, redirects=-1))
 
 
 async def test_a_callback_that_hangs_holds_up_no_other(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few requests wait for its host, which then rests; others have their deliveries meanwhile."""
+    """Few requests wait for its host, which then gets no more for a while; others get their deliveries meanwhile."""
     hurried(monkeypatch)
     slow = [await client.subscribe(path=f"/slow{number}") for number in range(40)]
     for app in slow:
@@ -149,13 +149,13 @@ async def test_a_callback_that_hangs_holds_up_no_other(client: HubClient, monkey
     redis = client.server.redis
     now = client.server.now
     resting = await redis.command("ZCOUNT", keys.hub_due(), f"({now + RETRIES[0]}", now + REST)
-    assert resting == len(slow) - hung  # it isn't looked every few seconds whether the host has rested
-    await client.work(PUT_OFF + 1)  # the host rests, by the machine's clock
+    assert resting == len(slow) - hung  # the hub doesn't check every few seconds whether the host's pause is over
+    await client.work(PUT_OFF + 1)  # the host's pause, by the machine's clock
     assert len(client.site.asked) - before - 1 == hung
 
 
 async def test_who_names_another_port_of_a_callbacks_host_puts_off_no_delivery(client: HubClient) -> None:
-    """A stranger who asks for one where nothing listens; there no more is asked for a while."""
+    """A stranger asks for a port where nothing listens; only that port gets no requests for a while."""
     app = await client.subscribe()
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -167,7 +167,7 @@ async def test_who_names_another_port_of_a_callbacks_host_puts_off_no_delivery(c
 
 @pytest.mark.parametrize("status", [200, 500])
 async def test_answers_without_end_are_not_read(client: HubClient, status: int) -> None:
-    """Of a delivery the status counts alone."""
+    """Only the status of the answer to a delivery counts."""
     app = await client.subscribe()
     sent = 0
 
@@ -186,7 +186,7 @@ async def test_answers_without_end_are_not_read(client: HubClient, status: int) 
 
 
 async def test_a_flood_of_subscriptions_has_an_end(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a topic on one host, for a topic, for an owner, and for a host; what is there can be renewed and ended."""
+    """Limits per topic and host, topic, owner, and host; existing subscriptions can be renewed and ended."""
     monkeypatch.setattr(store, "MOST_OF_TOPIC_ON_HOST", 3)
     monkeypatch.setattr(store, "MOST_OF_TOPIC", 5)
     apps = [await client.subscribe(path=f"/app{number}") for number in range(3)]
@@ -205,7 +205,7 @@ async def test_a_flood_of_subscriptions_has_an_end(client: HubClient, monkeypatc
 
 
 async def test_requests_that_nobody_confirms_fill_nothing(client: HubClient) -> None:
-    """They are gone once their callbacks were asked."""
+    """They are deleted once their callbacks were asked."""
     for number in range(30):
         await client.ask(client.site.url(f"/{number}", "nobody.test"))
     assert not await client.server.redis.command("EXISTS", "user:{alice}:hub")
@@ -216,7 +216,7 @@ async def test_requests_that_nobody_confirms_fill_nothing(client: HubClient) -> 
 
 
 async def test_hosts_that_nobody_confirms_are_soon_forgotten(client: HubClient) -> None:
-    """Their names cost a stranger nothing; what is counted of a subscriber's host stays for months all the same."""
+    """A stranger can make up any number of hosts; the counts of a subscriber's host stay for months."""
     app = await client.subscribe()
     app.confirms = False
     for url in (app.url, client.site.url("/x", "nobody.test")):
@@ -227,7 +227,7 @@ async def test_hosts_that_nobody_confirms_are_soon_forgotten(client: HubClient) 
 
 
 async def test_no_header_is_injected_by_a_callback_or_topic(client: HubClient) -> None:
-    """Line breaks and other characters that no address has are refused."""
+    """Line breaks and other characters that no address contains are refused."""
     app = client.callback()
     for callback in (app.url + "\r\nX: y", app.url + "?a=\n", app.url + "\x00", app.url + "/ä"):
         assert (await client.ask(callback)).status_code == 400
@@ -236,7 +236,7 @@ async def test_no_header_is_injected_by_a_callback_or_topic(client: HubClient) -
 
 
 async def test_no_secret_is_logged(client: HubClient) -> None:
-    """Neither the callback's address, nor the topic's, nor what signs deliveries."""
+    """The log has no address of a callback or topic, and no secret that signs deliveries."""
     with structlog.testing.capture_logs() as logs:
         topic = (await client.alice.post(action="topics", method="create", channel="home"))["topic"]
         app = await client.subscribe(topic, path="/unguessable", secret="s3cr3t")
@@ -252,7 +252,7 @@ async def test_no_secret_is_logged(client: HubClient) -> None:
 
 
 async def test_a_loop_of_servers_ends(client: HubClient) -> None:
-    """A channel that follows its own topic by its own hub has each post once: what is delivered again is no news."""
+    """A channel that follows its own topic through its own hub has each post once: a second delivery isn't news."""
     app = await client.subscribe()
     await client.publish("second")
     count = len(app.bodies)

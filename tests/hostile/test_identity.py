@@ -1,4 +1,4 @@
-"""Attacks on people who sign in to our pages: over HTTP, at a real instance. Each case says who tries what."""
+"""Attacks on people who sign in to our pages: over HTTP, on a real instance. Each case says who attacks and how."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class World:
     url: str
 
     async def ask(self, surfer: Surfer, me: str, next_: str = "") -> Surfer:
-        """Ask to be signed in as `me`; ends where the browser is sent."""
+        """Starts a sign-in as `me`; returns where the browser is sent."""
         await surfer.goto(f"{self.url}/sign-in")
         return await surfer.submit(me=me, next=next_)
 
     async def signed_in_as(self, surfer: Surfer) -> str | None:
-        """Who the browser is signed in as, by the account's page."""
+        """The user who is signed in in the browser, from the account's page."""
         await surfer.goto(f"{self.url}/account")
         found = re.search(r"signed in as (\w+)", surfer.text)
         return found[1] if found and surfer.title == "Your account" else None
@@ -70,7 +70,7 @@ async def mallory() -> AsyncIterator[Surfer]:
 
 
 async def test_the_ordinary_way_works(world: World, ann: Surfer) -> None:
-    """What the attacks below start from: Ann signs in."""
+    """Ann signs in: the flow that the attacks below start from."""
     world.honest.at_browser = "ann"
     await world.ask(ann, world.honest.people["ann"].me)
     assert await world.signed_in_as(ann) == "ann"
@@ -80,7 +80,7 @@ async def test_the_ordinary_way_works(world: World, ann: Surfer) -> None:
 
 
 async def test_a_stolen_code_is_worth_nothing_in_another_browser(world: World, ann: Surfer, mallory: Surfer) -> None:
-    """Mallory has seen the address with which Ann came back, before or after Ann used it: code, state and all."""
+    """Mallory has seen the address with which Ann came back, before or after Ann used it, with its code and state."""
     world.honest.at_browser = "ann"
     ann.stops_at = f"{world.url}/sign-in/callback"
     await world.ask(ann, world.honest.people["ann"].me)
@@ -88,7 +88,7 @@ async def test_a_stolen_code_is_worth_nothing_in_another_browser(world: World, a
     assert "code=" in answer
     await mallory.goto(answer)
     assert mallory.reply.status_code >= 400
-    await mallory.goto(f"{world.url}/sign-in")  # now with cookies of her own
+    await mallory.goto(f"{world.url}/sign-in")  # now with Mallory's own cookies
     await mallory.goto(answer)
     assert await world.signed_in_as(mallory) is None
     ann.stops_at = "\n"
@@ -99,7 +99,7 @@ async def test_a_stolen_code_is_worth_nothing_in_another_browser(world: World, a
 
 
 async def test_a_code_of_another_sign_in_is_refused(world: World, ann: Surfer, mallory: Surfer) -> None:
-    """Substitution: Mallory puts Bob's code, made for this server, into a sign-in of her own browser."""
+    """Substitution: Mallory puts a code of Bob for this server into a sign-in of her own browser."""
     world.honest.at_browser = "bob"
     async with Surfer(f"{world.url}/sign-in/callback") as bob:
         await world.ask(bob, world.honest.people["bob"].me)
@@ -117,7 +117,7 @@ async def test_a_code_of_another_sign_in_is_refused(world: World, ann: Surfer, m
 
 
 async def test_an_answer_that_nobody_asked_for(world: World, ann: Surfer) -> None:
-    """Login CSRF: Mallory sends Ann to the callback with a code of hers, to have her work in Mallory's account."""
+    """Login CSRF: Mallory sends Ann to the callback with her own code, to have Ann use Mallory's account."""
     async with Surfer(f"{world.url}/sign-in/callback") as mallory:
         await world.ask(mallory, world.evil.people["mallory"].me)
         answer = mallory.away
@@ -129,7 +129,7 @@ async def test_an_answer_that_nobody_asked_for(world: World, ann: Surfer) -> Non
 
 
 async def test_an_answer_is_good_once(world: World, ann: Surfer) -> None:
-    """Back and reload of the callback sign nobody in again."""
+    """Going back to the callback or reloading it doesn't sign in again."""
     world.honest.at_browser = "ann"
     await world.ask(ann, world.honest.people["ann"].me)
     answer = next(hop for hop in ann.hops if "/sign-in/callback" in hop)
@@ -140,7 +140,7 @@ async def test_an_answer_is_good_once(world: World, ann: Surfer) -> None:
 
 
 async def test_a_forged_answer_leaves_nothing_to_try_again(world: World, ann: Surfer) -> None:
-    """One answer for each sign-in: after a wrong one in the same browser the right one is refused too."""
+    """One answer per sign-in: after a wrong one in the same browser the right one is refused too."""
     world.honest.at_browser = "ann"
     for wrong in ("iss=http%3A%2F%2Fevil.example%2F", "error=access_denied", "code=guessed"):
         ann.stops_at = f"{world.url}/sign-in/callback"
@@ -156,7 +156,7 @@ async def test_a_forged_answer_leaves_nothing_to_try_again(world: World, ann: Su
 
 
 async def test_doubled_parameters_are_not_chosen_from(world: World, ann: Surfer) -> None:
-    """An answer that says code, state or iss twice has been tampered with."""
+    """An answer with two values for code, state or iss has been tampered with."""
     world.honest.at_browser = "ann"
     for name in ("code", "state", "iss"):
         ann.stops_at = f"{world.url}/sign-in/callback"
@@ -172,7 +172,7 @@ async def test_doubled_parameters_are_not_chosen_from(world: World, ann: Surfer)
 
 
 async def test_the_answer_of_another_provider(world: World, ann: Surfer) -> None:
-    """Mix-up: Ann begins at Mallory's page, whose server sends her on to the honest one: its code stays unused."""
+    """Mix-up: Ann begins at Mallory's page, whose server redirects to the honest one: its code stays unused."""
     world.evil.fault("authorization", Fault())
     world.evil.fault("redirect", Fault())
     world.honest.at_browser = "ann"
@@ -199,7 +199,7 @@ async def test_the_answer_of_another_provider(world: World, ann: Surfer) -> None
 
 @pytest.mark.parametrize("status", [404, 405, 501])
 async def test_a_page_that_mixes_two_providers(world: World, ann: Surfer, status: int) -> None:
-    """Mallory's page names the honest authorization endpoint and her own token endpoint: she is shown no code."""
+    """Mallory's page names the honest authorization endpoint and her own token endpoint, which gets no code."""
     page = world.evil.page(
         f"/mixed{status}",
         f'<!doctype html><link rel="authorization_endpoint" href="{world.old.url("/auth")}">'
@@ -218,7 +218,7 @@ async def test_a_page_that_mixes_two_providers(world: World, ann: Surfer, status
 
 
 async def test_a_provider_that_says_it_is_somebody_elses(world: World, mallory: Surfer) -> None:
-    """`me` that claims another's URL: Mallory's server says that she is Ann, Bob, or a page below or beside Ann's."""
+    """`me` with another person's URL: Mallory's server says that she is Ann, Bob, or a page below or next to Ann's."""
     ann = world.honest.people["ann"].me
     claims = [ann, world.honest.people["bob"].me, ann.rstrip("/"), f"{ann}more/", ann.replace("127.0.0.1", "127.0.0.2")]
     for claim in claims:
@@ -232,7 +232,7 @@ async def test_a_provider_that_says_it_is_somebody_elses(world: World, mallory: 
 
 
 async def test_a_page_that_leads_to_anothers_page(world: World, mallory: Surfer) -> None:
-    """Mallory's page redirects to Ann's, for good: then it is Ann's provider that asks, for Ann's password."""
+    """Mallory's page redirects permanently to Ann's: then Ann's provider asks for Ann's password."""
     world.honest.at_browser = "bob"
     there = world.evil.redirect("/i-am-ann", world.honest.people["ann"].me, 301)
     await world.ask(mallory, there)
@@ -253,7 +253,7 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("there", ELSEWHERE, ids=repr)
 async def test_the_way_on_after_signing_in_stays_here(world: World, ann: Surfer, there: str) -> None:
-    """Open redirects: whatever `next` says, in the address or in the form, the browser ends at this server."""
+    """Open redirects: whatever `next` says, in the address or in the form, the browser stays on this server."""
     world.honest.at_browser = "ann"
     await ann.http.get(f"{world.url}/sign-in", params={"next": there})
     await world.ask(ann, world.honest.people["ann"].me, there)
@@ -278,7 +278,7 @@ async def test_the_way_on_after_signing_in_stays_here(world: World, ann: Surfer,
     ids=str,
 )
 async def test_codes_are_sent_to_no_made_up_host(world: World, ann: Surfer, headers: dict[str, str]) -> None:
-    """The address to which providers send people is never taken from what a request says of hosts."""
+    """The address to which providers send people never depends on the host in a request."""
     for path in ("/sign-in", "/client", "/", "/account", "/.well-known/oauth-authorization-server", "/auth"):
         reply = await ann.http.get(f"{world.url}{path}", headers=headers)
         assert "evil.example" not in reply.headers.get("location", ""), path
@@ -292,7 +292,7 @@ async def test_codes_are_sent_to_no_made_up_host(world: World, ann: Surfer, head
 
 
 async def test_profile_addresses_that_lead_inside(world: World, ann: Surfer) -> None:
-    """SSRF: no address that somebody enters makes us ask inside, and the answers don't tell what is there."""
+    """SSRF: no entered address causes a request to a private network, and the answers reveal nothing of it."""
     texts = set()
     for host in ("10.0.0.1", "10.0.0.1:22", "192.168.0.1:6379", "169.254.169.254", "[fd00::1]", "172.16.0.9:8080"):
         await world.ask(ann, f"http://{host}/")
@@ -313,7 +313,7 @@ async def test_profile_addresses_that_lead_inside(world: World, ann: Surfer) -> 
     ids=lambda text: repr(text)[:30],
 )
 async def test_what_people_type_harms_nobody(world: World, ann: Surfer, entered: str) -> None:
-    """No text in the field of the address becomes markup, a header, or an error of the server."""
+    """No text in the address field becomes markup, a header, or an internal error."""
     await world.ask(ann, entered)
     assert ann.reply.status_code in {200, 400, 404, 502, 503, 413}
     assert "<script>alert" not in ann.reply.text
@@ -326,7 +326,7 @@ async def test_what_people_type_harms_nobody(world: World, ann: Surfer, entered:
 
 
 async def test_forms_from_elsewhere_do_nothing(world: World, ann: Surfer) -> None:
-    """CSRF: without the page's token, with another page's, with Mallory's own, or with another origin."""
+    """CSRF: forms without the page's token, with that of another page, with Mallory's own, or with another origin."""
     world.honest.at_browser = "ann"
     await world.ask(ann, world.honest.people["ann"].me)
     assert await world.signed_in_as(ann) == "ann"
@@ -341,7 +341,7 @@ async def test_forms_from_elsewhere_do_nothing(world: World, ann: Surfer) -> Non
         empty = {name: value for name, value in fields.items() if "token" not in name}
         other = next(values for name, values in forms.items() if name != action)
         token = next(name for name in fields if "token" in name)
-        theirs = hers.get(action) or hers["/sign-out"]  # Mallory has no other session to end
+        theirs = hers.get(action) or hers["/sign-out"]  # Mallory has no other session that could be ended
         for data, headers in (
             (empty, own),
             ({**fields, token: ""}, own),
@@ -362,7 +362,7 @@ async def test_forms_from_elsewhere_do_nothing(world: World, ann: Surfer) -> Non
 
 
 async def test_guessing_sessions_and_states(world: World, mallory: Surfer) -> None:
-    """Brute force on cookies and states: everything made up is nothing, and no answer says who exists."""
+    """Brute force on cookies and states: made-up ones have no effect, and no answer shows who exists."""
     answers = set()
     for value in ("ann.x", f"ann.{'A' * 43}", "nobody.x", f"nobody.{'A' * 43}", "ann", ".", "*", "ann.*"):
         reply = await mallory.http.get(
@@ -376,7 +376,7 @@ async def test_guessing_sessions_and_states(world: World, mallory: Surfer) -> No
 
 
 async def test_a_session_that_was_there_before_a_sign_in_ends_with_it(world: World, ann: Surfer) -> None:
-    """Fixation: Mallory plants her own session in Ann's browser, and has nothing of it once Ann has signed in."""
+    """Fixation: Mallory puts her own session into Ann's browser; it ends when Ann signs in."""
     async with Surfer() as mallory:
         await world.ask(mallory, world.evil.people["mallory"].me)
         names = [cookie_of(world.url, name) for name in ("session", "browser")]
@@ -389,13 +389,13 @@ async def test_a_session_that_was_there_before_a_sign_in_ends_with_it(world: Wor
         assert await world.signed_in_as(ann) == "ann"
         assert await world.signed_in_as(mallory) is None
         assert browser not in ann.http.cookies.values()
-        # What she knows of the browser signs no form of Ann's either.
+        # What she knows of the browser doesn't authorize a form of Ann's either.
         form = next(form for form in ann.forms if form.attributes["action"] == "/sign-out")
         assert browser not in str(ann.fields(form))
 
 
 async def test_pages_say_what_browsers_must_not_do(world: World, ann: Surfer) -> None:
-    """No frame, no foreign script, no referrer to others, no copy in a cache: on every page, errors too."""
+    """Every page, errors too, forbids frames, foreign scripts, referrers to others and copies in caches."""
     world.honest.at_browser = "ann"
     await world.ask(ann, world.honest.people["ann"].me)
     for path in ("/sign-in", "/account", "/sign-in/callback", "/client", "/auth", "/account?x=<script>"):

@@ -1,4 +1,4 @@
-"""Whatever is sent to the addresses that deal with identity: answered below 500, nothing in the log, no markup back."""
+"""Any request to the addresses for identity gets an answer below 500, without log lines and without markup."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_everything_is_answered(world: World, path: str) -> None:
-    """Each body by POST with and without odd headers, each query by GET, and methods that nobody uses."""
+    """Each body by POST with and without odd headers, each query by GET, and unusual methods."""
     replies = []
     own = {"Origin": world.url, "Sec-Fetch-Site": "same-origin"}
     for body, kind in BODIES.values():

@@ -1,4 +1,4 @@
-"""What a failure of ours writes into the log: where it happened, and nothing of what people sent."""
+"""The log line of an internal error: where it happened, and no input from people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET = "a password that nobody may see"
 async def test_a_traceback_shows_no_values(
     real_redis: Redis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    """Whatever is installed to make tracebacks pretty: local variables hold passwords and codes."""
+    """Local variables hold passwords and codes, so no installed package may print them in tracebacks."""
 
     async def failing(_self: LocalSignIn, _who: str, password: str, *_: object) -> None:
         kept = password

@@ -1,4 +1,4 @@
-"""`import ekster` from a Redis that means harm: it ends in an error, in bounded time and memory."""
+"""`import ekster` from a hostile Redis ends with an error, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def array(*parts: bytes) -> bytes:
 
 @asynccontextmanager
 async def server(replies: Replies) -> AsyncIterator[str]:
-    """The URL of something that answers commands with whatever bytes `replies` says; endless where it is `ENDLESS`."""
+    """The URL of a server that answers commands with the bytes of `replies`; without end where it is `ENDLESS`."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -97,7 +97,7 @@ def endless_scan(members: Callable[[int], list[bytes]]) -> Replies:
 
 
 async def read_all(url: str, own: Redis) -> int:
-    """Everything that the import reads, in its order; how many items there are."""
+    """Reads everything that the import reads, in its order; the number of items."""
     found = 0
     async with open_old(url, own) as old:
         for uid in await old.channels():
@@ -110,7 +110,7 @@ async def read_all(url: str, own: Redis) -> int:
 
 
 async def test_an_honest_one_is_read(real_redis: Redis) -> None:
-    """The server of these tests is understood."""
+    """The test's own server speaks the protocol."""
     async with server(honest) as url:
         assert await read_all(url, real_redis) == 1
 
@@ -147,7 +147,7 @@ CASES: dict[str, Replies] = {
 
 @pytest.mark.parametrize("case", CASES)
 async def test_what_no_redis_does_is_an_error(real_redis: Redis, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    """One that people can read, whatever comes."""
+    """The error is readable, whatever the reply was."""
     monkeypatch.setattr(store, "MOST_MEMBERS", 2_000)
     monkeypatch.setattr(store, "MOST_TEXT", 1 << 20)
     monkeypatch.setattr(store, "MOST_BYTES", 1 << 20)
@@ -159,7 +159,7 @@ async def test_what_no_redis_does_is_an_error(real_redis: Redis, monkeypatch: py
 
 
 async def test_invalid_moments_are_left_out(real_redis: Redis) -> None:
-    """Infinite ones, and what is no number: the item comes in without a time."""
+    """An item with an infinite time or with one that isn't a number is imported without a time."""
     scores = b"inf", b"-inf", b"nan", b"1e300"
     members = itertools.chain.from_iterable((bulk(b"item:%s" % score), bulk(score)) for score in scores)
     async with server(but(b"ZSCAN", array(bulk(b"0"), array(*members)))) as url, open_old(url, real_redis) as old:
@@ -168,7 +168,7 @@ async def test_invalid_moments_are_left_out(real_redis: Redis) -> None:
 
 
 async def test_all_replies_together_have_a_time(monkeypatch: pytest.MonkeyPatch, real_redis: Redis) -> None:
-    """Many that are slow, each within bounds of its own."""
+    """The total time limit also holds for many slow replies that each keep their own limit."""
 
     class Slow:
         async def pipeline(self, _: object) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""This machine's own addresses are asked for the pages of its people alone: what else listens may be meant for it."""
+"""This machine's own addresses are requested only for its users' pages: other services there may be private."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.web import Answer, Publisher, publisher
 
 @pytest.fixture
 async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Publisher]:
-    """A web server on an address of this machine, which is taken for a public one, and its port for 80."""
+    """A web server on an address of this machine that counts as public, with its port in place of 80."""
     async with publisher() as made:
         made.serve("/", Answer(b"x"))
         monkeypatch.setattr(network, "is_public", lambda _: True)
@@ -36,7 +36,7 @@ def stores(redis: Redis) -> Stores:
 
 
 async def answer(settings: Settings, url: str, stores: Stores | None = None) -> str:
-    """What reading `url` comes to: `read`, or why not."""
+    """The result of reading `url`: `read`, or why it wasn't."""
     async with open_fetcher(settings, stores) as door:
         found = await door.fetch(FetchRequest(url))
         sent = await door.send(Sending(url))
@@ -45,7 +45,7 @@ async def answer(settings: Settings, url: str, stores: Stores | None = None) -> 
 
 
 async def test_own_addresses_are_refused_by_default(site: Publisher) -> None:
-    """By name or number, at ports of the web; the error says what opens them. A listed network is open."""
+    """By name or number, at ports of the web; the error says how to allow them. A listed network is allowed."""
     for host in ("localhost", "127.0.0.1"):
         refusal = await answer(Settings(), site.url("/", host))
         assert refusal.startswith(f"{host} is on this server's own machine")
@@ -56,7 +56,7 @@ async def test_own_addresses_are_refused_by_default(site: Publisher) -> None:
 
 
 async def test_pages_of_the_servers_people_are_read_on_its_machine(site: Publisher, stores: Stores) -> None:
-    """At the hosts of the public address and of users in force, at ports of the web alone; nobody else's."""
+    """Allowed are the hosts of the public address and of active users, only at ports of the web, and no other page."""
     mine = site.url("/", "localhost")
     assert await answer(Settings(base_url="http://localhost"), mine) == "read"
     assert "own machine" in await answer(Settings(base_url="http://other.test"), mine, stores)
@@ -73,8 +73,8 @@ async def test_pages_of_the_servers_people_are_read_on_its_machine(site: Publish
 
 
 async def test_the_doctor_reads_what_the_server_reads(site: Publisher, real_redis: Redis, redis_url: str) -> None:
-    """A user's page on this machine, and nobody else's."""
-    another = ip_network("192.0.2.0/24")  # with one that is listed, addresses of people may have a port
+    """The doctor reads a user's page on this machine, and no other page there."""
+    another = ip_network("192.0.2.0/24")  # in a listed network, addresses of people may have a port
     settings, page = Settings(redis_url=redis_url, allow_private_networks=(another,)), site.url("/", "localhost")
     assert "on this server's own machine" in str(await examine(settings, page))
     assert not site.asked
@@ -84,13 +84,13 @@ async def test_the_doctor_reads_what_the_server_reads(site: Publisher, real_redi
 
 
 async def test_who_registers_opens_no_address_of_this_machine(site: Publisher, stores: Stores) -> None:
-    """Their name could lead anywhere afterwards."""
+    """The name could resolve to any address afterwards."""
     await stores.accounts.register("eve", site.url("/", "localhost"), time.time())
     assert "own machine" in await answer(Settings(), site.url("/", "localhost"), stores)
 
 
 async def test_a_redirect_from_somebodys_page_opens_nothing_else(site: Publisher, stores: Stores) -> None:
-    """Each hop counts for the host that is asked there."""
+    """Each hop is checked for the host that it requests."""
     await stores.accounts.add_user("ann", site.url("/", "localhost"), 1.0)
     site.serve("/away", Answer(status=302, headers=[("Location", site.url("/", "127.0.0.1"))]))
     refusal = await answer(Settings(), site.url("/away", "localhost"), stores)

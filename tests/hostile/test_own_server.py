@@ -1,4 +1,4 @@
-"""Attacks on our own IndieAuth server: stolen codes and tokens, forged requests, guesses. At a real instance."""
+"""Attacks on our own IndieAuth server: stolen codes and tokens, forged requests, guesses. On a real instance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _next = itertools.cycle(ANNS)
 class World:
     """An instance with Ann and Bob, who sign in there; `app` is an honest app's address, `evil` another one's.
 
-    `ann` is another user in each test, because apps may not send anybody there all the time.
+    `ann` is another user in each test, because apps are limited in how often they may send the same user.
     """
 
     http: httpx.AsyncClient
@@ -58,12 +58,12 @@ class World:
         return f"{self.url}/auth?{urlencode({name: value for name, value in asked.items() if value != 'NONE'})}"
 
     async def code(self, user: str = "", **changes: str) -> str:
-        """A code that Ann, or that user, has agreed to."""
+        """A code that Ann, or the given user, has agreed to."""
         back = await self.person(user)(self.address(**changes))
         return parse_qs(urlsplit(back).query)["code"][0]
 
     def person(self, user: str = "") -> Approver:
-        """Ann, or that user, in a browser that stays signed in."""
+        """Ann, or the given user, in a browser that stays signed in."""
         user = user or self.ann
         return self.people.setdefault(user, Approver(self.site, user))
 
@@ -77,14 +77,14 @@ class World:
         return surfer.http
 
     async def redeem(self, code: str, path: str = "/token", **changes: str) -> httpx.Response:
-        """Redeem it as the honest app does, with these changes; NONE leaves one out."""
+        """Redeems the code as the honest app does, with these changes; NONE omits a field."""
         form = {"grant_type": "authorization_code", "code": code, "client_id": self.app}
         form |= {"redirect_uri": f"{self.app}back", "code_verifier": VERIFIER} | changes
         sent = {name: value for name, value in form.items() if value != "NONE"}
         return await self.http.post(f"{self.url}{path}", data=sent)
 
     async def reads(self, token: str, user: str = "") -> int:
-        """The status with which a token reads Ann's channels, or that user's."""
+        """The status with which a token reads Ann's channels, or those of the given user."""
         user = user or self.ann
         headers = {"Authorization": f"Bearer {token}"}
         reply = await self.http.get(f"{self.url}/microsub/{user}", params={"action": "channels"}, headers=headers)
@@ -130,7 +130,7 @@ WRONG: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("path", ["/token", "/auth"])
 @pytest.mark.parametrize("case", WRONG)
 async def test_a_code_in_the_wrong_hands(world: World, case: str, path: str) -> None:
-    """Substitution and theft: nothing is given for it, at neither endpoint, and nothing to the owner any more."""
+    """Substitution and theft: neither endpoint accepts the code, and afterwards the owner can't use it either."""
     code = await world.code()
     changes = {n: v.replace("EVIL", world.evil).replace("APP", world.app) for n, v in WRONG[case].items()}
     reply = await world.redeem(code, path, **changes)
@@ -142,7 +142,7 @@ async def test_a_code_in_the_wrong_hands(world: World, case: str, path: str) -> 
 
 
 async def test_a_code_without_challenge_takes_no_verifier(world: World) -> None:
-    """Downgrade: a challenge that was stripped on the way is noticed when the honest app shows its verifier."""
+    """Downgrade: a challenge that was removed on the way is noticed when the honest app sends its verifier."""
     code = await world.code(code_challenge="NONE", code_challenge_method="NONE")
     assert (await world.redeem(code)).status_code == 400
     code = await world.code(code_challenge="NONE", code_challenge_method="NONE")
@@ -150,7 +150,7 @@ async def test_a_code_without_challenge_takes_no_verifier(world: World) -> None:
 
 
 async def test_a_second_use_takes_back_what_was_given(world: World) -> None:
-    """The identical request gets the same answer for a moment; any other use ends the grant, refresh token and all."""
+    """The identical request gets the same answer for a moment; any other use ends the grant with its refresh token."""
     code = await world.code()
     first, same = (await world.redeem(code)).json(), (await world.redeem(code)).json()
     assert first["access_token"] == same["access_token"]
@@ -162,7 +162,7 @@ async def test_a_second_use_takes_back_what_was_given(world: World) -> None:
 
 
 async def test_a_race_for_a_code_has_one_winner(world: World) -> None:
-    """Of twenty at once with the right and with wrong verifiers at most the right ones get one same token."""
+    """Of twenty requests at once with right and wrong verifiers, at most the right ones get the one token."""
     code = await world.code()
     replies = await asyncio.gather(*(world.redeem(code) for _ in range(20)))
     tokens = {reply.json()["access_token"] for reply in replies if reply.status_code == 200}
@@ -175,7 +175,7 @@ async def test_a_race_for_a_code_has_one_winner(world: World) -> None:
 
 
 async def test_codes_can_not_be_guessed_or_forged(world: World) -> None:
-    """Made-up codes, cut ones and ones of another user's slot are all the same nothing."""
+    """Made-up codes, truncated ones and ones of another user's slot get the same error."""
     code = await world.code()
     user, secret = code.split(".", 1)
     made_up = [f"bob.{secret}", secret, user, f"{user}.", f"{user}.{secret[:-1]}", f"{user}.{secret}x", "", ".", "*"]
@@ -188,7 +188,7 @@ async def test_codes_can_not_be_guessed_or_forged(world: World) -> None:
 
 
 async def test_redemptions_say_everything_once(world: World) -> None:
-    """A field that stands twice isn't chosen from, so that no filter before us reads another request than we do."""
+    """A repeated field is refused, so that no filter in front of the server reads a different request."""
     for name in ("code", "client_id", "redirect_uri", "code_verifier", "grant_type"):
         form = {"grant_type": "authorization_code", "code": await world.code(), "client_id": world.app}
         form |= {"redirect_uri": f"{world.app}back", "code_verifier": VERIFIER}
@@ -204,7 +204,7 @@ async def test_redemptions_say_everything_once(world: World) -> None:
 
 
 async def test_tokens_and_codes_are_no_other_things(world: World) -> None:
-    """Confusion: access tokens, refresh tokens, codes and cookies open nothing but what each is for."""
+    """Confusion: access tokens, refresh tokens, codes and cookies are accepted only for their own purpose."""
     code = await world.code()
     given = (await world.redeem(code)).json()
     access, refresh = given["access_token"], given["refresh_token"]
@@ -227,7 +227,7 @@ async def test_tokens_and_codes_are_no_other_things(world: World) -> None:
 
 
 async def test_introspection_tells_strangers_nothing(world: World) -> None:
-    """Nobody learns of a token without holding it or being let in; an unknown one is no more than inactive."""
+    """Introspection needs the token itself or an authorized caller; an unknown token is just inactive."""
     mine = (await world.redeem(await world.code())).json()["access_token"]
     hers = (await world.redeem(await world.code("bob"))).json()["access_token"]
 
@@ -246,7 +246,7 @@ async def test_introspection_tells_strangers_nothing(world: World) -> None:
 
 
 async def test_a_stolen_refresh_token_ends_the_grant_when_both_have_used_it(world: World) -> None:
-    """Thief and owner can't both go on: the second use of an old one ends what the first one got."""
+    """Thief and owner can't both continue: the second use of an old token ends the tokens of the first use."""
     given = (await world.redeem(await world.code())).json()
     form = {"grant_type": "refresh_token", "client_id": world.app}
 
@@ -263,7 +263,7 @@ async def test_a_stolen_refresh_token_ends_the_grant_when_both_have_used_it(worl
 
 
 async def test_secrets_in_addresses_are_not_looked_at(world: World) -> None:
-    """A code, a refresh token or a verifier in the query redeems nothing: addresses end up in logs."""
+    """A code, a refresh token or a verifier in the query isn't accepted: addresses end up in logs."""
     code = await world.code()
     query = {"grant_type": "authorization_code", "code": code, "client_id": world.app}
     query |= {"redirect_uri": f"{world.app}back", "code_verifier": VERIFIER}
@@ -285,13 +285,13 @@ REDIRECTS = [
 
 
 async def test_answers_go_to_the_app_alone(world: World) -> None:
-    """Open redirects: an address that isn't the app's is neither redirected to, nor linked, nor offered."""
+    """Open redirects: no page redirects to an address other than the app's, links to it or offers it."""
     ann, host = await world.signed_in(), urlsplit(world.app).netloc
     for redirect in REDIRECTS:
         there = redirect.replace("EVIL", world.evil).replace("APP", world.app).replace("HOST", host)
         reply = await ann.get(world.address(redirect_uri=there))
         if reply.status_code == 200:
-            # What is let pass leads to the app's own origin.
+            # Every accepted address leads to the app's own origin.
             assert there.startswith(world.app), there
             assert not {"\r", "#"} & set(there)
         else:
@@ -301,7 +301,7 @@ async def test_answers_go_to_the_app_alone(world: World) -> None:
 
 
 async def test_consent_is_given_on_the_page_and_nowhere_else(world: World) -> None:
-    """CSRF and forging: without the page's token there is no code, nor for an address that wasn't on the page."""
+    """CSRF and forging: there is no code without the page's token, nor for an address that wasn't on the page."""
     async with Surfer(world.app) as surfer:
         await surfer.goto(world.address())
         await sign_in(surfer, world.ann)
@@ -351,7 +351,7 @@ STATES = (
 
 
 async def test_state_comes_back_as_it_was(world: World) -> None:
-    """Header injection: whatever the app's state holds, it arrives as one value, or the request is refused."""
+    """Header injection: any state of the app comes back as one value, or the request is refused."""
     await world.signed_in()
     surfer = world.person().surfer
     surfer.stops_at = world.app
@@ -378,7 +378,7 @@ BAD_REQUESTS: list[dict[str, str]] = [
 
 
 async def test_invalid_requests(world: World) -> None:
-    """Each is told to the person, with no redirect before they have pressed a button."""
+    """The person sees each problem, with no redirect before they have pressed a button."""
     ann = await world.signed_in()
     for changes in BAD_REQUESTS:
         reply = await ann.get(world.address(**changes))
@@ -388,7 +388,7 @@ async def test_invalid_requests(world: World) -> None:
 
 
 async def test_parameters_are_said_once(world: World) -> None:
-    """Two values for one parameter are two readings: neither is chosen."""
+    """Two values for one parameter are ambiguous: the request is refused."""
     ann, query = await world.signed_in(), urlsplit(world.address()).query
     for name in ("client_id", "redirect_uri", "state", "scope", "response_type", "code_challenge"):
         for doubled in (f"{query}&{name}=evil", f"{name}=evil&{query}"):
@@ -401,14 +401,14 @@ async def test_parameters_are_said_once(world: World) -> None:
 
 
 def possible(allowance: GrowingPauses, seconds: float) -> int:
-    """How many attempts one may make in that time."""
+    """The number of attempts that are possible in that time."""
     ends = itertools.accumulate(allowance.pauses())
     return 1 + sum(end <= seconds for end in ends)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guessed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """The URL of an instance at which nobody has tried a password."""
+    """The URL of an instance on which nobody has tried a password."""
     users = {name: {"me": f"https://{name}.example/"} for name in ("ann", "unset", *(f"user{n}" for n in range(40)))}
     async with installation(tmp_path_factory.mktemp("guessing"), {"users": users}) as installed:
         url = await installed.serve("web")
@@ -417,7 +417,7 @@ async def guessed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str
 
 
 async def test_names_are_not_told(guessed: str) -> None:
-    """Who has an account, or a password, can't be seen from how a wrong password is refused."""
+    """The refusal of a wrong password doesn't show who has an account or a password."""
     seen = set()
     for who in ("ann", "unset", "nobody", "https://ann.example/", "https://nobody.example/", "a b", "\u00e4"):
         async with Surfer() as mallory:
@@ -428,7 +428,7 @@ async def test_names_are_not_told(guessed: str) -> None:
 
 
 async def test_guessing_at_once_or_from_made_up_addresses_is_no_faster(guessed: str) -> None:
-    """Forty guesses at the same moment are counted as forty; a header that claims another address changes nothing."""
+    """Forty guesses at the same moment count as forty; a header with another address changes nothing."""
     async with Surfer() as mallory:
         await mallory.goto(f"{guessed}/sign-in/local")
         form = mallory.fields(next(form for form in mallory.forms if form.css_first("[name=password]")))
@@ -454,7 +454,7 @@ async def test_guessing_at_once_or_from_made_up_addresses_is_no_faster(guessed: 
 
 
 async def test_every_app_is_shown_by_its_address(world: World) -> None:
-    """No app can pass for another: what stands on the page of consent is the address that is bound to the code."""
+    """No app can pass for another: the consent page shows the address that the code is bound to."""
     for kind in (Together, Monocle, IndiePassAndroid):
         assert kind in APPS
         visitor = world.person()

@@ -1,4 +1,4 @@
-"""The check of a page, which anybody may ask for: no door into private networks, no hammer, and text stays text."""
+"""The check of a page, which is open to anybody: no access to private networks, few requests, and text stays text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNS = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 
 @dataclass
 class World:
-    """`site` may be reached by the instance, `inside` may not."""
+    """The instance may reach `site`, but not `inside`."""
 
     site: AppSite
     inside: AppSite
@@ -44,7 +44,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 
 class Stranger(Surfer):
-    """A browser at an address of its own, which has asked for nothing yet."""
+    """A browser at an address of its own, which hasn't sent any request yet."""
 
     _addresses = itertools.count(1)
 
@@ -59,7 +59,7 @@ class Stranger(Surfer):
 
 
 async def test_nothing_inside_is_asked(world: World) -> None:
-    """Neither the address, nor a redirect, nor any link of a page makes the server ask what it may not reach."""
+    """No address, redirect or link of a page makes the server request a private address."""
     there = f"{world.inside.listening.base}/"
     world.site.pages["/links"] = html_reply("".join(f'<link rel="{rel}" href="{there}">' for rel in RELS))
     world.site.pages["/away"] = Answer(b"", 302, [("Location", there)])
@@ -75,7 +75,7 @@ async def test_nothing_inside_is_asked(world: World) -> None:
 
 
 async def test_what_pages_say_is_shown_as_text(world: World) -> None:
-    """Markup and scripts in links, titles, metadata, headers and the address itself stay what they are: text."""
+    """Markup and scripts in links, titles, metadata, headers and the address itself are shown as text."""
     hostile = RUNS.replace('"', "&quot;")
     world.site.pages["/runs"] = html_reply(
         f"<title>{RUNS}</title>" + "".join(f'<link rel="{rel}" href="https://x.example/{hostile}">' for rel in RELS)
@@ -101,7 +101,7 @@ async def test_what_pages_say_is_shown_as_text(world: World) -> None:
 
 
 async def test_the_terminal_is_not_controlled(world: World) -> None:
-    """What a page says can't move the cursor or colour the text of the person who runs the command."""
+    """Text of a page can't move the cursor or change colours in the terminal of the person who runs the command."""
     escape = "\x1b[2J\x1b]0;owned\x07\r\u202e"
     world.site.pages["/escape"] = Answer(
         f'<title>{escape}</title><link rel="microsub" href="https://x.example/{escape}">'.encode(),
@@ -123,7 +123,7 @@ async def test_it_is_no_hammer(world: World) -> None:
 
 
 async def test_nothing_secret_is_sent_along(world: World) -> None:
-    """The requests of a check carry neither cookie nor authorization, and no body."""
+    """The requests of a check have no cookie, no authorization and no body."""
     rels = dict.fromkeys(("microsub", "token_endpoint", "authorization_endpoint"), f"{world.site.listening.base}/x")
     world.site.profile("plain", **rels)
     world.site.asked.clear()

@@ -1,4 +1,4 @@
-"""Search and preview of documents that would keep their reader busy: they are ended, and everybody else is answered."""
+"""Search and preview of documents that keep a parser busy: parsing is ended, and other users get their answers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
 LARGE = rss([(f"e{number}", f"Entry {number} " + "word " * 300, None) for number in range(400)])
 SECONDS = 1.0
 ENOUGH = 600.0
-"""For what is only large."""
+"""For documents that are only large."""
 
 
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[World]:
-    """An instance whose documents have a second of processor time each."""
+    """An instance with a limit of one second of processor time per document."""
     async with instance(real_redis, parser=ParsePool(quick=0.5, seconds=SECONDS)) as made:
         yield made
 
 
 async def test_a_preview_that_would_never_end_is_ended(server: World) -> None:
-    """It says why, its process is gone, and other requests were answered meanwhile."""
+    """The error gives the reason, the process has ended, and other requests were answered meanwhile."""
     alice = await server.reader("alice", "home")
     server.web.documents[URL] = (SPINS, FEED)
     preview = asyncio.create_task(alice.get(400, action="preview", url=URL))
@@ -49,7 +49,7 @@ async def test_a_preview_that_would_never_end_is_ended(server: World) -> None:
 async def test_without_a_parser_documents_are_refused_for_a_moment(
     server: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Apps get a plain 503, and so do people who sign in; afterwards documents are read as before."""
+    """Apps get a plain 503, and so do people who sign in; afterwards documents are read again."""
     alice = await server.reader("alice", "home")
     server.parser._seconds = ENOUGH
     server.web.documents[URL] = (LARGE, FEED)
@@ -67,7 +67,7 @@ async def test_without_a_parser_documents_are_refused_for_a_moment(
 
 
 async def test_a_search_that_would_never_end_finds_nothing(server: World) -> None:
-    """Nothing found is no error; afterwards large documents are read as before."""
+    """An empty result isn't an error; afterwards large documents are read again."""
     alice = await server.reader("alice", "home")
     server.web.documents[URL] = (SPINS, FEED)
     assert (await alice.post(action="search", query=URL))["results"] == []
@@ -79,7 +79,7 @@ async def test_a_search_that_would_never_end_finds_nothing(server: World) -> Non
 
 
 async def test_small_documents_do_not_wait_for_one_that_spins(server: World) -> None:
-    """They are read in a process that is kept for them."""
+    """They are read in a process that is reserved for them."""
     alice = await server.reader("alice", "home")
     server.parser._seconds = ENOUGH
     server.web.documents[URL] = (SPINS, FEED)

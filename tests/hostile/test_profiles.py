@@ -1,4 +1,4 @@
-"""Profile pages of people who mean harm: what they claim, where they lead, how they break. Nobody becomes another."""
+"""Profile pages of attackers: false claims, redirects, broken replies. None lets them sign in as another person."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METADATA = "/.well-known/oauth-authorization-server"
 
 @pytest.fixture
 async def site() -> AsyncIterator[Provider]:
-    """A provider with Mallory, whose page does what the test says."""
+    """A provider with Mallory, whose page is set by the test."""
     async with provider(Variant()) as made:
         made.person("mallory")
         yield made
@@ -27,20 +27,20 @@ async def site() -> AsyncIterator[Provider]:
 
 @pytest.fixture
 async def secret() -> AsyncIterator[Provider]:
-    """A server in a network that isn't to be reached."""
+    """A server in a private network that must not be reached."""
     async with provider(Variant(), host="127.0.0.2") as made:
         made.person("inside")
         yield made
 
 
 def opened(network: str = "127.0.0.1/32") -> Profiles:
-    """Discovery through the guarded door; of the private networks it may reach this one alone."""
+    """Discovery through the guard, which allows only this private network."""
     return Profiles(Fetcher(FetchSettings(allow_private_networks=(ip_network(network),))), PARSER, private=True)
 
 
 @pytest.fixture
 def profiles() -> Profiles:
-    """Discovery that may reach 127.0.0.1 alone."""
+    """Discovery that may reach 127.0.0.1 only."""
     return opened()
 
 
@@ -56,7 +56,7 @@ INSIDE = [
 async def test_redirects_into_private_networks(
     site: Provider, secret: Provider, profiles: Profiles, status: int
 ) -> None:
-    """No redirect of a page, on the first hop or a later one, leads to what isn't public; nothing is even asked."""
+    """A redirect of a page to a private address, on any hop, is refused without a request to that address."""
     for number, there in enumerate([secret.url("/inside/"), *INSIDE]):
         first = site.redirect(f"/first{number}", site.redirect(f"/second{number}", there, status))
         with pytest.raises(ProfileError):
@@ -65,7 +65,7 @@ async def test_redirects_into_private_networks(
 
 
 async def test_metadata_in_private_networks(site: Provider, secret: Provider, profiles: Profiles) -> None:
-    """A page can't have its metadata fetched from inside, be it by a link or by a redirect."""
+    """No link or redirect of a page makes the server fetch its metadata from a private network."""
     for number, there in enumerate([secret.url(METADATA), *INSIDE]):
         site.page(f"/link{number}", f'<!doctype html><link rel="indieauth-metadata" href="{there}">')
         away = site.redirect(f"/away{number}", there)
@@ -107,7 +107,7 @@ BROKEN: dict[str, tuple[str, Callable[[Provider], Fault]]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 async def test_broken_pages(site: Provider, profiles: Profiles, name: str) -> None:
-    """Each is refused by a named error that says where and why in one line; the same page is fine without the fault."""
+    """Each gets a named error that says where and why in one line; the same page without the fault is accepted."""
     me = site.people["mallory"].me
     where, fault = BROKEN[name]
     site.fault(where, fault(site))
@@ -123,7 +123,7 @@ async def test_broken_pages(site: Provider, profiles: Profiles, name: str) -> No
 
 
 async def test_servers_that_are_down_are_told_from_those_that_are_wrong(site: Provider, profiles: Profiles) -> None:
-    """A silent, a broken and an absent server may be back later: that is an error of its own."""
+    """A silent, a broken or an absent server may come back later, so it has its own error."""
     me = site.people["mallory"].me
     for fault in (Fault(status=500), Fault(status=503), Fault(drop=True), Fault(hang=True)):
         for where in ("profile", "metadata"):
@@ -133,14 +133,14 @@ async def test_servers_that_are_down_are_told_from_those_that_are_wrong(site: Pr
             site.end_faults()
             profiles.forget(me)
             if fault.hang:
-                break  # once is enough: it lasts until patience ends
+                break  # once is enough: it lasts until the time limit
     site.listening.down()
     with pytest.raises(ProfileUnreachable):
         await profiles.discover(me, max_age=0)
 
 
 async def test_injected_headers_do_not_count_as_links(site: Provider, profiles: Profiles) -> None:
-    """A line break in a header that the server sends makes at most a header of that server; a value keeps to itself."""
+    """A line break in a header that the server sends makes at most another header; a value adds no link."""
     other = site.url("/elsewhere")
     link = f'<{site.url(METADATA)}>; rel="indieauth-metadata"; title="a, <{other}>; rel=token_endpoint"'
     site.fault("profile", Fault(body=b"<!doctype html>", headers=(("Link", link),)))
@@ -150,8 +150,8 @@ async def test_injected_headers_do_not_count_as_links(site: Provider, profiles: 
 
 
 async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles: Profiles) -> None:
-    """Who leads to Alice's page for now, or for good from another host, isn't Alice. In the second case Alice's
-    server may speak for them as for Alice, because their page says so.
+    """A page that redirects to Alice's temporarily, or permanently from another host, isn't Alice's. In the second case
+    Alice's server may vouch for it as for Alice, because their page says so.
     """
     alice = site.person("alice").me
     now = site.redirect("/now", alice, 302)
@@ -172,7 +172,7 @@ async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles
 
 
 async def test_a_server_speaks_for_nobody_whose_page_does_not_name_it(site: Provider, profiles: Profiles) -> None:
-    """Mallory's server may say that she is Alice: Alice's page names another one, and that counts."""
+    """Mallory's server may say that she is Alice: Alice's page names another server, and that counts."""
     async with provider(Variant()) as alices:
         alice, mallory = alices.person("alice").me, site.people["mallory"].me
         used = await profiles.discover(mallory)
@@ -181,7 +181,7 @@ async def test_a_server_speaks_for_nobody_whose_page_does_not_name_it(site: Prov
             await profiles.confirm(mallory, alice, authorization=used.authorization_endpoint, issuer=used.issuer)
         own = await profiles.confirm(mallory, mallory, authorization=used.authorization_endpoint, issuer=used.issuer)
         assert own.me == mallory
-        # Nor does a page of hers that names Alice's server make that server's word count for hers.
+        # Nor does a page of hers that names Alice's server make that server vouch for her.
         theirs = await profiles.discover(alice)
         site.page("/as-alice", f'<!doctype html><link rel="indieauth-metadata" href="{alices.url(METADATA)}">')
         with pytest.raises(ProfileMismatch):
@@ -191,14 +191,14 @@ async def test_a_server_speaks_for_nobody_whose_page_does_not_name_it(site: Prov
 
 
 async def test_an_issuer_alone_does_not_make_servers_one(site: Provider, profiles: Profiles) -> None:
-    """Two servers under one issuer (a host of many people) are told apart by the authorization endpoint."""
+    """Two servers with one issuer (a host of many people) are distinguished by the authorization endpoint."""
     mallory = site.people["mallory"].me
     with pytest.raises(ProfileMismatch):
         await profiles.confirm(mallory, mallory, authorization=site.url("/auth/of-others"), issuer=site.issuer)
 
 
 async def test_many_askers_make_one_request(site: Provider, profiles: Profiles) -> None:
-    """A crowd that signs in with one address doesn't become a crowd at the provider."""
+    """Many people who sign in with one address cause one request to the provider."""
     me = site.people["mallory"].me
     await asyncio.gather(*(profiles.discover(me) for _ in range(50)))
     assert (site.count("/mallory/"), site.count(METADATA)) == (1, 1)

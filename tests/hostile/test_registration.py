@@ -1,4 +1,4 @@
-"""Open registration, and people who want more than one account, or another person's: over HTTP, at a real instance."""
+"""Open registration, and people who want several accounts or another person's: over HTTP, on a real instance."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ QUOTAS = {"channels": 2, "feeds": 2, "tokens": 5, "requests": 8}
 REGISTRATION = {"open": "everybody", "refuse": ["http://127.0.0.1:1/refused/"], "quotas": QUOTAS}
 
 AT_ONCE = 5
-"""Sign-ins of one person that may be under way (`identity.provider.client_limits`)."""
+"""Sign-ins of one person that may be pending (`identity.provider.client_limits`)."""
 
 
 @dataclass
 class World:
-    """An instance that lets everybody in, with Ann, who was there before; two providers, one of them Mallory's."""
+    """An instance with open registration and Ann, who had an account before; two providers, one of them Mallory's."""
 
     http: httpx.AsyncClient
     honest: Provider
@@ -39,7 +39,7 @@ class World:
     url: str
 
     async def sign_in(self, me: str, made: Provider, name: str) -> Surfer:
-        """Somebody's browser after they tried to sign in as `me`, being `name` at that provider."""
+        """A browser after a sign-in as `me`, by the account `name` at that provider."""
         made.at_browser = name
         surfer = Surfer()
         await surfer.goto(f"{self.url}/sign-in")
@@ -61,7 +61,7 @@ class World:
 
 @asynccontextmanager
 async def running(folder: Path, most: int) -> AsyncIterator[World]:
-    """An instance that takes so many people in."""
+    """An instance that accepts that many new users."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         http = await enter(httpx.AsyncClient(timeout=60))
@@ -82,7 +82,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 
 async def test_one_person_is_one_account(world: World) -> None:
-    """However the address is written or reached, one after the other and at once."""
+    """Any spelling of the address and any redirect to it is the same account, both in sequence and at once."""
     me = world.honest.person("new").me
     alias = world.honest.redirect("/new-alias", me, 301)
     for_now = world.honest.redirect("/new-for-now", me, 302)
@@ -97,7 +97,7 @@ async def test_one_person_is_one_account(world: World) -> None:
 
 
 async def test_many_at_once_who_are_new_make_one_account(world: World) -> None:
-    """As many browsers as may sign in at a time, of a person whom nobody knows yet."""
+    """As many browsers as may sign in at once, for one person who has no account yet."""
     before, me = await world.users(), world.honest.person("fresh").me
     surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "fresh") for _ in range(AT_ONCE)))
     users = {await world.user_of(surfer) for surfer in surfers}
@@ -106,7 +106,7 @@ async def test_many_at_once_who_are_new_make_one_account(world: World) -> None:
 
 
 async def test_nobody_comes_into_anns_account(world: World) -> None:
-    """By claims, redirects, rel=me and names Mallory gets an account of her own at most."""
+    """Claims, redirects, rel=me and names get Mallory an account of her own at most."""
     ann = world.honest.people["ann"].me
     evil = world.evil
     leads = evil.redirect("/to-ann", ann, 301)
@@ -122,7 +122,7 @@ async def test_nobody_comes_into_anns_account(world: World) -> None:
     attempts = [
         (evil.people["mallory"].me, "ann"),  # her provider says that she is Ann
         (evil.url("/ann/"), "ann"),  # a page of the same path that names her provider
-        (ann, "mallory"),  # Ann's own page, which isn't hers to answer for
+        (ann, "mallory"),  # Ann's own page, which Mallory doesn't control
         (related, "related"),  # a page that calls itself Ann's
     ]
     for entered, name in attempts:
@@ -130,7 +130,7 @@ async def test_nobody_comes_into_anns_account(world: World) -> None:
             continue
         user = await world.user_of(await world.sign_in(entered, evil, name))
         assert user != "ann", entered
-    # A page that leads to Ann's ends at Ann's provider: who passes there is Ann.
+    # A page that redirects to Ann's leads to Ann's provider: a person who signs in there is Ann.
     world.honest.at_browser = "ann"
     surfer = await world.sign_in(leads, evil, "mallory")
     assert [hop for hop in surfer.hops if hop.startswith(world.honest.url("/auth"))]
@@ -138,7 +138,7 @@ async def test_nobody_comes_into_anns_account(world: World) -> None:
 
 
 async def test_who_moves_keeps_the_account(world: World) -> None:
-    """By the redirect of the old page, and by the links of the two pages to each other."""
+    """Either the old page redirects, or the two pages link to each other."""
     old, other = world.honest, world.evil
     for name in ("by redirect", "by link"):
         number = len(await world.users())
@@ -162,7 +162,7 @@ async def test_who_moves_keeps_the_account(world: World) -> None:
 
 
 async def test_a_taken_name_is_not_given_twice(world: World) -> None:
-    """Two people whose addresses read alike, and those who would be called as the protocol calls things."""
+    """Two people with similar addresses get different names, and nobody gets a name that the protocol reserves."""
     seen = await world.users()
     for made in (world.honest, world.evil):
         for name in ("same", "global"):
@@ -177,7 +177,7 @@ async def test_a_taken_name_is_not_given_twice(world: World) -> None:
 
 
 async def test_there_is_an_end_to_accounts(tmp_path: Path) -> None:
-    """One who has many addresses fills the places that there are, and no more; who is in stays in."""
+    """One person with many addresses gets at most the free places; existing users stay."""
     async with running(tmp_path, 3) as world:
         users = []
         for number in range(5):
@@ -192,7 +192,7 @@ async def test_there_is_an_end_to_accounts(tmp_path: Path) -> None:
 
 
 async def test_what_a_registered_user_may_have(world: World) -> None:
-    """Channels, feeds and requests end where the quotas say: with errors that fit, and for that user alone."""
+    """Channels, feeds and requests are limited by the quotas, with matching errors, and only for that user."""
     me = world.evil.person("greedy").me
     user = await world.user_of(await world.sign_in(me, world.evil, "greedy"))
     scopes = ("read", "follow", "channels")
@@ -217,7 +217,7 @@ async def test_what_a_registered_user_may_have(world: World) -> None:
 
 
 async def test_who_lies_registers_nobody(world: World) -> None:
-    """A provider that answers wrongly leaves no account behind, and an instance that is closed makes none."""
+    """A provider with wrong answers causes no account, and an instance with closed registration creates none."""
     before = await world.users()
     liar = world.evil.person("liar").me
     lies = [

@@ -13,5 +13,5 @@ CASES = replies.CASES | hops.CASES
 
 @pytest.mark.parametrize("name", CASES)
 async def test_replies(machine: Machine, name: str) -> None:
-    """Whatever stands before a body or cuts it off, its feed says so; wherever a request goes, it ends where it may."""
+    """Whatever precedes a body or cuts it off, the feed's health says so; every request ends at an allowed address."""
     await run(machine, name, CASES[name])

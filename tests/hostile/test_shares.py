@@ -1,4 +1,4 @@
-"""What one user makes the server ask of others is a share: of a host's patience, and of the look-ups of names."""
+"""A user's share of what the server may request from others: of requests to a host, and of name look-ups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def here(_host: str, _port: int) -> Sequence[str]:
 
 @asynccontextmanager
 async def asking(redis: Redis, resolver: Resolver, pace: HostPace | None = None) -> AsyncIterator[World]:
-    """An instance that asks real hosts, all of them on loopback, with copies."""
+    """An instance that requests real hosts, all of them on loopback, with copies."""
     door = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=resolver, pace=pace)
     async with instance(redis, web=CachingFetcher({}, door)) as made:
         yield made
@@ -52,7 +52,7 @@ async def nothing(_seconds: float) -> None:
 
 
 class Slow:
-    """A page without feeds; it takes its time, and counts."""
+    """A page without feeds that answers slowly and counts its requests."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -66,7 +66,7 @@ class Slow:
 
 
 async def test_many_searches_ask_one_host_a_few_times(redis: Redis) -> None:
-    """250 by three users, in one moment; those without a turn are told when to ask again.
+    """250 searches by three users at once; those without a turn are told when to try again.
 
     Before: 1,753 requests in 11 s, 149 at once. Now: 28, three at once.
     """
@@ -96,7 +96,7 @@ async def test_many_searches_ask_one_host_a_few_times(redis: Redis) -> None:
 
 
 async def test_redirects_count_for_the_host_they_lead_to(redis: Redis) -> None:
-    """Who has many names is no way around the pace of another's host."""
+    """Many names don't get around the rate limit of the host to which they redirect."""
     async with publisher() as site, asking(redis, here, HostPace(sleep=nothing, clock=lambda: 0.0)) as server:
         readers = [await server.reader(name) for name in ("alice", "bob", "carol")]
         site.serve("/away", Answer(status=302, headers=[("Location", site.url("/there", "victim.test"))]))
@@ -108,7 +108,7 @@ async def test_redirects_count_for_the_host_they_lead_to(redis: Redis) -> None:
 
 
 async def test_an_address_in_numbers_is_one_host_however_it_is_written(redis: Redis) -> None:
-    """`127.1` and `0x07f000001` have no paces of their own."""
+    """`127.1` and `0x07f000001` have no rate limits of their own."""
     async with publisher() as site, asking(redis, here, HostPace(sleep=nothing, clock=lambda: 0.0)) as server:
         readers = [await server.reader(name) for name in ("alice", "bob", "carol")]
         page = Slow()
@@ -123,9 +123,9 @@ async def test_an_address_in_numbers_is_one_host_however_it_is_written(redis: Re
 
 
 async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis: Redis) -> None:
-    """1,200 previews, of which those beyond the share are refused at once.
+    """1,200 previews; those beyond the user's share are refused at once.
 
-    Before: another user's preview failed after 30 s. Now: 16 names are looked up, and the other notices nothing.
+    Before: another user's preview failed after 30 s. Now: 16 names are looked up, and the other user isn't affected.
     """
     looked_up: list[str] = []
 
@@ -160,9 +160,9 @@ async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis:
 
 
 async def test_what_is_polled_is_read_for_its_followers(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who follows thirty heavy feeds takes turns with a new feed of another; a feed of both is on either's account.
+    """A follower of 30 heavy feeds takes turns with another user's new feed; a feed of both counts for either of them.
 
-    Before: the other's hadn't arrived after 150 s. Now: it is on another account, so it is read second (`Turns`).
+    Before: the other's feed hadn't arrived after 150 s. Now: it counts for the other, so it is read second (`Turns`).
     """
     async with publisher() as site, world(redis) as it:
         heavy = [site.serve_document(f"/{number}", rss(dated(1))) for number in range(30)]
@@ -182,9 +182,9 @@ async def test_what_is_polled_is_read_for_its_followers(redis: Redis, monkeypatc
 
 
 async def test_what_previews_leave_in_the_store_is_bounded(redis: Redis) -> None:
-    """Previews of 1.4 MB each; another's copies are kept, and all are shown.
+    """Previews of 1.4 MB each; another user's copies stay, and all previews are shown.
 
-    Before: 600 a minute left 850 MB for an hour. Now: 8 MiB of one user, 64 MiB of all.
+    Before: 600 a minute left 850 MB for an hour. Now: 8 MiB for one user, 64 MiB for all.
     """
     async with publisher() as site:
         door = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=here)

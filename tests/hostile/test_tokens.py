@@ -1,4 +1,4 @@
-"""Tokens of providers that lie, break or are slow, and tokens in the wrong hands: over HTTP, at a real instance."""
+"""Tokens of providers that lie, break or are slow, and stolen tokens: over HTTP, on a real instance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)
 BOTH = Variant.lenient()
 OLDER = Variant.older()
 
-# What the provider says, at which endpoint, and the statuses that may come of it: never 200, never 500.
+# The provider's answer, at which endpoint, and the allowed statuses: never 200, never 500.
 LIES: dict[str, tuple[str, Fault, set[int]]] = {
     "another user of the provider": ("introspection", Fault(change={"me": "BESIDE"}), {401, 403}),
     "a user of another provider": ("introspection", Fault(change={"me": "BOB"}), {401, 403}),
@@ -58,7 +58,7 @@ LIES: dict[str, tuple[str, Fault, set[int]]] = {
 
 @dataclass
 class World:
-    """An instance with a user for each case, at two providers, and a bystander who should never be asked."""
+    """An instance with a user for each case, at two providers, and a third server that must get no request."""
 
     http: httpx.AsyncClient
     newer: Provider
@@ -117,7 +117,7 @@ def told(fault: Fault, made: Provider, user: str, world: World) -> Fault:
 
 @pytest.mark.parametrize("case", LIES)
 async def test_what_providers_say_and_nobody_believes(world: World, case: str) -> None:
-    """The account stays closed, with a JSON error that fits, and no other server sees the token."""
+    """The account stays closed, with a matching JSON error, and no other server sees the token."""
     where, fault, statuses = LIES[case]
     user = user_of(list(LIES).index(case))
     made = world.older if where == "check" else world.newer
@@ -139,7 +139,7 @@ async def test_what_providers_say_and_nobody_believes(world: World, case: str) -
 
 
 async def test_the_same_tokens_are_good_when_nothing_is_wrong(world: World) -> None:
-    """Whom the lies were about can read once their provider is well: neither lasting harm nor lasting favour."""
+    """A user can read again once their provider answers correctly: the false answers have no lasting effect."""
     for number, (where, _, _) in enumerate(LIES.values()):
         made = world.older if where == "check" else world.newer
         reply = await world.ask(user_of(number), made.grant(user_of(number), "read"))
@@ -147,7 +147,7 @@ async def test_the_same_tokens_are_good_when_nothing_is_wrong(world: World) -> N
 
 
 async def test_a_token_of_another_user_of_the_same_provider(world: World) -> None:
-    """Substitution: a good token of one person opens no other account of that provider, in any order."""
+    """Substitution: a valid token of one person opens no other account of that provider, in any order."""
     mine = world.newer.grant("ann", "read")
     for user in ("beside", "bob"):
         assert (await world.ask(user, mine)).status_code in {401, 403}
@@ -158,7 +158,7 @@ async def test_a_token_of_another_user_of_the_same_provider(world: World) -> Non
 
 
 async def test_without_a_name_a_foreign_token_is_asked_of_nobody(world: World) -> None:
-    """At `/microsub`, where several people live, an unknown token is shown to none of their providers."""
+    """At `/microsub`, where several users are, an unknown token is sent to none of their providers."""
     before = [len(made.asked) for made in (world.newer, world.older, world.bystander)]
     reply = await world.ask(None, world.newer.grant("ann", "read"))
     assert reply.status_code == 401
@@ -167,7 +167,7 @@ async def test_without_a_name_a_foreign_token_is_asked_of_nobody(world: World) -
 
 
 async def test_guessing_makes_no_storm_at_the_provider(world: World) -> None:
-    """Brute force: of two hundred invented tokens few reach the provider, and the guesser is told to wait."""
+    """Brute force: of 200 invented tokens few reach the provider, and the guesser is told to wait."""
     path = "/introspect"
     before = world.newer.count(path)
     replies = await asyncio.gather(*(world.ask("crowd", f"guess-{number}") for number in range(200)))
@@ -186,7 +186,7 @@ async def test_guessing_makes_no_storm_at_the_provider(world: World) -> None:
     ids=lambda token: repr(token)[:20],
 )
 async def test_texts_that_are_no_tokens(world: World, token: str) -> None:
-    """Whatever stands where a token should: 400 or 401, whichever way it comes."""
+    """Any text in place of a token gets 400 or 401, whichever way it is sent."""
     for user in ("bob", None):
         endpoint = f"{world.url}/microsub" + (f"/{user}" if user else "")
         reply = await world.http.get(endpoint, params={"action": "channels", "access_token": token})

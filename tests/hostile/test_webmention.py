@@ -1,4 +1,4 @@
-"""Senders of webmentions, and sources that are made to hurt, change nothing that they shouldn't and cost little."""
+"""Hostile senders of webmentions and hostile sources change nothing that they shouldn't, and cost little."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def state_of(mentions: Mentions) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", [*PAGES, *FEEDS])
 async def test_documents_that_keep_parsers_busy_harm_nobody(mentions: Mentions, name: str) -> None:
-    """With the link in front: shown by what little can be read, or failed; the next webmention is looked at."""
+    """With the link at the beginning they are shown from the part read, or fail; the next webmention is processed."""
     body = page(LINK) + {**PAGES, **FEEDS}[name].encode()
     await mentions.receive(body)
     assert (await mentions.only()).state in {"shown", "failed", "deleted"}
@@ -47,7 +47,7 @@ async def test_documents_that_keep_parsers_busy_harm_nobody(mentions: Mentions, 
 
 
 async def test_large_sources_are_left(mentions: Mentions) -> None:
-    """Beyond 1 MB nothing is read, packed or not, and nothing is deleted."""
+    """Nothing beyond 1 MB is read, compressed or not, and nothing is deleted."""
     await mentions.receive(entry())
     await mentions.receive(page("x" * 1_000_001))
     assert await state_of(mentions) == ("shown", "the document is larger than 1000000 bytes")
@@ -61,7 +61,7 @@ async def test_large_sources_are_left(mentions: Mentions) -> None:
 
 
 async def test_sources_that_do_not_end_are_left(mentions: Mentions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In time, while another source of the same user is shown."""
+    """A time limit ends them, while another source of the same user is shown."""
     monkeypatch.setattr(verification, "LIMITS", SendLimits(total=0.5, body=1_000_000, redirects=20))
 
     async def crumbs(asked: Asked) -> None:
@@ -84,7 +84,7 @@ async def test_sources_that_do_not_end_are_left(mentions: Mentions, monkeypatch:
 
 
 async def test_a_loop_of_redirects_ends(mentions: Mentions) -> None:
-    """After twenty; the webmention has failed, and isn't tried again."""
+    """It ends after twenty; the webmention has failed, and isn't retried."""
     mentions.site.serve("/1", Answer(status=302, headers=[("Location", "/1")]))
     assert await mentions.send() == 202
     await mentions.look()
@@ -93,7 +93,7 @@ async def test_a_loop_of_redirects_ends(mentions: Mentions) -> None:
 
 
 async def test_private_networks_are_not_asked(mentions: Mentions) -> None:
-    """Names and addresses that lead there: nobody is asked, whatever port."""
+    """Names and addresses of private networks get no request, on any port."""
     settings = FetchSettings(allow_private_networks=())
     fetcher = Fetcher(settings, resolver=mentions.it.resolver)
     mentions.it.verifier._sender = fetcher
@@ -123,12 +123,12 @@ async def test_a_redirect_into_a_private_network_is_not_followed(mentions: Menti
 
 @pytest.mark.parametrize("source", ["https://reader.example/u/alice", "https://READER.example/webmention?a=1"])
 async def test_a_source_on_this_server_is_refused(mentions: Mentions, source: str) -> None:
-    """It would ask itself."""
+    """The server would request itself."""
     assert await mentions.send(source) == 400
 
 
 async def test_a_flood_of_one_host_is_stopped_at_the_door(mentions: Mentions) -> None:
-    """Others go on; a minute later it may come again."""
+    """Other hosts aren't affected; a minute later the host may send again."""
     sources = [f"https://spam.example/{number}" for number in range(MENTIONS_OF_SITE.most + 5)]
     statuses = [await mentions.send(source) for source in sources]
     assert statuses == [202] * MENTIONS_OF_SITE.most + [429] * 5
@@ -140,7 +140,7 @@ async def test_a_flood_of_one_host_is_stopped_at_the_door(mentions: Mentions) ->
 
 
 async def test_a_flood_of_one_network_is_stopped_at_the_door(mentions: Mentions) -> None:
-    """What is refused counts too; another network goes on."""
+    """Refused requests count too; another network isn't affected."""
 
     async def statuses(address: str, most: int) -> set[int]:
         way = httpx.ASGITransport(mentions.it.app, client=(address, 1))
@@ -154,7 +154,7 @@ async def test_a_flood_of_one_network_is_stopped_at_the_door(mentions: Mentions)
 
 
 async def test_a_flood_for_one_user_leaves_others_alone(mentions: Mentions) -> None:
-    """However many hosts send it; and what is sent to Bob is looked at in the same turn."""
+    """Any number of hosts may take part; webmentions to Bob are processed in the same turn."""
     statuses = [await mentions.send(f"https://h{number}.example/") for number in range(MENTIONS_OF_USER.most + 1)]
     assert statuses[-2:] == [202, 429]
     about_bob = "https://people.example/bob"
@@ -166,7 +166,7 @@ async def test_a_flood_for_one_user_leaves_others_alone(mentions: Mentions) -> N
 
 
 async def test_the_queue_of_a_user_has_an_end(mentions: Mentions) -> None:
-    """Beyond it senders shall come again; of what was looked at, the oldest is forgotten."""
+    """Beyond it senders are told to try again later; of processed webmentions, the oldest is forgotten."""
     for number in range(MOST_WAITING):
         assert await mentions.send(f"https://h{number}.example/") == 202
         mentions.it.clock.advance(1)
@@ -186,7 +186,7 @@ async def test_the_queue_of_a_user_has_an_end(mentions: Mentions) -> None:
 
 
 async def test_who_is_blocked_is_dropped_without_a_word(mentions: Mentions) -> None:
-    """A block of the site, or of a page above the source; one that comes later drops updates."""
+    """A block of the site, or of a page above the source; a later block drops updates."""
     await mentions.receive(entry())
     await mentions.it.rules.block("alice", "global", "http://spam.test/", mentions.it.now)
     await mentions.it.rules.block("alice", "notifications", "https://people.test/mallory", mentions.it.now)
@@ -203,7 +203,7 @@ async def test_who_is_blocked_is_dropped_without_a_word(mentions: Mentions) -> N
 
 
 async def test_an_author_who_is_blocked_is_kept_out(mentions: Mentions) -> None:
-    """By what the source says of its author, as in all timelines."""
+    """The source names its author, as in all timelines."""
     await mentions.it.rules.block("alice", "global", "http://bob.test/", mentions.it.now)
     elsewhere = mentions.serve(entry(), path="/1").replace("bob.test", "elsewhere.test")
     assert await mentions.send(elsewhere) == 202
@@ -212,7 +212,7 @@ async def test_an_author_who_is_blocked_is_kept_out(mentions: Mentions) -> None:
 
 
 async def test_the_admins_list_is_refused(mentions: Mentions) -> None:
-    """Domains with all below them, and addresses with the pages below these."""
+    """Domains with all their subdomains, and addresses with the pages below these."""
     refused = MentionPolicy(refuse=("spam.example", "https://people.example/mallory"))
     await mentions.it.applied.set_instance(InstanceSettings(webmention=refused))
     mentions.it.in_force.forget()

@@ -43,18 +43,18 @@ async def waiting(push: Push) -> int:
 
 
 def place_of(one: HubSubscriber) -> str:
-    """What a callback is known by: the last part of its path."""
+    """The identifier of a callback: the last part of its path."""
     return one.callback.rpartition("/")[2]
 
 
 async def broken_off(size: int) -> AsyncIterator[bytes]:
-    """A body of which no more comes than that."""
+    """A body that stops after these bytes."""
     yield b" " * size
     raise InvalidRequest("the body is incomplete")
 
 
 async def other_hub(push: Push) -> HubSubscriber:
-    """What another hub was asked for, whose feed is followed too."""
+    """The subscription at another hub, whose feed is followed too."""
     topic, elsewhere = push.site.url("/other", "other.test"), push.site.url("/hub", "otherhub.test")
     document = push.hub.document(topic, "other").replace(push.hub.url.encode(), elsewhere.encode())
     push.site.serve_document("/other", document)
@@ -64,7 +64,7 @@ async def other_hub(push: Push) -> HubSubscriber:
 
 
 async def test_a_replay_changes_nothing(push: Push) -> None:
-    """A signed body that comes again doesn't undo the edit that came in between, however often."""
+    """A signed body that is sent again doesn't undo a later edit, however often."""
     one = await subscribed(push)
     first = push.document("second")
     edited = first.replace(b"About second", b"About second, edited")
@@ -81,7 +81,7 @@ async def test_a_replay_changes_nothing(push: Push) -> None:
 
 
 async def test_a_dead_letter_that_is_tried_again_undoes_no_edit(push: Push) -> None:
-    """A delivery that failed when it came has the age that it had then, however often it is tried again."""
+    """A delivery that failed keeps its original time, however often it is retried."""
     one, dead, stream = await subscribed(push), DeadLetters(push.it.redis), Stream(push.it.redis, "pushed")
     first = push.document("second")
     assert (await push.hub.deliver(one.callback, first, one.secret)).status_code == 202
@@ -97,7 +97,7 @@ async def test_a_dead_letter_that_is_tried_again_undoes_no_edit(push: Push) -> N
 
 
 async def test_a_signature_of_another_subscription_is_worth_nothing(push: Push) -> None:
-    """Each callback has its own secret, so what is signed for one feed is forged for any other."""
+    """Each callback has its own secret, so a body signed for one feed has an invalid signature for any other."""
     one = await subscribed(push)
     other = push.site.url("/other", "other.test")
     push.site.serve_document("/other", push.hub.document(other, "other"))
@@ -112,7 +112,7 @@ async def test_a_signature_of_another_subscription_is_worth_nothing(push: Push) 
 
 
 async def test_callbacks_cannot_be_guessed(push: Push) -> None:
-    """Known feeds with other tokens, tokens of other feeds, and nonsense: 410 or 404, whatever is signed."""
+    """Known feeds with other tokens, tokens of other feeds, and nonsense: 410 or 404, with any signature."""
     one = await subscribed(push)
     token = one.callback.rpartition(".")[2]
     places = [
@@ -134,7 +134,7 @@ async def test_callbacks_cannot_be_guessed(push: Push) -> None:
 
 
 async def test_late_deliveries_are_gone(push: Push) -> None:
-    """Beyond the lease, and some minutes for clocks that differ, nothing is taken."""
+    """Nothing is accepted after the lease and some minutes for clock differences."""
     one = await subscribed(push)
     push.it.clock.advance(10 * DAY + 300)
     assert (await push.hub.deliver(one.callback, push.document("in time"), one.secret)).status_code == 202
@@ -146,7 +146,7 @@ async def test_late_deliveries_are_gone(push: Push) -> None:
 
 @pytest.mark.parametrize("is_declared", [True, False])
 async def test_oversize_deliveries_are_refused(push: Push, is_declared: bool) -> None:
-    """As large as a polled document may be, and no larger; nothing of them is kept."""
+    """The maximum size is that of a polled document; nothing of a larger one is kept."""
     one = await subscribed(push)
     body = b" " * (callbacks.LARGEST + 1)
 
@@ -161,14 +161,14 @@ async def test_oversize_deliveries_are_refused(push: Push, is_declared: bool) ->
 
 
 async def test_compressed_deliveries_are_refused(push: Push) -> None:
-    """The signature is over what came, and nothing is unpacked: no bomb either."""
+    """The signature covers the received bytes, and nothing is decompressed: no bomb either."""
     one = await subscribed(push)
     reply = await push.hub.deliver(one.callback, b"x", one.secret, **{"content-encoding": "gzip"})
     assert (reply.status_code, await waiting(push)) == (415, 0)
 
 
 async def test_a_flood_is_stopped_at_the_door(push: Push) -> None:
-    """Sixty deliveries a minute for a callback; then 429, and no byte of it is read or kept."""
+    """60 deliveries per minute per callback; then 429, and no byte of it is read or kept."""
     one = await subscribed(push)
     statuses = [(await push.hub.deliver(one.callback, b"%d" % number, one.secret)).status_code for number in range(100)]
     assert statuses == [202] * 60 + [429] * 40
@@ -179,7 +179,7 @@ async def test_a_flood_is_stopped_at_the_door(push: Push) -> None:
 
 
 async def test_a_flood_of_bytes_is_stopped_too(push: Push) -> None:
-    """As many bytes as polls could bring: one largest document in five minutes, wrong signatures included."""
+    """The limit is that of polls: one largest document in 5 minutes, including those with a wrong signature."""
     one = await subscribed(push)
     body = b" " * (3 * 1024 * 1024)
     statuses = [(await push.hub.deliver(one.callback, body, "wrong")).status_code for _ in range(6)]
@@ -187,7 +187,7 @@ async def test_a_flood_of_bytes_is_stopped_too(push: Push) -> None:
 
 
 async def test_a_delivery_that_stops_half_way_has_counted(push: Push) -> None:
-    """A hub has its bytes read once, whether it says the rest or not."""
+    """The received bytes count towards the hub's limit, whether the rest arrives or not."""
     one = await subscribed(push)
     with pytest.raises(InvalidRequest):
         await push.it.services.callbacks.deliver(place_of(one), {}, broken_off(callbacks.LARGEST - 1000))
@@ -215,7 +215,7 @@ async def test_what_one_hub_is_slow_with_leaves_room_for_others(push: Push, monk
 
 
 async def test_one_hubs_flood_leaves_other_hubs_alone(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit of a hub holds for all its callbacks together, and for no other hub."""
+    """The limit of a hub is for all its callbacks together, and for no other hub."""
     monkeypatch.setattr(callbacks, "OF_HUB", replace(callbacks.OF_HUB, most=10))
     one = await subscribed(push)
     for number in range(20):
@@ -227,7 +227,7 @@ async def test_one_hubs_flood_leaves_other_hubs_alone(push: Push, monkeypatch: p
 
 
 async def test_while_too_much_waits_hubs_shall_come_again(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queue is bounded: 503 with a time, and what was answered with 202 is all there."""
+    """The queue is bounded: 503 with a time, and every delivery that got 202 is there."""
     monkeypatch.setattr(callbacks, "WAITING", Bounds(messages=2, bytes=1 << 20))
     one = await subscribed(push)
     replies = [await push.hub.deliver(one.callback, push.document(f"post {n}"), one.secret) for n in range(4)]
@@ -241,7 +241,7 @@ async def test_while_too_much_waits_hubs_shall_come_again(push: Push, monkeypatc
 async def test_heavy_documents_use_no_more_processor_time_than_polls_may(
     push: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A six-hundredth of the time: after one that took ten seconds, none for about an hour."""
+    """A six-hundredth of the time: after a document that took 10 seconds, none for about an hour."""
     one = await subscribed(push)
     read = push.it.parser.posts_in
 
@@ -270,7 +270,7 @@ async def test_heavy_documents_use_no_more_processor_time_than_polls_may(
     ],
 )
 async def test_nonsense_is_no_failure_of_anything(push: Push, body: bytes) -> None:
-    """It is counted; the feed's health, trust and posts stay as they are."""
+    """It is counted; the feed's health, trust and posts don't change."""
     feed = await push.subscribe()
     before = await push.it.record(feed)
     assert await push.deliver(body) == [202]
@@ -281,7 +281,7 @@ async def test_nonsense_is_no_failure_of_anything(push: Push, body: bytes) -> No
 
 
 async def test_hubs_in_private_networks_are_not_asked(push: Push) -> None:
-    """Neither named by a feed, nor by a redirect: the guard looks at every hop."""
+    """The guard checks every hop, whether a feed names the hub or a redirect leads to it."""
     fetcher = Fetcher(FetchSettings(), resolver=push.it.resolver)
     strict = Subscriber(
         push.it.redis, push.it.feeds, push.it.schedule, push.it.agreements, Hubs(fetcher, BASE), clock=push.it.clock
@@ -294,7 +294,7 @@ async def test_hubs_in_private_networks_are_not_asked(push: Push) -> None:
 
 
 async def test_a_redirect_into_a_private_network_is_not_followed(push: Push) -> None:
-    """The first hop may be asked, the second is none of the networks that the admin lists."""
+    """The first hop may be requested, the second is outside the networks that the admin lists."""
     networks = (ip_network("127.0.0.1/32"),)
 
     async def resolver(host: str, _port: int) -> list[str]:
@@ -322,7 +322,7 @@ async def test_redirects_without_end_are_given_up(push: Push) -> None:
 
 
 async def test_secrets_go_to_no_public_hub_in_the_clear(push: Push) -> None:
-    """An http hub on the internet is asked by https instead, or not at all."""
+    """A hub with http on the internet is requested with https instead, or not at all."""
     asked: list[str] = []
 
     class Door(Fetcher):
@@ -345,7 +345,7 @@ async def test_secrets_go_to_no_public_hub_in_the_clear(push: Push) -> None:
     "address", ["http://ann:pass-word@blog.test:{port}/feed", "http://blog.test:{port}/feed?token=0f3a9c71bd"]
 )
 async def test_no_hub_is_told_the_secret_address_of_a_feed(push: Push, address: str) -> None:
-    """A private feed that doesn't say what it calls itself is polled, and the health says why."""
+    """A private feed that doesn't name its own address is polled, and the health says why."""
     body = push.document().replace(b'rel="self"', b'rel="via"')
     push.site.serve_document("/feed", body)
     feed = await push.it.follow(address.format(port=push.site.port))
@@ -356,7 +356,7 @@ async def test_no_hub_is_told_the_secret_address_of_a_feed(push: Push, address: 
 
 
 async def test_no_hub_is_told_a_key_because_the_feed_repeats_it(push: Push) -> None:
-    """Some publishers call a feed what was asked for, and name a public hub beside."""
+    """Some publishers repeat the requested address as the feed's own, and name a public hub."""
     address = f"http://blog.test:{push.site.port}/feed?key=hunter2"
     topic = push.topic.encode()
     push.site.serve_document("/feed", push.document().replace(b'href="' + topic, b'href="' + address.encode()))
@@ -368,7 +368,7 @@ async def test_no_hub_is_told_a_key_because_the_feed_repeats_it(push: Push) -> N
 
 
 async def test_a_hub_that_hangs_holds_up_no_other(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty feeds of a hub that never answers, and one of another: that one is subscribed at once."""
+    """Of twenty feeds of a hub that never answers and one of another hub, that one is subscribed at once."""
     monkeypatch.setattr(hubs, "LIMITS", SendLimits(total=0.2, body=1000))
 
     async def hang(asked: object) -> None:
@@ -388,7 +388,7 @@ async def test_a_hub_that_hangs_holds_up_no_other(push: Push, monkeypatch: pytes
 
 
 async def test_no_log_line_has_a_callback_or_a_secret(push: Push) -> None:
-    """Whatever happens at a callback, the path and what signs stay out of the log."""
+    """No event at a callback writes its path or its secret into the log."""
     with structlog.testing.capture_logs() as lines:
         one = await subscribed(push)
         await push.deliver(push.document("second"))

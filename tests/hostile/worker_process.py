@@ -1,6 +1,6 @@
-"""A real worker in a process of its own, so that its memory can be measured: `python -m tests.hostile.worker_process`.
+"""A real worker in its own process, so that its memory can be measured: `python -m tests.hostile.worker_process`.
 
-The argument is the URL of a Redis. Only the limits are shorter than in earnest, and names lead where `Names` says.
+The argument is the URL of a Redis. Only the limits are shorter than in production, and names resolve as in `Names`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.polling import world
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 BRIEF, SPINS = "brief-", "spins-"
-"""How hosts begin whose polls, or documents, end by the time that they take. All others have time on a busy machine."""
+"""Prefixes of hosts whose polls, or documents, end by a time limit. All others have enough time on a busy machine."""
 
 LIMITS = FetchLimits(total=2, idle=0.6)
 PARSE_SECONDS = 1.5
@@ -52,7 +52,7 @@ class Fetchers:
 
 
 class Parser(ParsePool):
-    """The same for what they have fetched, in the same processes."""
+    """The same for their documents, in the same processes."""
 
     def __init__(self) -> None:
         super().__init__(seconds=PATIENT_PARSE_SECONDS)
@@ -64,7 +64,7 @@ class Parser(ParsePool):
 
 
 class Names:
-    """The name service: everything is at 127.0.0.1, the one address that is allowed, but for what lies."""
+    """The name service: everything is at 127.0.0.1, the only allowed address, except for the hostile names."""
 
     def __init__(self) -> None:
         self._asked: Counter[str] = Counter()
@@ -89,14 +89,14 @@ class Names:
 
 
 def trust() -> ssl.SSLContext:
-    """What a browser trusts, as far as this test goes: two certificates, one of which has expired."""
+    """The certificates that this test trusts: two, one of which has expired."""
     context = ssl.create_default_context(cafile=str(CERTIFICATES / "trusted.pem"))
     context.load_verify_locations(str(CERTIFICATES / "expired.pem"))
     return context
 
 
 async def main(url: str) -> None:
-    """Poll until SIGTERM."""
+    """Polls until SIGTERM."""
     redis = await connect(url)
     async with world(redis) as it:
         it.fetcher = Fetchers(resolver=Names(), ssl_context=trust())  # type: ignore[assignment]
