@@ -51,7 +51,7 @@ class Model:
     blocked: set[str] = field(default_factory=set)
     words: dict[str, str] = field(default_factory=dict)
 
-    # --- what a reader sees ------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     def place(self, item: str) -> tuple[float, str]:
         return float(self.items[item].score), item
@@ -60,7 +60,7 @@ class Model:
         return sorted(ids, key=self.place, reverse=True)
 
     def fed(self, uid: str) -> list[ModelChannel]:
-        """Those of the named channels that aren't `saved`, unless that one is named itself."""
+        """The named channels without `saved`, unless that is the named one."""
         return [one for one in self.named(uid) if uid == "saved" or one is not self.channels["saved"]]
 
     def named(self, uid: str) -> list[ModelChannel]:
@@ -107,7 +107,7 @@ class Model:
                 if url in self.urls(item):
                     self.settle(channel, item)
 
-    # --- coming in ---------------------------------------------------------------------------------------------------
+    # --- adding ------------------------------------------------------------------------------------------------------
 
     def add(self, uid: str, feed: str, ids: Sequence[str], now: float, limit: int, fresh: int) -> None:
         channel = self.channels[uid]
@@ -115,7 +115,7 @@ class Model:
             return
         chosen = [item for item in self.sorted(ids) if self.words.get(item) not in channel.excluded]
         if chosen and feed not in channel.unread_from:
-            # What isn't shown is not counted among the newest.
+            # Items that aren't shown don't count as the newest.
             shown = [one for one in chosen if not self.is_muted(channel, one) and not self.is_blocked(channel, one)]
             scores = [self.place(item)[0] for item in shown[:fresh]]
             channel.unread_from[feed] = min([channel.feeds[feed], *scores])
@@ -139,7 +139,7 @@ class Model:
             return
         duplicates = self.items[item].duplicates
         if channel.part_of(item) is not None:
-            # Both stand since somebody moved one of them here: the one whose feed isn't followed here leaves.
+            # Both are here after a move by a user: the one whose feed this channel doesn't follow leaves.
             for other in duplicates:
                 part = channel.part_of(other.item)
                 if part is not None and other.feed not in channel.feeds:
@@ -242,7 +242,7 @@ class Model:
         return count
 
     def save(self, uid: str, ids: Iterable[str], now: float, most: int) -> int | None:
-        """How many came in; None where there is no room for all of them, and then none did."""
+        """The number of items added; None if there is no room for all of them, and then none was added."""
         saved = self.channels["saved"]
         shown = {item for channel in self.named(uid) for item in channel.posts}
         new = (set(ids) & shown) - saved.posts.keys()

@@ -1,4 +1,4 @@
-"""Timelines: coming in, pages, marks, leaving, moving; on a fake and on a real Redis."""
+"""Timelines: adding, paging, marking, removing and moving items; on a fake and on a real Redis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.fake_too
 
 
 async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -> None:
-    """A fill that is larger than a script call keeps its time of following for all of its batches."""
+    """A first fill that is larger than a script call keeps its time of following for all of its batches."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
     items = world.items.know("2", *(item(n) for n in range(1, 2301)))
     filled = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0)
@@ -21,7 +21,7 @@ async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -
 
 
 async def test_as_many_of_a_large_first_fill_are_unread_as_are_to_be(world: OneReader) -> None:
-    """Also where that is more than a script call takes; what comes later is unread if it is newer than those."""
+    """Also if that is more than a script call takes; a later item is unread if it is newer than those."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
     items = world.items.know("2", *(item(n) for n in range(1, 2301)))
     filled = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0, fresh=1500)
@@ -43,7 +43,7 @@ async def test_scores_round_trip_through_cursors(world: OneReader) -> None:
 
 
 async def test_long_timelines_are_marked_in_batches(world: OneReader) -> None:
-    """More items than one script call takes are all marked and counted once, in one channel and in all."""
+    """More items than one script call takes are all marked and counted once, in one channel and in all channels."""
     await world.follow("work", "1")
     for uid in ("home", "work"):
         await world.add(uid, *(item(n) for n in range(1, 2501)))
@@ -53,7 +53,7 @@ async def test_long_timelines_are_marked_in_batches(world: OneReader) -> None:
 
 
 async def test_a_page_of_one_source_is_bounded(world: OneReader) -> None:
-    """A source view looks at 1,000 ids at most, returns a short page, and goes on where it stopped."""
+    """A source view looks at 1,000 ids at most, returns a short page, and continues where it stopped."""
     await world.follow("home", "2")
     await world.add("home", *(item(n) for n in range(1000, 3500)))
     await world.add("home", *(item(n) for n in range(1, 31)), feed="2")
@@ -71,14 +71,14 @@ async def test_a_page_of_one_source_is_bounded(world: OneReader) -> None:
 
 
 async def test_an_unfollow_that_meets_a_refollow_takes_nothing(world: OneReader) -> None:
-    """Late batches of an unfollow leave alone what a new subscription holds."""
+    """Late batches of an unfollow don't remove items of a new follow."""
     await world.add("home", item(1))
     await world.timelines.unfollow(ANN, "home", "1", NOW)
     assert await world.ids("home") == ["1"]
 
 
 async def test_items_can_be_put_in_without_a_feed(world: OneReader) -> None:
-    """A post that comes from no feed is taken once, and stays out when it was removed."""
+    """A post that comes from no feed is added once, and stays out after it was removed."""
     world.items.know("", item(5))
     assert (await world.timelines.put(ANN, "notifications", item(5), NOW)).added == ("5",)
     await world.timelines.remove(ANN, "notifications", ["5"], NOW)
@@ -86,7 +86,7 @@ async def test_items_can_be_put_in_without_a_feed(world: OneReader) -> None:
 
 
 async def test_an_item_that_was_deleted_on_its_way_in_is_taken_back(world: OneReader) -> None:
-    """Who looked at it before may add it after: then it is gone again, and doesn't come back."""
+    """A process that saw the item before the deletion may add it afterwards: then it is removed again for good."""
     world.items.know("1", item(2))
     added = await world.timelines.add(ANN, "home", "1", [item(1), item(2)], now=NOW, limit=0)
     assert added.added == ("2",)
@@ -95,7 +95,7 @@ async def test_an_item_that_was_deleted_on_its_way_in_is_taken_back(world: OneRe
 
 
 async def test_withdrawing_everywhere_reaches_removed_channels(world: OneReader) -> None:
-    """A channel that can be restored doesn't bring back what was withdrawn meanwhile."""
+    """A removed channel that is restored doesn't bring back items that were withdrawn meanwhile."""
     await world.add("home", item(1))
     await world.channels.disable(ANN, "home", NOW)
     assert await world.timelines.withdraw(ANN, "global", ["1"], Reason.SWEPT, NOW) == 1

@@ -1,4 +1,4 @@
-"""The order in which items came to a user: each once, behind all before it, whatever clocks do."""
+"""The order of arrival of a user's items: each once, after all earlier ones, even if clocks jump."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def ids(world: OneReader, uid: str = "global") -> list[str]:
 
 
 async def test_items_stand_in_the_order_in_which_they_came(world: OneReader) -> None:
-    """Not by publication; of one document the newest comes last. Places are times, one behind the other."""
+    """The order isn't that of publication; of one document the newest item is last. Places are increasing times."""
     await world.add("home", item(5), item(7), item(6))
     await world.timelines.add(ANN, "home", "1", world.items.know("1", item(1), item(2)), now=NOW + 60, limit=0)
     assert await ids(world) == ["5", "6", "7", "1", "2"]
@@ -30,7 +30,7 @@ async def test_items_stand_in_the_order_in_which_they_came(world: OneReader) -> 
 
 
 async def test_a_clock_that_jumps_back_puts_nothing_in_front(world: OneReader) -> None:
-    """Also when the last item has left meanwhile: who knows its place misses nothing."""
+    """This also holds if the last item has left meanwhile: an app that knows its place misses nothing."""
     await world.add("home", item(1))
     await world.timelines.add(ANN, "home", "1", world.items.know("1", item(2)), now=NOW + 3600, limit=0)
     (_, latest) = await world.arrivals()
@@ -41,7 +41,7 @@ async def test_a_clock_that_jumps_back_puts_nothing_in_front(world: OneReader) -
 
 
 async def test_a_deleted_channel_takes_its_items_along(world: OneReader) -> None:
-    """But those that another one shows; those of a channel that was put aside come back with it, at their places."""
+    """Items that another channel shows stay; items of a disabled channel come back with it, at their places."""
     await world.follow("work", "1")
     await world.add("home", *(item(number) for number in range(1500)))
     await world.add("work", item(3), item(2000))
@@ -59,7 +59,7 @@ async def test_a_deleted_channel_takes_its_items_along(world: OneReader) -> None
 
 
 async def test_pages_by_state_and_where_they_end(world: OneReader) -> None:
-    """A page is as long as was asked for; only behind the last one lies nothing."""
+    """A page has the requested length; only the last one has no `resume`."""
     await world.add("home", *(item(number) for number in range(20)))
     await world.timelines.mark_read(ANN, "home", [str(number) for number in range(10)], NOW)
     page = await world.arrivals_page("home", limit=4, view="unread")
@@ -79,7 +79,7 @@ async def test_pages_by_state_and_where_they_end(world: OneReader) -> None:
 async def test_one_request_looks_at_so_many_and_says_where_to_go_on(
     world: OneReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A channel whose items came long ago is found after some empty pages."""
+    """A channel whose items arrived long ago is reached after some empty pages."""
     monkeypatch.setattr("microsub.timelines.sync.arrivals.EXAMINED", 10)
     monkeypatch.setattr("microsub.timelines.sync.arrivals.BATCH", 5)
     await world.follow("work", "1")
@@ -93,7 +93,7 @@ async def test_one_request_looks_at_so_many_and_says_where_to_go_on(
 
 
 async def test_a_user_leaves_nothing(world: OneReader) -> None:
-    """Deleted channel by channel; a user who is restored meanwhile has an order that agrees."""
+    """Nothing is left of the order of arrival after a user is deleted channel by channel."""
     await world.follow("work", "1")
     await world.add("home", item(1), item(2))
     await world.add("work", item(1))
@@ -105,7 +105,7 @@ async def test_a_user_leaves_nothing(world: OneReader) -> None:
 
 
 async def test_items_of_before_came_when_they_were_published(world: OneReader) -> None:
-    """Of those in several channels the number is known; twice is once; what comes then is behind them."""
+    """Items in several channels have one number; deriving twice changes nothing; later items come after them."""
     await world.follow("work", "1")
     await world.add("home", *(item(number, NOW - 100 + number // 2) for number in range(6)))
     await world.add("work", item(0, NOW - 100), item(9, NOW - 200))
@@ -121,7 +121,7 @@ async def test_items_of_before_came_when_they_were_published(world: OneReader) -
 
 
 async def test_a_lost_timeline_comes_once_more(world: OneReader) -> None:
-    """Its places go with it, so that what is brought back is counted once."""
+    """Its places are deleted too, so that restored items count once."""
     await world.add("home", item(1), item(2))
     await world.redis.command("DEL", keys.posts(ANN, "home"))
     await repair_all_arrivals(world.redis, ANN, NOW)
@@ -132,7 +132,7 @@ async def test_a_lost_timeline_comes_once_more(world: OneReader) -> None:
 
 
 async def test_few_are_found_among_many_in_few_round_trips(world: OneReader) -> None:
-    """And what is left for the next request isn't skipped, whichever comes first."""
+    """Items that are left for the next request aren't skipped, in either order."""
     for first in (0, 900):
         await world.add("home", *(item(number) for number in range(first, first + 900)))
     await world.timelines.mark_read(ANN, "home", [str(number) for number in range(1800) if number % 100], NOW)

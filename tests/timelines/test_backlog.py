@@ -1,4 +1,4 @@
-"""Timelines that were left alone are filled when they are read: through the application, on real stores."""
+"""Timelines of inactive users are filled when they are read: through the application, on real stores."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ async def world(redis: Redis) -> AsyncIterator[Deferring]:
 
 
 async def test_who_is_away_finds_everything_at_the_first_request(world: Deferring) -> None:
-    """A list of channels shows exact counts, a page the posts, though nothing was brought there before."""
+    """The list of channels has exact counts, and a page has the posts, though none was delivered before."""
     ann = await world.reader("ann", "home", "work")
     bob = await world.reader("bob", "home")
     world.it.now += 30 * DAY
-    assert await bob.unread() == 0  # who is seen gets what comes
+    assert await bob.unread() == 0  # an active user gets new posts
     await world.seen.aclose()
     await world.it.publish(URL, *posts("two", "one"))
     assert await world.it.timelines.stock("ann", "home", 0, 0) == await world.it.timelines.stock("ann", "work", 0, 0)
@@ -82,7 +82,7 @@ async def test_who_is_away_finds_everything_at_the_first_request(world: Deferrin
     assert await ann.unread("work") == 2
     assert await world.waiting() == []
     assert await ann.names("home", limit=1) == ["two"]
-    # She was seen; what comes now comes at once.
+    # She is active again, so new posts come at once.
     await world.seen.aclose()
     await world.it.publish(URL, *posts("three", at=NOON + 100))
     assert await world.waiting() == []
@@ -91,7 +91,7 @@ async def test_who_is_away_finds_everything_at_the_first_request(world: Deferrin
 
 @pytest.mark.parametrize("channel", ["home", "global"])
 async def test_a_page_fills_before_it_answers(world: Deferring, channel: str) -> None:
-    """In whatever view."""
+    """This holds for every view."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY
     await world.it.publish(URL, *posts("two", "one"))
@@ -109,7 +109,7 @@ async def test_the_order_of_arrival_fills_before_it_answers(world: Deferring) ->
 
 
 async def test_what_was_read_or_removed_stays_so(world: Deferring) -> None:
-    """A fill brings what is new and nothing else, however often it is done."""
+    """A fill adds only new items, however often it runs."""
     ann = await world.reader("ann", "home")
     await world.it.publish(URL, *posts("c", "b", "a"))
     first = await ann.ids()
@@ -124,7 +124,7 @@ async def test_what_was_read_or_removed_stays_so(world: Deferring) -> None:
 
 
 async def test_a_delivery_during_a_fill_is_not_lost(world: Deferring) -> None:
-    """What is noted while the fill reads the store stays noted, and the request that finds it brings it in."""
+    """A note that is added while the fill reads the store stays, and the request that finds it brings the posts in."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY
     feed = await world.it.publish(URL, *posts("one"))
@@ -145,7 +145,7 @@ async def test_a_delivery_during_a_fill_is_not_lost(world: Deferring) -> None:
 
 
 async def test_a_crash_leaves_the_note(world: Deferring) -> None:
-    """A fill that broke off is done again by the next request; a reader is told that the store is unavailable."""
+    """The next request repeats a fill that failed; the reader gets an error that the store is unavailable."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY
     await world.it.publish(URL, *posts("one"))
@@ -162,7 +162,7 @@ async def test_a_crash_leaves_the_note(world: Deferring) -> None:
 
 
 async def test_requests_at_the_same_time_share_the_work(world: Deferring) -> None:
-    """And each of them is answered with what waited when it came."""
+    """Each of them is answered with the posts that waited when it came."""
     ann = await world.reader("ann", "home", "work")
     world.it.now += 30 * DAY
     await world.it.publish(URL, *posts("two", "one"))
@@ -171,7 +171,7 @@ async def test_requests_at_the_same_time_share_the_work(world: Deferring) -> Non
 
 
 async def test_a_long_fill_goes_on_behind_the_reply(world: Deferring) -> None:
-    """A request waits only so long; the work is neither broken off nor begun twice."""
+    """A request waits for a limited time; the work is neither cancelled nor started twice."""
     await world.reader("ann", "home")
     world.it.now += 30 * DAY
     await world.it.publish(URL, *posts("one"))
@@ -196,7 +196,7 @@ async def test_a_long_fill_goes_on_behind_the_reply(world: Deferring) -> None:
 
 
 async def test_what_is_old_is_not_brought_in(world: Deferring) -> None:
-    """Posts beyond the days of warm-up, and beyond the newest of a feed, stay in the store."""
+    """Posts older than the warm-up period, and beyond the newest of a feed, stay in the store."""
     world.warm_up_days = 10
     await world.reader("ann", "home")
     world.it.now += 30 * DAY
@@ -207,7 +207,7 @@ async def test_what_is_old_is_not_brought_in(world: Deferring) -> None:
 
 
 async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: Deferring) -> None:
-    """Nothing comes in, and the next request doesn't find it again."""
+    """No post comes in, and the next request doesn't find the note again."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY
     await world.it.publish(URL, *posts("one"))
@@ -217,7 +217,7 @@ async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: Deferr
 
 
 async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redis) -> None:
-    """However many requests; a store that fails is tried again by the next one."""
+    """The number of requests doesn't matter; if the store fails, the next request tries again."""
     written: list[tuple[str, float]] = []
     fails = [True]
 
@@ -235,7 +235,7 @@ async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redi
 
 
 async def test_an_output_feed_shows_what_waits_and_strangers_are_no_visit(world: Deferring) -> None:
-    """Its user stays away: what comes next waits again, and is shown again."""
+    """Its user stays inactive: the next posts wait again, and are shown again."""
     ann, it = await world.reader("ann", "home"), world.it
     object.__setattr__(it.services, "output_contents", output_contents(it, fill=it.services.reading.fill))
     made = await ann.post(action="outputs", method="create", output="picks", channel="home")

@@ -43,7 +43,7 @@ async def test_a_uid_is_made_from_the_name(world: OneReader, name: str, uid: str
 
 
 async def test_creating_a_name_twice_finds_the_channel(world: OneReader) -> None:
-    """Also when two requests come at once, one name makes one channel."""
+    """One name makes one channel, also for two requests at once."""
     made = await asyncio.gather(*(world.channels.create(ANN, "News", NOW) for _ in range(10)))
     assert {channel.uid for channel in made} == {"news"}
     assert (await world.channels.create(ANN, " Notifications ", NOW)).uid == "notifications"
@@ -51,7 +51,7 @@ async def test_creating_a_name_twice_finds_the_channel(world: OneReader) -> None
 
 
 async def test_given_uids_are_checked(world: OneReader) -> None:
-    """Reserved and malformed uids are refused, and one that exists is found whatever its name."""
+    """Reserved and malformed uids are refused; an existing uid is found whatever the channel's name is."""
     for uid in ("global", "a.b", "", "x" * 65):
         with pytest.raises(InvalidRequest, match="uid"):
             await world.channels.create(ANN, "Name", NOW, uid)
@@ -64,7 +64,7 @@ async def test_given_uids_are_checked(world: OneReader) -> None:
 
 
 async def test_a_deleted_channel_leaves_nothing(world: OneReader) -> None:
-    """A deletion takes timeline, rules and subscriptions along, and tells which feeds to unsubscribe."""
+    """A deletion removes timeline, rules and follows, and returns the feeds to unsubscribe from."""
     await world.add("home", item(1))
     assert await world.channels.delete(ANN, "home") == ["1"]
     assert await uids(world) == ["notifications", "work", "saved"]
@@ -80,7 +80,7 @@ async def test_a_deleted_channel_leaves_nothing(world: OneReader) -> None:
 
 
 async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
-    """A channel that was put aside is neither listed, read nor filled, and returns with place, items and feeds."""
+    """A disabled channel is neither listed, read nor filled, and returns with place, items and feeds."""
     await world.add("home", item(1))
     assert await world.channels.disable(ANN, "home", NOW) == ["1"]
     assert await world.channels.disable(ANN, "home", NOW + 1) == ["1"], "again, which changes nothing"
@@ -104,7 +104,7 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
 
 
 async def test_what_a_removed_channel_brings_back_counts(world: OneReader) -> None:
-    """Else who removes channels and restores them has more than the admin allows; however many come at once."""
+    """Otherwise removing and restoring channels would exceed the quota; this also holds for many requests at once."""
     for uid in ("one", "two", "three"):
         await world.channels.create(ANN, uid, NOW, uid)
         await world.channels.follow(ANN, uid, uid, f"https://{uid}.example/feed", NOW)
@@ -143,7 +143,7 @@ async def test_subscriptions_are_kept_per_channel(world: OneReader) -> None:
 
 
 async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None:
-    """Whatever another process changes, the next list shows it, though names are remembered between lists."""
+    """The next list shows every change by another process, though names are remembered between lists."""
     token = await world.accounts.create_token(ANN, ["read"], "", NOW)
     credential = world.accounts.credential(token)
     assert credential is not None
@@ -175,7 +175,7 @@ async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None
 
 
 async def test_a_subscription_that_cant_be_decoded_is_named(world: OneReader) -> None:
-    """Nobody goes on as if it weren't there: the error names the key and the field."""
+    """The error names the key and the field; the follow isn't treated as missing."""
     await world.redis.command("HSET", keys.channel_feeds(ANN, "home"), "77", "{")
     with pytest.raises(StoreDamaged, match=r"channel:home:feeds 77"):
         await world.channels.subscriptions(ANN, "home")

@@ -1,4 +1,4 @@
-"""The same operations by many actors at once, each with a connection to a real Redis or a cluster: what must hold."""
+"""Invariants under the same operations by many actors at once, each with a connection to a real Redis or a cluster."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def pages(actor: Actor, uid: str, limit: int = 7, **query: str) -> AsyncIt
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_any_mixture_keeps_the_invariants(actors: list[Actor], seed: int) -> None:
-    """Six processes do whatever they like at once; the keys agree in the end, and the counts are exact."""
+    """Six processes run random operations at once; the keys agree in the end, and the counts are exact."""
 
     async def live(actor: Actor) -> None:
         actor.chance.seed(seed * 100 + actors.index(actor))
@@ -132,7 +132,7 @@ async def test_any_mixture_keeps_the_invariants(actors: list[Actor], seed: int) 
 
 @pytest.mark.parametrize("limit", [1, 10, 1000])
 async def test_the_newest_win_at_the_limit(actors: list[Actor], limit: int) -> None:
-    """Whatever is delivered by whom and in whatever order and pieces, the newest stay, and each that left is known."""
+    """In any order and batches of delivery, the newest stay, and each that leaves is remembered."""
     items = [item for one, item in actors[0].items.items.items()]
     given: set[str] = set()
 
@@ -158,7 +158,7 @@ async def test_the_newest_win_at_the_limit(actors: list[Actor], limit: int) -> N
 
 
 async def test_acknowledged_reading_and_removing_is_final(actors: list[Actor]) -> None:
-    """While polls, rebuilds, mutes, re-follows, limits and cleanup go on, what a reader read or removed stays so."""
+    """During polls, rebuilds, mutes, new follows, limits and cleanup, items that were read or removed stay so."""
     done: dict[str, set[str]] = {uid: set() for uid in UIDS}
     running = True
 
@@ -199,7 +199,7 @@ async def test_acknowledged_reading_and_removing_is_final(actors: list[Actor]) -
 
 
 async def test_a_walk_misses_nothing_while_items_come_and_go(actors: list[Actor]) -> None:
-    """Following `after` visits what was there from the beginning to the end exactly once, in `global` too."""
+    """Following `after` returns every item that stays throughout exactly once, in `global` too."""
     start = {item.id for item in actors[0].of_feed("1")}
     for uid in UIDS[1:]:
         await actors[0].timelines.add(ANN, uid, "1", actors[0].of_feed("1"), now=NOW, limit=0)
@@ -225,7 +225,7 @@ async def test_a_walk_misses_nothing_while_items_come_and_go(actors: list[Actor]
 
 
 async def test_mute_and_unmute_at_once_end_as_the_rules_do(actors: list[Actor]) -> None:
-    """Whatever comes last, no item of a muted author is shown and none of an unmuted one hidden."""
+    """After the last change, no item of a muted author is shown and none of an unmuted one is hidden."""
     for uid in UIDS:
         for feed in "123":
             await actors[0].timelines.add(ANN, uid, feed, actors[0].of_feed(feed), now=NOW, limit=0)
@@ -242,7 +242,7 @@ async def test_mute_and_unmute_at_once_end_as_the_rules_do(actors: list[Actor]) 
 
 
 async def test_two_readers_of_one_item_count_it_once(actors: list[Actor]) -> None:
-    """Marks at the same time from several devices change an item once, whichever wins."""
+    """Marks at the same time from several devices change an item once."""
     items = actors[0].of_feed("1")
     await actors[0].timelines.add(ANN, "home", "1", items, now=NOW, limit=0)
     changed = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""What a page costs Redis doesn't depend on the size of the timeline."""
+"""The cost of a page in Redis doesn't depend on the size of the timeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL, LARGE = 1_000, 40_000
 
 
 async def calls(redis: Redis) -> dict[str, int]:
-    """How often each command ran, inside scripts too, since the last time that this was asked."""
+    """Number of calls of each command, inside scripts too, since the previous call of this function."""
     stats = (await redis.command("INFO", "commandstats")).decode()
     await redis.command("CONFIG", "RESETSTAT")
     return {name: int(count) for name, count in re.findall(r"cmdstat_(\w+):calls=(\d+)", stats)}
@@ -31,7 +31,7 @@ async def steps(world: OneReader, uid: str, query: PageQuery) -> dict[str, int]:
 
 
 async def crowd(redis: Redis, channels: int) -> tuple[OneReader, list[str]]:
-    """A reader with so many further channels."""
+    """A reader with this many further channels."""
     world, uids = OneReader(redis), [f"c{number}" for number in range(channels)]
     await world.begin()
     await redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
@@ -40,13 +40,13 @@ async def crowd(redis: Redis, channels: int) -> tuple[OneReader, list[str]]:
 
 
 async def put(redis: Redis, uids: Sequence[str], ids: Iterable[int], *sets: Callable[[str, str], str]) -> None:
-    """Let these items stand in those sets of each channel, with their ids as scores."""
+    """Adds these items to those sets of each channel, with their ids as scores."""
     pairs = [part for one in ids for part in (float(one), str(one))]
     await redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in sets])
 
 
 async def left(redis: Redis, uids: Sequence[str], key: Callable[[str, str], str]) -> int:
-    """How much stands in that set of all channels."""
+    """The number of items in that set of all channels."""
     return sum(await redis.pipeline([("ZCARD", key(ANN, uid)) for uid in uids]))
 
 
@@ -62,7 +62,7 @@ async def left(redis: Redis, uids: Sequence[str], key: Callable[[str, str], str]
     ids=["first", "unread", "after", "before", "item gone"],
 )
 async def test_a_page_of_a_huge_timeline_takes_the_steps_of_a_small_one(real_redis: Redis, query: PageQuery) -> None:
-    """Each command of a page is logarithmic, and there are as many for 40,000 items as for 1,000."""
+    """Each command of a page is logarithmic, and their number is the same for 40,000 items as for 1,000."""
     world = OneReader(real_redis)
     await world.begin()
     for uid, size in (("home", SMALL), ("work", LARGE)):
@@ -76,7 +76,7 @@ async def test_a_page_of_a_huge_timeline_takes_the_steps_of_a_small_one(real_red
 
 
 async def test_reading_everything_costs_what_is_unread(real_redis: Redis) -> None:
-    """In `global` each channel is gone through once, by itself: no step looks for its items in all the others."""
+    """In `global` each channel is processed once: no step looks for its items in all other channels."""
     world, uids = await crowd(real_redis, 300)
     for n, uid in enumerate(uids):
         await put(real_redis, [uid], range(n * 10, n * 10 + 20), keys.posts, keys.unread)  # half are in the next too
@@ -92,7 +92,7 @@ async def test_reading_everything_costs_what_is_unread(real_redis: Redis) -> Non
 async def test_items_that_stand_in_all_channels_are_changed_1000_places_at_a_time(
     real_redis: Redis, action: str
 ) -> None:
-    """One item in many channels is as much to write as many items in one: a step takes fewer of such ids."""
+    """One item in many channels costs as much as many items in one: a step takes fewer of such ids."""
     world, uids = await crowd(real_redis, 400)
     await put(real_redis, uids, range(1, 21), keys.posts, keys.unread)
     await calls(real_redis)
@@ -103,7 +103,7 @@ async def test_items_that_stand_in_all_channels_are_changed_1000_places_at_a_tim
 
 
 async def test_many_ids_in_many_channels_are_looked_at_in_small_steps(real_redis: Redis) -> None:
-    """A step does no more for 2,000 channels than it does for a few, and empty channels are asked for nothing."""
+    """A step does no more work for 2,000 channels than for a few, and empty channels get no command."""
     world, empty = await crowd(real_redis, 2000)
     ids = [str(number) for number in range(1, 1001)]
     await put(real_redis, ["home"], range(1, 1001), keys.posts, keys.unread)
@@ -123,7 +123,7 @@ async def test_many_ids_in_many_channels_are_looked_at_in_small_steps(real_redis
 async def test_a_page_of_posts_that_stand_in_all_channels_takes_so_many_steps(
     real_redis: Redis, direction: str
 ) -> None:
-    """It is shorter then, and the pages together have every item once, in order."""
+    """Such a page is shorter, and the pages together have every item once, in order."""
     world, uids = await crowd(real_redis, 400)
     await put(real_redis, uids, range(100, 200), keys.posts, keys.read)
     found: list[str] = []
@@ -143,7 +143,7 @@ async def test_a_page_of_posts_that_stand_in_all_channels_takes_so_many_steps(
 
 @pytest.mark.parametrize("view", ["read", "unread"])
 async def test_views_go_on_behind_short_pages(real_redis: Redis, view: View) -> None:
-    """Also upwards, where a short piece of the walk isn't its end."""
+    """This also holds for newer pages, where a short part of the iteration isn't its end."""
     world, uids = await crowd(real_redis, 1200)
     await put(real_redis, uids, range(100, 130), keys.posts, keys.read if view == "read" else keys.unread)
     page = await world.timelines.page(ANN, "global", PageQuery(limit=100, before=Cursor("1", "1"), view=view), NOW)
@@ -153,7 +153,7 @@ async def test_views_go_on_behind_short_pages(real_redis: Redis, view: View) -> 
 
 @pytest.mark.parametrize("channels", [1, 400])
 async def test_a_move_takes_items_out_of_so_many_places_at_a_time(real_redis: Redis, channels: int) -> None:
-    """A step takes all items of few channels, and few items of many."""
+    """A step takes all items from few channels, and few items from many."""
     world, uids = await crowd(real_redis, channels)
     await put(real_redis, uids, range(1, 101), keys.posts, keys.unread)
     await calls(real_redis)
@@ -165,7 +165,7 @@ async def test_a_move_takes_items_out_of_so_many_places_at_a_time(real_redis: Re
 
 
 async def test_reading_a_channel_up_to_an_item_is_one_request_to_redis(real_redis: Redis) -> None:
-    """So is reading all of it; where more than a thousand items are unread, one for each thousand."""
+    """The same holds for all of it; with more than 1,000 unread items, one request per 1,000."""
     world = OneReader(CountingRedis(real_redis))
     await world.begin()
     pairs = [part for one in range(1_500) for part in (float(one), str(one))]

@@ -1,4 +1,4 @@
-"""Notes of what waits for timelines, and of when users were last seen."""
+"""Notes of posts that wait for timelines, and of the users' last visits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.fake_too
 
 
 async def test_the_latest_visit_counts(world: OneReader) -> None:
-    """Whichever note arrives last; who was never seen is left out, and a user who is deleted is forgotten."""
+    """The order of the notes doesn't matter; a user without a visit is left out, and a deleted user is forgotten."""
     activity = Activity(world.redis)
     assert await activity.last_seen([]) == {}
     await activity.note(ANN, NOW)

@@ -1,4 +1,4 @@
-"""Filters and limits of a channel's own, where items come into its timeline."""
+"""A channel's own filters and limits, which apply when items come into its timeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def settings(world: OneReader, value: OwnChannelSettings, uid: str = "home
 
 
 async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> None:
-    """A process that remembers another filter learns the present one from the step that adds."""
+    """A process with an outdated filter gets the current one from the script that adds."""
     await settings(world, NO_SPAM)
     await world.add("home", says(world, 1, "spam"))
     await settings(world, OwnChannelSettings(filters=Filters.of({"exclude_words": ["ham"]}), max_items=5))
@@ -44,7 +44,7 @@ async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> N
 
 
 async def test_a_known_filter_costs_one_round_trip(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first delivery to a channel that filters takes two calls of the script, every later one takes one."""
+    """The first delivery to a channel with filters takes two calls of the script, every later one takes one."""
     await settings(world, NO_SPAM)
     calls: list[int] = []
     scripts = world.redis.scripts
@@ -63,7 +63,7 @@ async def test_a_known_filter_costs_one_round_trip(world: OneReader, monkeypatch
 
 @pytest.mark.parametrize("corrupt", ["{", "[]", '{"include_words": [7]}', b"\xff"])
 async def test_corrupt_filters_concern_their_channel_alone(world: OneReader, corrupt: str | bytes) -> None:
-    """They are ignored, as an expression that isn't valid any more is; the others get the same posts in one step."""
+    """They are ignored, as is an expression that is no longer valid; the others get the same posts in one step."""
     await settings(world, NO_SPAM, "work")
     await world.redis.command("HSET", keys.channel(ANN, "home"), "filters", corrupt)
     await world.follow("work", "1")
@@ -74,7 +74,7 @@ async def test_corrupt_filters_concern_their_channel_alone(world: OneReader, cor
 
 
 async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
-    """One delivery to several channels, some of which filter, each its own way; the posts are read once."""
+    """One delivery to several channels, some with different filters; the posts are read once."""
     for uid in ("work", "notifications"):
         await world.follow(uid, "1")
     await settings(world, NO_SPAM)
@@ -86,7 +86,7 @@ async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
 
 
 async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
-    """A channel's settings say how much it holds and how much of a new feed is unread, whatever the caller says."""
+    """The channel's settings for its size and for the unread items of a new feed replace the caller's."""
     await settings(world, OwnChannelSettings(max_items=2, first_fetch_unread=1), "work")
     await world.channels.follow(ANN, "work", "1", "https://1.example/feed", NOW)
     posts = [says(world, number, "ham") for number in range(1, 6)]
@@ -97,7 +97,7 @@ async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
 
 
 async def test_posts_are_chosen_beside_the_loop(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow expression, or a word that nearly stands everywhere in a long text, holds up nobody else."""
+    """A slow expression, or a word that almost matches everywhere in a long text, doesn't block the event loop."""
     threads = []
     takes = Filter.takes
 

@@ -1,4 +1,4 @@
-"""Following when something breaks off in the middle, or happens at the same time."""
+"""Follows and unfollows that are interrupted, or happen at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEED = "https://blog.example/feed"
 
 
 def break_at(server: World, store: object, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the next call of `method` fail as if the process had died there."""
+    """Makes the next call of `method` fail as if the process had died there."""
 
     async def broken(*_: object, **__: object) -> None:
         monkeypatch.undo()
@@ -33,7 +33,7 @@ def break_at(server: World, store: object, method: str, monkeypatch: pytest.Monk
 async def test_a_follow_that_broke_off_is_completed_by_the_next(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Wherever it was: filled once, subscribed, and only the newest unread."""
+    """After an interruption at any step: filled once, subscribed, and only the newest unread."""
     feed = await server.publish(FEED, *posts(*[f"p{number:02d}" for number in range(15, 0, -1)]))
     store, method = {
         "add": (server.timelines, "add"),
@@ -52,7 +52,7 @@ async def test_a_follow_that_broke_off_is_completed_by_the_next(
 async def test_an_unfollow_that_broke_off_is_completed_by_the_next(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Though the subscription is gone already."""
+    """This holds even if the subscription is gone already."""
     feed = await server.publish(FEED, *posts("a", "b"))
     await alice.post(action="follow", channel="home", url=FEED)
     store = follow if step == "take_out_feed" else server.feeds
@@ -64,7 +64,7 @@ async def test_an_unfollow_that_broke_off_is_completed_by_the_next(
 
 
 async def test_a_post_that_arrives_while_following_is_not_lost(server: World, alice: Reader) -> None:
-    """However the poll and the follow interleave."""
+    """This holds for every order of the poll's and the follow's steps."""
     await server.publish(FEED, *posts("old", at=NOON - 100))
     for number in range(10):
         await asyncio.gather(
@@ -76,7 +76,7 @@ async def test_a_post_that_arrives_while_following_is_not_lost(server: World, al
 
 
 async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server: World, alice: Reader) -> None:
-    """It stands in the new channel, once, and in the old one not at all."""
+    """It is in the new channel, once, and not in the old one."""
     await server.publish(FEED, *posts("old", at=NOON - 100))
     await alice.post(action="follow", channel="home", url=FEED)
     for number, (origin, target) in enumerate([("home", "later"), ("later", "home")] * 5):
@@ -89,7 +89,7 @@ async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server
 
 
 async def test_muted_posts_move_along_with_their_feed(server: World, alice: Reader) -> None:
-    """A global mute hides them in the new channel; unmuted, they are there, read where they were read."""
+    """A global mute hides them in the new channel; after the unmute they are there, with their read state."""
     await server.publish(FEED, *posts("b", "a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await alice.post(action="timeline", method="mark_read", channel="home", entry=(await alice.ids("home"))[0])
@@ -103,7 +103,7 @@ async def test_muted_posts_move_along_with_their_feed(server: World, alice: Read
 
 
 async def test_what_was_removed_a_moment_ago_does_not_move_along(server: World, alice: Reader) -> None:
-    """Though it was discovered so lately that it might be on its way yet."""
+    """It stays out even if it was discovered so recently that it might still be in delivery."""
     await server.publish(FEED, *posts("b", "a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await alice.post(action="timeline", method="remove", channel="home", entry=(await alice.ids("home"))[0])
@@ -112,7 +112,7 @@ async def test_what_was_removed_a_moment_ago_does_not_move_along(server: World, 
 
 
 def then(store: object, method: str, act: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `act` happen right after the next call of `method`."""
+    """Calls `act` right after the next call of `method`."""
     real = getattr(store, method)
 
     async def followed_by(*args: Any, **more: Any) -> Any:
@@ -127,7 +127,7 @@ def then(store: object, method: str, act: Callable[[], Awaitable[object]], monke
 async def test_a_first_poll_during_a_follow_is_not_lost(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the feed had nothing when the follow began, and had told its followers when it ended."""
+    """Even if the feed was empty when the follow began, and had notified its followers when it ended."""
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=FEED)
     then(server.feeds, "ensure", lambda: server.publish(FEED, *posts("b", "a")), monkeypatch)
@@ -138,7 +138,7 @@ async def test_a_first_poll_during_a_follow_is_not_lost(
 async def test_a_follow_during_an_unfollow_is_alive(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is followed in the end is delivered."""
+    """The feed that is followed in the end is delivered."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     again = lambda: alice.post(action="follow", channel="home", url=FEED)  # noqa: E731
@@ -150,7 +150,7 @@ async def test_a_follow_during_an_unfollow_is_alive(
 async def test_a_channel_made_again_during_its_deletion_is_alive(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the old one's uid, but nothing of what became of that."""
+    """It has the uid of the old one, but none of its data."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
 
@@ -165,8 +165,8 @@ async def test_a_channel_made_again_during_its_deletion_is_alive(
 
 
 async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: World, alice: Reader) -> None:
-    """It stands in the list, and an app finds the items of the feed by it, also after another change and a move; one
-    that never was somebody's feed finds nothing.
+    """The id is in the list, and an app finds the items of the feed by it, even after another change and a move; an
+    id that was never a feed of the user finds nothing.
     """
     before = await alice.post(action="follow", channel="home", url="https://blog.example/")
     for url, name in ((FEED, "a"), ("https://blog.example/atom", "b")):
@@ -178,7 +178,7 @@ async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Worl
     await alice.post(action="follow", method="update", channel="later", url="https://blog.example/")
     (now,) = (await alice.get(action="follow", channel="later"))["items"]
     assert now["_id"] == before["_id"] != now["_feed_id"]
-    await server.redis.command("DEL", keys.former_feeds("alice"))  # which has an end
+    await server.redis.command("DEL", keys.former_feeds("alice"))  # which expires
     page = await alice.get(action="timeline", channel="later", source=before["_id"])
     assert [item["_source"] for item in page["items"]] == [now["_feed_id"]]
     assert page["source"]["_id"] == now["_feed_id"]
@@ -189,7 +189,7 @@ async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Worl
 async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many feeds a channel has, to follow one more reads none of them, with a quota or without."""
+    """Following one more feed reads none of the channel's other follows, with a quota or without."""
     use = server.following
     listed: list[str] = []
     for name in ("subscriptions", "all_subscriptions"):
@@ -210,7 +210,7 @@ async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
 
 
 async def test_thousands_of_feeds_are_gone_through_in_turns_with_others() -> None:
-    """What a list says of each takes a tenth of a millisecond, in which nobody else is served."""
+    """An entry of a list takes a tenth of a millisecond, in which the event loop serves nobody else."""
     turns = 0
 
     async def other() -> None:

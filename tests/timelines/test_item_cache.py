@@ -1,4 +1,4 @@
-"""The cache of wire JSON. What depends on client tracking runs on a real Redis."""
+"""The cache of wire JSON. Tests of client tracking run on a real Redis."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.fake_too
 
 
 class Source:
-    """Items in a dict, without their braces; counts look-ups, and holds them up while `gate` is closed."""
+    """Items in a dict, without their braces; counts look-ups, and blocks them while `gate` is closed."""
 
     def __init__(self, **data: bytes):
         self.all = data
@@ -30,7 +30,7 @@ class Source:
 
 
 def text(word: str) -> bytes:
-    """JSON of an item that says this."""
+    """JSON of an item with this text."""
     return b'{"name":"%s"}' % word.encode()
 
 
@@ -41,7 +41,7 @@ def cache_of(source, max_bytes=100_000) -> ItemCache:
 
 
 async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago():
-    """The bound counts bytes; a hit makes an entry young again."""
+    """The limit counts bytes; a hit makes an entry the most recent one."""
     source = Source(**{name: name.encode() * 1000 for name in "abcd"})
     cache = cache_of(source, max_bytes=3 * 1150)
     await cache.get(["a", "b", "c"])
@@ -57,7 +57,7 @@ async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago():
 
 @pytest.mark.parametrize("report", [["item:a"], None])
 async def test_a_change_reported_during_a_look_up_wins(report):
-    """What was read before the report arrives may be old: it is answered, but never kept."""
+    """A value that was read before the report may be outdated: it is returned, but never kept."""
     source = Source(a=b"old", b=b"B")
     cache = cache_of(source)
     source.gate.clear()
@@ -71,7 +71,7 @@ async def test_a_change_reported_during_a_look_up_wins(report):
 
 
 async def test_a_look_up_that_outlives_the_connection_is_not_kept():
-    """Between loss and return of the reports, anything may have changed."""
+    """Anything may have changed between the loss of the connection and the next report."""
     source = Source(a=b"old")
     cache = cache_of(source)
     source.gate.clear()
@@ -98,7 +98,7 @@ async def test_a_failing_look_up_leaves_no_trace():
 
 
 async def test_without_reports_copies_serve_for_seconds_only():
-    """A fake Redis knows no tracking: then an edit is seen after a short time at the latest."""
+    """A fake Redis has no tracking: an edit is visible after a few seconds."""
     now = 100.0
     source = Source(a=b"old")
     cache = ItemCache(source, None, 1000, clock=lambda: now)
@@ -114,7 +114,7 @@ async def test_without_reports_copies_serve_for_seconds_only():
 
 @pytest.fixture
 async def tracked(real_redis, redis_url):
-    """A cache that hears of changes, over item 1."""
+    """A cache that receives reports of changes, over item 1."""
     await real_redis.command("HSET", keys.item("1"), "Data", text("old"))
     cache = ItemCache(Items(real_redis), Tracker(redis_url, keys.ITEM_PREFIX, retry_every=0.01), 100_000)
     await cache.get(["1"])
@@ -124,7 +124,7 @@ async def tracked(real_redis, redis_url):
 
 
 async def kill_tracking_connection(redis) -> bool:
-    """Whether one was there to be killed."""
+    """Whether there was a connection to kill."""
     clients = (await redis.command("CLIENT", "LIST")).decode().splitlines()
     ids = [dict(part.split("=", 1) for part in line.split()) for line in clients]
     found = [client["id"] for client in ids if "B" in client["flags"] and "t" in client["flags"]]
@@ -134,7 +134,7 @@ async def kill_tracking_connection(redis) -> bool:
 
 
 async def test_an_edit_is_seen_by_the_next_read(tracked, real_redis):
-    """Redis reports the write, the copy is dropped, the next page has the new text."""
+    """Redis reports the write, the copy is dropped, and the next page has the new text."""
     assert await tracked.get(["1"]) == [text("old")[1:]]
     assert "1" in tracked._kept
     await real_redis.command("HSET", keys.item("1"), "Data", text("new"))
@@ -143,7 +143,7 @@ async def test_an_edit_is_seen_by_the_next_read(tracked, real_redis):
 
 
 async def test_a_lost_connection_flushes_and_is_made_again(tracked, real_redis):
-    """What changed while nothing was reported is seen, and reports come again."""
+    """Changes without a report are visible, and reports arrive again."""
     await tracked.get(["1"])
     flushed = asyncio.Event()
     before = tracked.untracked
@@ -158,9 +158,9 @@ async def test_a_lost_connection_flushes_and_is_made_again(tracked, real_redis):
 
 
 async def test_a_quiet_connection_is_asked_whether_it_lives(real_redis, redis_url):
-    """Silence is normal; it is broken by a PING, and the connection stays."""
+    """Silence is normal; a PING checks the connection, which stays."""
     await real_redis.command("HSET", keys.item("1"), "Data", text("old"))
-    # However long this machine takes for an answer, the connection isn't given up.
+    # The connection must not be given up, however slow this machine is.
     tracker = Tracker(redis_url, keys.ITEM_PREFIX, ping_every=0.01, patience=600.0, retry_every=0.01)
     cache = ItemCache(Items(real_redis), tracker, 100_000)
     losses = []

@@ -1,4 +1,4 @@
-"""A user's live events in Redis: what is written by what, for how long, and what is read beside it."""
+"""A user's live events in Redis: which operation writes which event, for how long, and the data read with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def told(world: OneReader, credential: Credential, after: EventPlace) -> L
 
 
 async def test_each_change_is_one_event(world: OneReader, credential: Credential) -> None:
-    """Of the channel in which it is, with what came in unread; a mark that changes nothing is none."""
+    """An event names the channel and its new unread items; a mark that changes nothing isn't an event."""
     after = await open_events(world.redis, ANN)
     await world.add("home", item(5), item(7), item(6))
     await world.timelines.mark_read(ANN, "home", ["5"], NOW)
@@ -39,7 +39,7 @@ async def test_each_change_is_one_event(world: OneReader, credential: Credential
     await save(world.redis, world.items, ANN, ["5"], NOW)  # type: ignore[arg-type]
     found = await told(world, credential, after)
     came = [(one.name, one.channel, [row.id for row in one.came]) for one in found.events]
-    # The move and what the channel had before come in one step; what has left since isn't told any more.
+    # The move and the channel's earlier events come in one step; items that have left since aren't listed.
     assert came == [
         ("items", "home", ["5"]),
         ("items", "home", []),
@@ -54,7 +54,7 @@ async def test_each_change_is_one_event(world: OneReader, credential: Credential
 
 
 async def test_changes_of_channels_are_events(world: OneReader, credential: Credential) -> None:
-    """Each with the name and the settings of now; of what is gone there is no more than that."""
+    """Each has the current name and settings; the event of a deleted channel has nothing else."""
     after = await open_events(world.redis, ANN)
     channels = world.channels
     await channels.create(ANN, "News", NOW)
@@ -83,7 +83,7 @@ async def test_changes_of_channels_are_events(world: OneReader, credential: Cred
 
 
 async def test_rules_are_events_of_the_channels_that_they_change(world: OneReader, credential: Credential) -> None:
-    """What is muted goes, and what is shown again has come."""
+    """Muted items leave, and items that are shown again count as new."""
     await world.add("home", item(5, sources=("https://loud.example/",)), item(6))
     after = await open_events(world.redis, ANN)
     await world.rules.mute(ANN, "global", "https://loud.example/", NOW)
@@ -94,7 +94,7 @@ async def test_rules_are_events_of_the_channels_that_they_change(world: OneReade
 
 
 async def test_nothing_is_written_for_who_does_not_listen(world: OneReader, credential: Credential) -> None:
-    """A stream begins with the first app, and ends by itself; then there is a gap, which is noticed."""
+    """A stream begins with the first app, and expires; the gap that follows is noticed."""
     await world.add("home", item(5))
     await world.channels.create(ANN, "News", NOW)
     assert await world.redis.command("EXISTS", keys.live_events(ANN)) == 0
@@ -122,7 +122,7 @@ async def test_a_stream_is_capped_and_who_was_further_back_learns_it(world: OneR
 
 
 async def test_a_token_that_has_ended_reads_nothing(world: OneReader, credential: Credential) -> None:
-    """Nor one of a user who was disabled."""
+    """The same holds for a token of a disabled user."""
     after = await open_events(world.redis, ANN)
     with pytest.raises(Unauthorized):
         await read_events(world.redis, Credential(ANN, "0" * 64), after, NOW)
@@ -132,7 +132,7 @@ async def test_a_token_that_has_ended_reads_nothing(world: OneReader, credential
 
 
 async def test_no_event_holds_more_than_a_hundred_items(world: OneReader, credential: Credential) -> None:
-    """The newest; the count beside them is of all."""
+    """The event has the newest items; its count is that of all items."""
     after = await open_events(world.redis, ANN)
     await world.add("home", *(item(number) for number in range(100, 400)))
     found = await told(world, credential, after)

@@ -1,4 +1,4 @@
-"""The merged timeline of more channels than one page looks at whole."""
+"""The merged timeline of more channels than one page reads completely."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CHANNELS, ITEMS = 90, 150
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_the_newest_of_many_channels_come_first(redis: Redis, seed: int) -> None:
-    """Each once, whatever others are as old, and named after a channel that has it unread where there is one."""
+    """Each item comes once, even among others of the same time, in a channel where it is unread if there is one."""
     chance, sizes = random.Random(seed), ((0, 1), (0, 1, 3, 6))[seed % 2]
-    # Scores with all their digits: a bound that is rounded leaves out the item that it was made of.
+    # Scores with all their digits: a rounded bound would leave out the item that it was made from.
     scores = {str(n): 1_700_000_000 + (n // 8) / 7 for n in range(1, ITEMS)}
     posts: dict[str, set[str]] = {}
     unread: dict[str, set[str]] = {}

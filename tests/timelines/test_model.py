@@ -1,7 +1,7 @@
-"""Everything that can happen to one reader's timelines, in any order, against a brute-force model.
+"""Random operations on one reader's timelines, in any order, against a brute-force model.
 
-After every step the pages, flags, counts and the memory of what left are those of the model, the invariants of the keys
-hold, and nothing that was read, removed, moved or cleaned up is unread again unless its reader asked for that.
+After every step the pages, flags, counts and the memory of items that left equal those of the model, the invariants of
+the keys hold, and no item that was read, removed, moved or cleaned up is unread again unless its reader asked for that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AUTHORS = ("https://a.example/", "https://b.example/", "")
 WORDS = ("tea", "rain", "chess")
 START = 1_000.0
 EXAMPLES = examples(40)
-"""How many histories are tried."""
+"""The number of random histories."""
 
 uids = st.sampled_from(UIDS)
 goals = st.sampled_from(ALL)
@@ -105,7 +105,7 @@ class Machine(History):
         self.now += 1
         return self.now
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- operations --------------------------------------------------------------------------------------------------
 
     @rule(uid=uids, feed=feeds)
     def follow(self, uid: str, feed: str) -> None:
@@ -134,7 +134,7 @@ class Machine(History):
 
     @rule(feed=feeds, limit=limits, twice=st.booleans())
     def poll(self, feed: str, limit: int, twice: bool) -> None:
-        """All items of a feed to all channels, as after a rebuild, and perhaps once more, as after a crash."""
+        """Delivers all items of a feed to all channels, as after a rebuild, and possibly twice, as after a crash."""
         mine = [one for one in self.model.items if self.model.feed_of[one] == feed]
         for _ in range(1 + twice):
             for uid in UIDS:
@@ -142,7 +142,7 @@ class Machine(History):
 
     @rule(uid=uids, words=st.sets(st.sampled_from(WORDS)))
     def filter_by(self, uid: str, words: set[str]) -> None:
-        """Filters come and go; what is there or not stays so."""
+        """Sets or removes a filter; items that are in the channel stay, and others don't come in."""
         filters = {"exclude_words": sorted(words)} if words else {}
         self.run(
             self.world.channels.set_settings(ANN, uid, OwnChannelSettings(filters=Filters.of(filters)), self.tick())
@@ -151,7 +151,7 @@ class Machine(History):
 
     @rule(item=ids, word=st.sampled_from(WORDS), limit=limits)
     def edit(self, item: str, word: str, limit: int) -> None:
-        """What reads otherwise is offered again to the channels that filter, and to no others."""
+        """An item with a changed text is offered again to the channels with filters, and to no others."""
         now, feed = self.tick(), self.model.feed_of[item]
         self.say(item, word)
         for _, uid in self.run(self.world.timelines.filtering([(ANN, uid) for uid in UIDS])):
@@ -161,7 +161,7 @@ class Machine(History):
 
     @rule(uid=uids, feed=feeds, chosen=some_ids)
     def leave_for_later(self, uid: str, feed: str, chosen: list[str]) -> None:
-        """What a delivery does for readers who are away."""
+        """The delivery for readers who are inactive."""
         mine = [one for one in chosen if self.model.feed_of[one] == feed]
         if mine:
             since = min((self.model.items[one].score for one in mine), key=float)
@@ -170,7 +170,7 @@ class Machine(History):
 
     @rule(limit=limits, fresh=st.integers(0, 3))
     def come_back(self, limit: int, fresh: int) -> None:
-        """The first request after it fills the timelines; nothing waits any more."""
+        """The first request afterwards fills the timelines; nothing waits any more."""
         now = self.tick()
         limited = AsyncMock(return_value=replace(USUAL, max_items=limit, first_fetch_unread=fresh))
         ageless = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
@@ -254,7 +254,7 @@ class Machine(History):
 
     @rule(item=ids)
     def forget_copies(self, item: str) -> None:
-        """What is known of copies in other feeds ends some day; nothing comes back for that."""
+        """The record of copies in other feeds expires; no item comes back because of that."""
         self.model.items[item] = self.world.items.items[item] = replace(self.model.items[item], duplicates=())
 
     @rule(uid=uids, age=st.integers(0, 10))
@@ -274,7 +274,7 @@ class Machine(History):
         left = self.run(self.world.timelines.trim(ANN, uid, limit, self.tick()))
         assert left == self.model.trim(uid, limit)
 
-    # --- what holds --------------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     @invariant()
     def keys_agree(self) -> None:
@@ -283,7 +283,7 @@ class Machine(History):
 
     @invariant()
     def the_order_of_arrival_agrees(self) -> None:
-        """It holds what is shown, each once; what stays keeps its place, what comes is behind all that ever came."""
+        """It has the shown items, each once; items keep their places, and a new one comes after all earlier ones."""
         assert self.run(wrong_arrivals(self.redis, ANN)) == {}
         flat = self.run(self.redis.command("ZRANGE", keys.arrivals(ANN), 0, -1, "WITHSCORES"))
         places = {one.decode(): float(at) for one, at in zip(flat[0::2], flat[1::2], strict=True)}
@@ -304,7 +304,7 @@ class Machine(History):
 
     @invariant()
     def every_change_is_an_event_and_every_event_a_change(self) -> None:
-        """Of each channel whose items or their state changed, with those that came as unread."""
+        """An event for each channel whose items or their state changed, with those that came in unread."""
         seen = {uid: {item: at is None for item, at in self.model.channels[uid].posts.items()} for uid in ALL}
         told: set[str] = set()
         came: dict[str, set[str]] = {uid: set() for uid in ALL}
@@ -323,7 +323,7 @@ class Machine(History):
 
     @invariant()
     def nothing_comes_back(self) -> None:
-        """What was read once, or left for good, isn't unread later; marking it unread and moving it in don't count."""
+        """An item that was read once, or left for good, isn't unread later, unless it is marked unread or moved in."""
         for uid in ALL:
             unread = set(self.run(self.world.ids(uid, view="unread"))) if self.now > START else set()
             assert not unread & self.settled[uid]

@@ -1,4 +1,4 @@
-"""Pages put together from bytes."""
+"""Pages built from bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows(*found: Row, older: bool = False, resume: Cursor | None = None) -> Page
 
 
 def test_an_item_that_vanished_is_left_out() -> None:
-    """The page stays valid JSON, and its cursors stay."""
+    """The page is still valid JSON, and its cursors don't change."""
     page = json.loads(Splicer().page(rows(*ROWS, older=True), [None, DATA[1]]))
     assert [item["_id"] for item in page["items"]] == ["8"]
     assert set(page["paging"]) == {"before", "after"}
@@ -42,5 +42,5 @@ FIRST, LAST, STOP = Cursor("1700000009.5", "9"), Cursor("1700000008", "8"), Curs
     ],
 )
 def test_paging(page: PageRows, newer: bool, expected: dict[str, Cursor]) -> None:
-    """Always an object; `after` only if older items exist; a walk that was cut short goes on where it stopped."""
+    """Always an object; `after` only if older items exist; a short page's cursor continues where it stopped."""
     assert json.loads(paging(page, newer)) == {name: cursor.encode() for name, cursor in expected.items()}

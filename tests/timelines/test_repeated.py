@@ -1,4 +1,4 @@
-"""A change of several steps whose process dies after any of them is whole when it is asked for again."""
+"""A change of several steps whose process dies after any of them is completed by the same request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UIDS = ("home", "later")
 @dataclass
 class Reader:
     """Ann follows a feed of 12 posts in `home`, where she has read five, removed one and muted an author, and another
-    feed of 3 there too. `later` is empty.
+    feed of 3 posts there. `later` is empty.
     """
 
     it: World
@@ -65,7 +65,7 @@ class Reader:
         await self.rules.mute("ann", "home", "https://loud.example/", NOON)
 
     async def state(self) -> dict[str, object]:
-        """All that a reader sees and that delivery asks."""
+        """Everything that a reader sees and that delivery uses."""
         found: dict[str, object] = {}
         for uid in UIDS:
             for key in (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read):
@@ -86,7 +86,7 @@ async def ann(real_redis: Redis) -> AsyncIterator[Reader]:
 
 
 async def test_moving_a_feed_to_another_channel(ann: Reader) -> None:
-    """All of its posts are in the new channel, read, unread and muted as they were; those of the other feed stay."""
+    """All of its posts are in the new channel, read, unread and muted as before; those of the other feed stay."""
 
     async def move() -> None:
         await ann.following.move("ann", "later", URL, NOON)
@@ -98,7 +98,7 @@ async def test_moving_a_feed_to_another_channel(ann: Reader) -> None:
 
 
 async def test_what_was_removed_before_a_move_stays_away_after_it(ann: Reader) -> None:
-    """Also where the new channel is filled from the store again."""
+    """This also holds if the new channel is filled from the store again."""
     await ann.begin()
     await ann.following.move("ann", "later", URL, NOON)
     before = await ann.state()
@@ -108,7 +108,7 @@ async def test_what_was_removed_before_a_move_stays_away_after_it(ann: Reader) -
 
 
 async def test_moving_a_feed_is_finished_by_upkeep(ann: Reader) -> None:
-    """Where the app doesn't ask again, once the new channel follows the feed."""
+    """If the app doesn't repeat its request, once the new channel follows the feed."""
 
     async def move() -> None:
         await ann.following.move("ann", "later", URL, NOON)
@@ -122,7 +122,7 @@ async def test_moving_a_feed_is_finished_by_upkeep(ann: Reader) -> None:
 
 
 async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
-    """By any worker, once the process that began it has had half a minute; one that is under way is left alone."""
+    """Any worker finishes it after half a minute; a move that still runs isn't touched."""
 
     async def move() -> None:
         await ann.following.move("ann", "later", URL, NOON)
@@ -147,7 +147,7 @@ async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
 
 
 async def test_moving_a_feed_and_back_after_a_crash(ann: Reader) -> None:
-    """What was on its way is where the reader wanted it last."""
+    """Posts of the interrupted move end where the reader wanted them last."""
 
     async def there_and_back() -> None:
         await ann.following.move("ann", "later", URL, NOON)
@@ -162,7 +162,7 @@ async def test_moving_a_feed_and_back_after_a_crash(ann: Reader) -> None:
 
 
 async def test_following_and_unfollowing(ann: Reader) -> None:
-    """Unread posts leave, read ones stay; followed again, it is filled again and delivered to."""
+    """Unread posts leave, read ones stay; after a new follow the channel is filled again and gets new posts."""
     for act in (ann.following.unfollow, ann.following.follow):
 
         async def change(act=act) -> None:  # type: ignore[no-untyped-def]
@@ -172,7 +172,7 @@ async def test_following_and_unfollowing(ann: Reader) -> None:
 
 
 async def test_muting_and_blocking(ann: Reader) -> None:
-    """The rule holds for all posts that are there."""
+    """The rule holds for all posts in the channels."""
     for act, url in (
         (ann.rules.unmute, "https://loud.example/"),
         (ann.rules.mute, "https://ann.example/"),
@@ -186,7 +186,7 @@ async def test_muting_and_blocking(ann: Reader) -> None:
 
 
 async def test_deleting_a_channel(ann: Reader) -> None:
-    """Nothing of it is left, nor delivered to it; a second request may find that it is gone."""
+    """None of its data is left, and nothing is delivered to it; a second request may find that it is gone."""
 
     async def delete() -> None:
         await ann.following.delete_channel("ann", "home")
@@ -201,7 +201,7 @@ async def test_deleting_a_channel(ann: Reader) -> None:
 
 
 async def test_removing_a_user(ann: Reader) -> None:
-    """All that was theirs is gone."""
+    """All data of the user is deleted."""
 
     async def disabled() -> None:
         await ann.begin()
@@ -219,7 +219,7 @@ async def test_removing_a_user(ann: Reader) -> None:
 
 
 async def test_merging_a_feed_with_the_one_at_its_new_address(ann: Reader) -> None:
-    """Wherever the poll that believes the redirect dies, the next one finishes it: every post once, as it was."""
+    """Wherever the poll that follows the redirect dies, the next one finishes it: every post once, with its state."""
     mover = ann.it.mover
 
     async def both() -> None:

@@ -1,4 +1,4 @@
-"""Cleanup of timelines: by age of reading, by age unread, by number; its dry run says the same."""
+"""Cleanup of timelines: by time since reading, by age of unread items, by number; its dry run reports the same."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Cleaned(OneReader):
         return self.keep
 
     async def clean(self, now: float) -> dict[str, object]:
-        """Clean up, after a dry run that announces exactly this and changes nothing."""
+        """Runs a cleanup, after a dry run that reports exactly the same and changes nothing."""
         before = await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1)
         planned = await self.retention.run(now, dry_run=True)
         assert await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1) == before
@@ -79,7 +79,7 @@ def aged(number: int, days: float, **more: object) -> TimelineItem:
 
 
 async def test_read_items_leave_some_days_after_reading(world: Cleaned) -> None:
-    """Seven days after reading an item leaves, muted or not, and never returns; what is marked unread again stays."""
+    """An item leaves 7 days after it was read, muted or not, and never returns; one marked as unread again stays."""
     await world.add("home", *(item(n, NOW, author="https://a.example/" if n == 4 else "") for n in range(1, 6)))
     await world.timelines.mark_read(ANN, "home", ["1", "4", "5"], NOW)
     await world.timelines.mark_read(ANN, "home", ["2"], NOW + 1)
@@ -91,7 +91,7 @@ async def test_read_items_leave_some_days_after_reading(world: Cleaned) -> None:
 
 
 async def test_by_default_read_items_stay_for_thirty_days(world: Cleaned) -> None:
-    """As people expect who know other readers."""
+    """The default is that of other readers."""
     world.keep = Keep(USUAL.keep_read_days, USUAL.keep_unread_days, USUAL.max_items)
     await world.add("home", item(1, NOW), item(2, NOW))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
@@ -102,7 +102,7 @@ async def test_by_default_read_items_stay_for_thirty_days(world: Cleaned) -> Non
 
 
 async def test_unread_items_leave_when_old_in_every_respect(world: Cleaned) -> None:
-    """Only when published, discovered and followed long ago an unread item leaves."""
+    """An unread item leaves only if it was published, discovered and followed long ago."""
     await world.channels.unfollow(ANN, "home", "1")
     await world.follow("home", "1", NOW - 200 * DAY)
     await world.follow("home", "2", NOW - 10 * DAY)
@@ -116,7 +116,7 @@ async def test_unread_items_leave_when_old_in_every_respect(world: Cleaned) -> N
 
 
 async def test_the_oldest_beyond_the_limit_leave(world: Cleaned) -> None:
-    """A timeline over its limit loses its oldest items, whether read or not, also many batches of them."""
+    """A timeline over its limit loses its oldest items, whether read or not, also in many batches."""
     await world.add("home", *(item(n, NOW + n) for n in range(1, 2601)))
     await world.timelines.mark_read(ANN, "home", ["3", "2600"], NOW)
     world.keep.max_items = 100
@@ -135,7 +135,7 @@ async def test_removed_channels_go_after_thirty_days(world: Cleaned) -> None:
 
 
 async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
-    """With everything that is theirs; until then all can be restored. A dry run only tells, and others keep theirs."""
+    """All their data goes; until then it can be restored. A dry run only reports, and other users keep their data."""
     for name in (ANN, "bob"):
         await world.accounts.add_user(name, "", NOW)
         await world.accounts.create_token(name, ["read"], "app", NOW)
@@ -163,7 +163,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
 
 
 async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
-    """A user who stands there again will be restored when it is applied; where it can't be read, nobody is deleted."""
+    """The next application restores a user who is listed again; if the file is unreadable, nobody is deleted."""
     await world.accounts.disable_user(ANN, NOW)
     for declared in ({ANN}, None):
         world.declared = declared
@@ -174,7 +174,7 @@ async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
 
 @pytest.mark.parametrize("disabled_again", [True, False])
 async def test_a_user_who_comes_back_during_the_deletion_stays(world: Cleaned, disabled_again: bool) -> None:
-    """Restored, or restored and disabled again: the next step finds that out, and what is left stays."""
+    """Restored, or restored and disabled again: the next step notices it, and the remaining data stays."""
     await world.add("home", item(1))
     await world.accounts.disable_user(ANN, NOW)
     (found,) = await world.accounts.users()
@@ -188,7 +188,7 @@ async def test_a_user_who_comes_back_during_the_deletion_stays(world: Cleaned, d
 async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
     world: Cleaned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user goes last, and not before all channels."""
+    """The user is deleted last, after all channels."""
     await world.accounts.disable_user(ANN, NOW)
     (found,) = await world.accounts.users()
     script = world.redis.script
@@ -219,12 +219,12 @@ async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
     ],
 )
 def test_who_may_be_deleted(created: float, disabled: float | None, overdue: bool) -> None:
-    """Nobody who is active, and nobody whose times can't be right."""
+    """No active user, and nobody whose times can't be right."""
     assert is_overdue(User(ANN, "", created, disabled), NOW + RESTORABLE) is overdue
 
 
 async def test_vanished_items_are_forgotten_late(world: Cleaned) -> None:
-    """The leaving of an item is remembered while the item exists, and 30 days in any case."""
+    """The departure of an item is remembered while the item exists, and at least for 30 days."""
     await world.add("home", item(1), item(2), item(3))
     await world.timelines.remove(ANN, "home", ["1", "2"], NOW)
     await world.timelines.remove(ANN, "home", ["3"], NOW + DAY)
@@ -245,7 +245,7 @@ async def test_vanished_items_are_forgotten_late(world: Cleaned) -> None:
     ],
 )
 async def test_a_channel_is_looked_at_when_its_next_item_is_due(world: Cleaned, keep: Keep, days: float) -> None:
-    """One was read 8 days ago, one was published 19 1/4 days ago; at the soonest after six hours, and once a day."""
+    """One was read 8 days ago, one was published 19 1/4 days ago; at least 6 hours later, and at least once per day."""
     await world.add("home", aged(1, 1), aged(2, 19.25))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW - 8 * DAY)
     world.keep = keep
@@ -255,7 +255,7 @@ async def test_a_channel_is_looked_at_when_its_next_item_is_due(world: Cleaned, 
 
 
 async def test_a_channel_that_is_gone_is_not_looked_at_again(world: Cleaned) -> None:
-    """Removed or deleted; when it is restored, the daily look finds it."""
+    """Removed or deleted; after it is restored, the daily check finds it."""
     await world.channels.disable(ANN, "home", NOW)
     await world.channels.delete(ANN, "work")
     for uid in ("home", "work"):
@@ -271,7 +271,7 @@ async def test_reports_can_be_read(world: Cleaned) -> None:
 
 
 async def test_a_channel_deleted_during_cleanup_stops_nothing(world: Cleaned, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other channels are cleaned up all the same."""
+    """The other channels are still cleaned up."""
     await world.follow("work", "1", NOW - 300 * DAY)
     for uid in ("home", "work"):
         await world.channels.unfollow(ANN, uid, "1")
@@ -290,8 +290,8 @@ async def test_a_channel_deleted_during_cleanup_stops_nothing(world: Cleaned, mo
 
 
 async def test_it_goes_by_what_is_due(world: Cleaned) -> None:
-    """Data of an earlier version has no due times: a daily look plans them, and items leave when they are due, of
-    channels that were made since too.
+    """Data of an earlier version has no due times: a daily check plans them, and items leave when they are due, also
+    those of channels that were created since.
     """
     await world.add("home", item(1, NOW), item(2, NOW))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)

@@ -1,4 +1,4 @@
-"""Mutes and blocks: hidden and back with read state, gone for good, per channel and for all."""
+"""Mutes and blocks: hidden and back with read state, gone for good, per channel and for all channels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def hidden(world: OneReader, uid: str) -> set[str]:
 
 
 async def test_a_copy_takes_over_only_as_the_rules_allow(world: OneReader) -> None:
-    """When a post's feed is unfollowed, a copy from a blocked source doesn't come in its place, a muted one hidden."""
+    """When a post's feed is unfollowed, no copy from a blocked source replaces it; one from a muted one is hidden."""
     await world.follow("home", "2")
     for number, source in ((10, ALICE), (20, BOB), (30, "")):
         copy = item(
@@ -48,7 +48,7 @@ async def test_a_copy_takes_over_only_as_the_rules_allow(world: OneReader) -> No
 
 
 async def test_rules_cover_more_items_than_one_batch(world: OneReader) -> None:
-    """A mute answers when all items are hidden, however many."""
+    """The reply to a mute comes after all items are hidden, however many."""
     await world.add("home", *(by(ALICE if n % 2 else BOB, n) for n in range(1, 2501)))
     assert await world.rules.mute(ANN, "home", ALICE, NOW) == 1250
     assert await world.unread("home") == 1250
@@ -57,7 +57,7 @@ async def test_rules_cover_more_items_than_one_batch(world: OneReader) -> None:
 async def test_rules_of_a_user_move_posts_one_after_the_other(
     world: OneReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sixteen at once that looked at thousands of channels held up everybody for seconds."""
+    """Sixteen requests at once over thousands of channels blocked the event loop for seconds."""
     under_way = most = 0
     apply = Rules._apply
 
@@ -77,7 +77,7 @@ async def test_rules_of_a_user_move_posts_one_after_the_other(
 
 
 async def test_a_post_in_many_channels_is_looked_up_once(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mute in all of 2,300 channels of one feed took a minute, for each of which its posts were read again."""
+    """A mute in 2,300 channels with one feed took a minute, because its posts were read again for each channel."""
     await world.follow("work", "1")
     for uid in ("home", "work"):
         await world.add(uid, by(ALICE, 1), by(BOB, 2))
@@ -94,10 +94,10 @@ async def test_a_post_in_many_channels_is_looked_up_once(world: OneReader, monke
 
 
 async def test_rules_are_counted_once_however_many_channels_there_are(world: OneReader) -> None:
-    """Else each new one asks every channel, and thousands at once make others wait."""
+    """Otherwise each new rule reads every channel, and thousands at once delay other users."""
     await world.rules.mute(ANN, "home", ALICE, NOW, most=3)
     for channel in ("home", "work"):
-        await world.redis.command("DEL", keys.muted(ANN, channel))  # what only a second count would see
+        await world.redis.command("DEL", keys.muted(ANN, channel))  # visible only to a second count
     await world.rules.mute(ANN, "work", ALICE, NOW, most=3)
     await world.rules.block(ANN, "global", BOB, NOW, most=3)
     with pytest.raises(QuotaReached, match="3 of 3"):
@@ -106,7 +106,7 @@ async def test_rules_are_counted_once_however_many_channels_there_are(world: One
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_the_count_of_rules_follows_every_change(world: OneReader, seed: int) -> None:
-    """Of rules and channels; of rules without a limit, written twice, and ended in a removed channel too."""
+    """For rules and channels; for rules without a limit, written twice, and ended in a removed channel too."""
     rules, chance = world.rules, random.Random(seed)
     urls = [f"https://{number}.example/" for number in range(6)]
     await rules.mute(ANN, "home", ALICE, NOW, most=100)

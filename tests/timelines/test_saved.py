@@ -1,4 +1,4 @@
-"""Saved items: they stand in `saved` beside their place, and leave it by their reader alone."""
+"""Saved items: they are in `saved` and in their channel, and only their reader removes them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def read_flags(world: OneReader, uid: str) -> dict[str, bool]:
 
 
 async def test_saving_keeps_the_item_where_it_is(world: OneReader) -> None:
-    """It is in both channels; saving makes nothing read or unread elsewhere, and counts nothing in `saved`."""
+    """It is in both channels; saving changes no read state elsewhere, and the unread count of `saved` stays 0."""
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
     assert await keep(world, "1", "2", "2", "77") == 2
     assert await keep(world, "1", "2") == 0, "again, which changes nothing"
@@ -58,7 +58,7 @@ async def test_saving_keeps_the_item_where_it_is(world: OneReader) -> None:
 
 
 async def test_pages_say_what_is_saved(world: OneReader) -> None:
-    """In every view, of one channel or of all, upwards too."""
+    """In every view, of one channel or of all channels, also on newer pages."""
     await keep(world, "2")
     for uid in ("home", "global"):
         for query in (
@@ -74,7 +74,7 @@ async def test_pages_say_what_is_saved(world: OneReader) -> None:
 
 
 async def test_only_what_a_reader_can_see_is_saved(world: OneReader) -> None:
-    """Not what stands in no channel, in another than the named one, or is muted; a program may save any post."""
+    """Items in no channel, in another than the named one, or muted aren't saved; a program may save any post."""
     world.items.know("9", item(50, author="https://loud.example/"))
     assert await keep(world, "50") == 0
     assert await keep(world, "1", uid="work") == 0
@@ -87,7 +87,7 @@ async def test_only_what_a_reader_can_see_is_saved(world: OneReader) -> None:
 
 
 async def test_what_is_saved_outlives_its_place(world: OneReader) -> None:
-    """A removal, an unfollow, a deleted channel, blocks and mutes, and limits of every kind: it stays."""
+    """It stays after a removal, an unfollow, a deleted channel, blocks and mutes, and limits of every kind."""
     ids = [str(number) for number in range(10, 16)]
     for number in ids:
         await world.add("home", item(int(number), author="https://a.example/"))
@@ -111,7 +111,7 @@ async def test_what_is_saved_outlives_its_place(world: OneReader) -> None:
 
 
 async def test_retention_leaves_saved_alone(world: OneReader) -> None:
-    """Whatever backend.json says of this user, and however old it gets."""
+    """The settings of this user in backend.json and the age of the item don't matter."""
     await keep(world, "1", "2", "3")
     await world.timelines.mark_unread(ANN, "saved", ["3"], NOW)
 
@@ -130,7 +130,7 @@ async def test_retention_leaves_saved_alone(world: OneReader) -> None:
 
 
 async def test_moving_into_saved_and_out_of_it(world: OneReader) -> None:
-    """Into it as into any channel, with the read state; nothing leaves it by a move."""
+    """Moving into it works as with any channel, with the read state; moving out of it isn't possible."""
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
     move_in = partial(move_to_saved, world.redis, world.items, ANN)  # type: ignore[arg-type]
     assert await move_in(["1", "2"], NOW, most=0) == 2
@@ -147,7 +147,7 @@ async def test_moving_into_saved_and_out_of_it(world: OneReader) -> None:
 
 
 async def test_the_quota_holds_for_many_moves_at_once(world: OneReader) -> None:
-    """What isn't there and what is saved take no room; of one move all come in or none, however many they are."""
+    """Missing items and saved ones take no room; of one move all items come in or none, however many there are."""
     move_in = partial(move_to_saved, world.redis, world.items, ANN)  # type: ignore[arg-type]
     found = await asyncio.gather(*(move_in([one], NOW, most=1) for one in "123"), return_exceptions=True)
     assert sorted(map(str, found)) == ["1", *["the limit for saved posts is reached: 1 of 1"] * 2]
@@ -169,7 +169,7 @@ async def test_the_quota_holds_for_many_moves_at_once(world: OneReader) -> None:
 
 
 async def test_a_post_that_is_deleted_meanwhile_is_not_kept(world: OneReader) -> None:
-    """Nothing refers to what doesn't exist."""
+    """No saved item refers to a deleted post."""
 
     class Vanishing(type(world.items)):  # type: ignore[misc]
         async def timeline_items(self, ids: list[str]) -> list[object]:
@@ -184,7 +184,7 @@ async def test_a_post_that_is_deleted_meanwhile_is_not_kept(world: OneReader) ->
 
 
 async def test_killed_between_any_two_steps(real_redis: Redis) -> None:
-    """Saving and unsaving: whatever dies when, once more makes it whole."""
+    """After a crash in saving or unsaving, at any step, the same request completes it."""
     redis = Killing(real_redis)
     dying = OneReader(redis)
 
