@@ -38,7 +38,7 @@ def configured(redis: Redis, tmp_path: Path) -> Configured:
 
 
 async def test_a_first_file_makes_users_channels_and_feeds(configured: Configured) -> None:
-    """Everything that is declared is there afterwards, feeds due at once."""
+    """Everything that is declared exists afterwards, with feeds due at once."""
     await configured.apply(alice(channel("home", A, {"url": B, "name": "Bee"}), channel("news", A)))
     assert await configured.state() == {"alice": {"home": ("Home", [A, B]), "news": ("News", [A])}}
     [_, bee] = await configured.channels.subscriptions("alice", "home")
@@ -52,7 +52,7 @@ async def test_a_first_file_makes_users_channels_and_feeds(configured: Configure
 
 
 async def test_what_users_did_meanwhile_stays(configured: Configured) -> None:
-    """An edit elsewhere in the file leaves API changes alone: added, removed, renamed, reordered."""
+    """An edit elsewhere in the file keeps changes by the API: added, removed, renamed, reordered."""
     await configured.apply(alice(channel("home", A, B), channel("news", A), channel("old", C)))
     await configured.following.unfollow("alice", "home", B, NOW)
     await configured.following.follow("alice", "home", C, NOW)
@@ -67,7 +67,7 @@ async def test_what_users_did_meanwhile_stays(configured: Configured) -> None:
 
 
 async def test_removed_feeds_and_channels_go_and_come_back(configured: Configured) -> None:
-    """A removed channel isn't polled for any more; added again, it comes back with what users had made in it."""
+    """Feeds of a removed channel aren't polled for it any more; added again, it comes back with users' additions."""
     await configured.apply(alice(channel("home", A), channel("news", B)))
     await configured.following.follow("alice", "news", C, NOW)
     await configured.apply(alice(channel("home")))
@@ -81,7 +81,7 @@ async def test_removed_feeds_and_channels_go_and_come_back(configured: Configure
 
 
 async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
-    """Its users are disabled, their feeds no longer polled; with the old content they have everything again."""
+    """Its users are disabled, their feeds no longer polled; the old content brings everything back."""
     document = alice(channel("home", A), channel("news", B))
     await configured.apply(document)
     token = await configured.accounts.create_token("alice", ["read"], "test", NOW)
@@ -104,8 +104,8 @@ async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
     [("https://alice.example/", True), ("https://Alice.example", True), ("https://eve.example/", False)],
 )
 async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, me: str, stays: bool) -> None:
-    """Apps and browsers that the former person let in have nothing of the next one's."""
-    now = time.time()  # a real Redis forgets by its own clock
+    """Apps and browsers of the former person have no access to the data of the next one."""
+    now = time.time()  # a real Redis expires keys by its own clock
     await configured.apply(alice())
     accounts, sessions = configured.accounts, Sessions(configured.redis)
     token = accounts.credential(await accounts.create_token("alice", ["read"], "test", now))
@@ -128,7 +128,7 @@ async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, 
 
 
 async def test_names_settings_rules_and_order_follow_the_file(configured: Configured) -> None:
-    """Every kind of edit arrives."""
+    """This holds for every kind of edit."""
     await configured.apply(alice(channel("one", A), channel("two"), channel("three")))
     document = alice(
         channel("three", settings={"unread": "boolean", "max_items": 5, "filters": {"exclude_types": ["like"]}}),
@@ -170,7 +170,7 @@ async def test_swapped_names_and_reused_names_arrive(configured: Configured) -> 
 
 
 async def test_an_invalid_file_changes_nothing_and_says_so_once(configured: Configured) -> None:
-    """The last good configuration stays; one line names file, place, what was found and what was expected."""
+    """The last valid configuration stays; one line names file, place, the value found and the one expected."""
     await configured.apply(alice(channel("home", A)))
     configured.save('{"users": {"alice": {"channels": [,]}}}')
     with structlog.testing.capture_logs() as lines:
@@ -186,7 +186,7 @@ async def test_an_invalid_file_changes_nothing_and_says_so_once(configured: Conf
 
 
 async def test_a_missing_file_changes_nothing(configured: Configured) -> None:
-    """Deleting it by mistake does no harm, and it is missed only once in the log."""
+    """A deletion by mistake does no harm, and is logged only once."""
     await configured.apply(alice(channel("home", A)))
     configured.file.unlink()
     with structlog.testing.capture_logs() as lines:
@@ -198,7 +198,7 @@ async def test_a_missing_file_changes_nothing(configured: Configured) -> None:
 
 @pytest.mark.parametrize("text", [None, "{,}"])
 async def test_a_first_file_that_cant_be_used_leaves_none(configured: Configured, text: str | None) -> None:
-    """Nothing was applied before, so nothing is said to stay active."""
+    """No configuration was applied before, so no log line says that one stays active."""
     if text is not None:
         configured.save(text)
     with structlog.testing.capture_logs() as lines:
@@ -209,8 +209,8 @@ async def test_a_first_file_that_cant_be_used_leaves_none(configured: Configured
 
 
 async def test_a_user_who_is_written_again_has_what_the_file_says(configured: Configured) -> None:
-    """Nothing else comes back of what a removed user of that name had; only a channel of the same uid keeps its
-    timeline. To bring back all is a command.
+    """Other data of a removed user of that name doesn't come back; only a channel of the same uid keeps its timeline. A
+    command restores all data.
     """
     await configured.apply(alice(channel("home", A, B), channel("friends", C), mute=[C], settings={"max_items": 3}))
     await configured.following.follow("alice", "home", C, NOW)
@@ -236,7 +236,7 @@ async def test_an_older_file_never_applies(configured: Configured, tmp_path: Pat
 
 
 async def test_only_one_process_applies(configured: Configured) -> None:
-    """While another holds the lease, nothing happens; then the same file is found done."""
+    """While another process holds the lease, nothing happens; then the same file is already applied."""
     configured.save(alice(channel("home", A)))
     await configured.applied.lease("another", 30).acquire()
     assert await configured.configuration.look() == "busy"
@@ -249,7 +249,7 @@ async def test_only_one_process_applies(configured: Configured) -> None:
 async def test_a_change_that_a_store_refuses_stops_nothing(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is logged with its reason, and the rest is done."""
+    """It is logged with its reason, and the other changes are applied."""
     follow = Following.follow
 
     async def refuse(self: Following, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any:
@@ -283,7 +283,7 @@ async def test_a_conflict_goes_to_the_later_change_and_is_logged(configured: Con
 
 
 async def test_variables_are_expanded_and_a_changed_one_counts(redis: Redis, tmp_path: Path) -> None:
-    """The file names the secret, the stores get its value; a missing variable refuses the file."""
+    """The file names the secret, the stores get its value; a file with a missing variable is refused."""
     document = alice(channel("home", "https://u:${PASSWORD}@a.example/"))
     configured = Configured(redis, tmp_path / "b.json", environ={"PASSWORD": "one"})
     await configured.apply(document, at=NOW)
@@ -297,7 +297,7 @@ async def test_variables_are_expanded_and_a_changed_one_counts(redis: Redis, tmp
 
 
 async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: Configured) -> None:
-    """The nearest level that says something counts; the style of counts too."""
+    """The setting of the nearest level counts; the style of counts too."""
     document = alice(channel("home", settings={"max_items": 1}), channel("news"), settings={"keep_read_days": 2})
     document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
     await configured.apply(document)
@@ -309,7 +309,7 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
 
 
 async def test_a_token_endpoint_is_in_effect(configured: Configured) -> None:
-    """Set, changed and removed; a user who is removed and comes back has the one of the file, or none."""
+    """Set, changed and removed; a user who is removed and comes back has that of the file, or none."""
     endpoints = ("https://t.example/", "https://u.example/", None, "https://t.example/")
     for endpoint in endpoints:
         await configured.apply(alice(channel("home"), **({"token_endpoint": endpoint} if endpoint else {})))
@@ -337,7 +337,7 @@ async def test_a_token_endpoint_is_in_effect(configured: Configured) -> None:
 async def test_an_edit_of_who_somebody_is_ends_what_their_provider_said(
     configured: Configured, edit: dict[str, Any] | None
 ) -> None:
-    """Their remembered tokens are gone with the edit; an edit of anything else leaves them."""
+    """The edit deletes their remembered tokens; an edit of another setting keeps them."""
     document = alice(channel("home"))
     await configured.apply(document)
     tokens, credential = ForeignTokens(configured.redis), Credential("alice", "ab" * 32)
@@ -358,8 +358,8 @@ async def test_an_edit_of_who_somebody_is_ends_what_their_provider_said(
 
 
 async def test_who_registered_is_none_of_the_files_business(configured: Configured) -> None:
-    """Nothing is written back of them, and neither an edit nor an older copy of the file disables them; an entry of
-    their own is kept up to date, and taking it out ends nothing.
+    """Such users aren't written back, and neither an edit nor an older copy of the file disables them; an entry of
+    their own is kept up to date, and removing it ends nothing.
     """
     await configured.apply(alice(channel("home", A)))
     await configured.accounts.register("bob-example", "https://bob.example/", NOW)
@@ -380,7 +380,7 @@ async def test_who_registered_is_none_of_the_files_business(configured: Configur
 
 
 async def test_somebody_who_is_here_already_isnt_declared_as_another(configured: Configured) -> None:
-    """An entry with the address of an account that the file doesn't know is refused whole; what was applied stays."""
+    """An entry with the address of an account that isn't in the file is refused as a whole; what was applied stays."""
     await configured.apply(alice(channel("home", A)))
     await configured.accounts.register("bob-example", "https://bob.example/", NOW)
     document = alice(channel("home", A, B))
@@ -405,7 +405,7 @@ async def test_somebody_who_is_here_already_isnt_declared_as_another(configured:
 
 
 async def test_addresses_may_be_exchanged_and_names_changed_in_the_file(configured: Configured) -> None:
-    """All changes count together: two users swap, and one is called otherwise."""
+    """All changes count together: two users swap addresses, and one is renamed."""
     a, b = "https://a.example/", "https://b.example/"
     await configured.apply({"users": {"ann": {"me": a}, "bob": {"me": b}}})
     await configured.apply({"users": {"ann": {"me": b}, "bob": {"me": a}}})
@@ -415,7 +415,7 @@ async def test_addresses_may_be_exchanged_and_names_changed_in_the_file(configur
 
 
 async def test_an_edit_elsewhere_isnt_held_up_by_who_is_two_users_already(configured: Configured) -> None:
-    """What an earlier version has let through is no reason to refuse what has nothing to do with it."""
+    """Two accounts with one address, which an earlier version allowed, don't block an unrelated edit."""
     await configured.apply(alice(channel("home", A)))
     await configured.accounts.add_user("second", "https://alice.example/", NOW)
     await configured.apply(alice(channel("home", A, B)))

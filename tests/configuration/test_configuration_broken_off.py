@@ -1,4 +1,4 @@
-"""A process may die between any two round trips while it applies backend.json: the next one completes the edit."""
+"""If a process dies between any two round trips while it applies backend.json, the next one completes the edit."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ EDITS = {
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """The death of the process."""
 
 
 async def outcome(configured: Configured) -> Any:
-    """Who follows what, as users, feeds and the schedule have it."""
+    """The follows of each user, as users, feeds and the schedule have them."""
     feeds = {}
     for url in (A, B, C, D):
         feed = await configured.feeds.find(url)
@@ -61,7 +61,7 @@ async def stray(redis: Redis) -> Any:
 
 
 async def prepared(redis: Redis, tmp_path: Path, edit: str) -> Configured:
-    """A server to which the file before the edit is applied, and the edited file, saved."""
+    """A server with the file before the edit applied, and the edited file saved."""
     configured = Configured(redis, tmp_path / "backend.json")
     await configured.apply(BEFORE, at=NOW)
     if edit == "a user is somebody else":
@@ -74,7 +74,7 @@ async def prepared(redis: Redis, tmp_path: Path, edit: str) -> Configured:
 async def test_the_next_process_completes_what_was_applied_in_part(
     real_redis: Redis, tmp_path: Path, edit: str
 ) -> None:
-    """After a death before any of the round trips all is as if there had been none: followers and schedule too."""
+    """A death before any of the round trips changes nothing in the result, followers and schedule included."""
     redis = real_redis
     whole = await prepared(redis, tmp_path, edit)
     names = await redis.command("KEYS", "*")
@@ -108,7 +108,7 @@ async def test_the_next_process_completes_what_was_applied_in_part(
 
 
 async def test_an_edit_that_is_taken_back_after_a_crash_leaves_nothing(redis: Redis, tmp_path: Path) -> None:
-    """What was begun is completed first, so that the next edit is measured by it."""
+    """The interrupted edit is completed first, so that the next edit is compared with it."""
     await prepared(redis, tmp_path, "feeds come and go")
     follows = 0
 

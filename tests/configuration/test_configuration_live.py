@@ -1,4 +1,4 @@
-"""The file is followed while the server runs, and what users do through the API appears in it."""
+"""The running server applies edits of the file, and writes users' changes through the API into it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def has(configured: Configured, name: str) -> Callable[[], Any]:
 
 
 def remembered(configured: Configured) -> Callable[[], Any]:
-    """Whether the file as it is now is the one that was applied last."""
+    """Whether the current file is the one that was applied last."""
 
     async def condition() -> bool:
         last = await configured.applied.last()
@@ -82,9 +82,9 @@ def remembered(configured: Configured) -> Callable[[], Any]:
 
 
 async def test_edits_take_effect_within_two_seconds(configured: Configured) -> None:
-    """Replaced, written in place, removed and made again: each way in which editors save is seen.
+    """Replaced, written in place, removed and created again: each way in which editors save is noticed.
 
-    By the watch alone, which then waits for 0.3 s where a file can't be read.
+    Only the watch does this, which waits for 0.3 s if a file can't be read.
     """
     assert backend_file.LOOK_EVERY + Timing().settle < 2
     configured.timing = Timing(compare=3600)
@@ -102,7 +102,7 @@ async def test_edits_take_effect_within_two_seconds(configured: Configured) -> N
 
 
 async def test_a_bug_does_not_end_the_watch(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is logged as one, and the next edit takes effect."""
+    """It is logged as an error, and the next edit takes effect."""
 
     async def broken(*_: object, **__: object) -> None:
         monkeypatch.undo()
@@ -118,14 +118,14 @@ async def test_a_bug_does_not_end_the_watch(configured: Configured, monkeypatch:
 
 
 async def test_a_file_is_applied_again_when_redis_comes_back_empty(redis: Redis, tmp_path: Path) -> None:
-    """Also without write-back. The log says so, and the status until it is done."""
+    """Also without write-back. The log reports it, and the status does until the file is applied."""
     configured = Configured(redis, tmp_path / "backend.json")
     configured.save(named("One"))
     with structlog.testing.capture_logs() as lines:
         async with running(configured):
             await wait_until(has(configured, "One"))
             await wait_until(lambda: redis.command("EXISTS", keys.instance()))
-            await configured.applied.lease("another", 60).acquire()  # so that it takes a while
+            await configured.applied.lease("another", 60).acquire()  # so that it takes some time
             await redis.command("DEL", keys.instance(), keys.applied_config(), keys.users(), keys.user("alice"))
             await wait_until(lambda: configured.configuration.status.lost)
             assert await configured.state() == {}
@@ -138,7 +138,7 @@ async def test_a_file_is_applied_again_when_redis_comes_back_empty(redis: Redis,
 
 
 async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Configured) -> None:
-    """Also where the repair makes it what it was before, so that there is nothing to apply."""
+    """Also if the repair restores the earlier content, so that there is nothing to apply."""
     await configured.apply(named("One"))
     good = configured.file.read_text()
     with structlog.testing.capture_logs() as lines:
@@ -159,7 +159,7 @@ async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Co
 async def test_waiting_for_redis_is_said_once_and_its_end_too(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often it is tried."""
+    """The number of attempts doesn't matter."""
     tries = 0
     add_user = configured.accounts.add_user
 
@@ -185,7 +185,7 @@ async def test_waiting_for_redis_is_said_once_and_its_end_too(
 
 
 async def test_an_edit_behind_a_symbolic_link_is_seen(configured: Configured, tmp_path: Path) -> None:
-    """The file may be linked from elsewhere, and the link may turn to another file."""
+    """The file may be a link to another folder, and the link may change to another file."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     (tmp_path / "one" / "b.json").write_text(json.dumps(named("One")))
@@ -200,7 +200,7 @@ async def test_an_edit_behind_a_symbolic_link_is_seen(configured: Configured, tm
 
 
 async def test_a_file_that_comes_later_is_found(configured: Configured) -> None:
-    """The server starts without one, and a broken one in between changes nothing."""
+    """The server starts without a file, and an invalid one in between changes nothing."""
     async with running(configured):
         configured.save("{")
         await wait_until(lambda: configured.configuration.status.problems)
@@ -209,7 +209,7 @@ async def test_a_file_that_comes_later_is_found(configured: Configured) -> None:
 
 
 async def test_api_changes_appear_in_the_file(configured: Configured) -> None:
-    """Only what differs is touched: order of keys, unknown keys, variables and the form of lines stay."""
+    """Only differences are written: order of keys, unknown keys, variables and the form of lines stay."""
     configured.file.write_text(TEXT)
     await configured.configuration.look()
     await configured.following.unfollow("alice", "home", B, NOW)
@@ -256,19 +256,19 @@ async def test_api_changes_appear_in_the_file(configured: Configured) -> None:
 
 
 async def test_file_and_api_keep_in_step_without_ping_pong(configured: Configured) -> None:
-    """A change through the API reaches the file, an edit of that file the stores, and then all is quiet."""
+    """A change through the API reaches the file, an edit of that file the stores; then nothing changes any more."""
     configured.file.write_text(TEXT)
     async with running(configured):
         await wait_until(has(configured, "Home"))
         await configured.channels.rename("alice", "home", "Renamed", NOW)
         configured.configuration.touched()
         await wait_until(lambda: "Renamed" in configured.file.read_text())
-        await wait_until(remembered(configured))  # else the edit comes while the server still writes
+        await wait_until(remembered(configured))  # otherwise the edit comes while the server still writes
         document = configured.saved()
         document["users"]["alice"]["channels"][0]["name"] = "Again"
         configured.save(document)
         await wait_until(has(configured, "Again"))
-        await wait_until(remembered(configured))  # else the server logs during the next lines what it has loaded
+        await wait_until(remembered(configured))  # otherwise the server logs its loading during the next lines
         stamp = configured.file.stat().st_mtime_ns
         with structlog.testing.capture_logs() as lines:
             for _ in range(5):
@@ -280,7 +280,7 @@ async def test_file_and_api_keep_in_step_without_ping_pong(configured: Configure
 
 
 async def test_changes_by_other_processes_are_found_too(configured: Configured) -> None:
-    """Nobody told this process, and still the file follows."""
+    """This process got no notice of the change, and still writes it into the file."""
     configured.file.write_text(TEXT)
     async with running(configured):
         await wait_until(has(configured, "Home"))
@@ -289,7 +289,7 @@ async def test_changes_by_other_processes_are_found_too(configured: Configured) 
 
 
 async def test_what_has_not_changed_is_compared_once(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How thousands of URLs are compared isn't asked every five seconds, but when file or stores have changed."""
+    """Thousands of URLs are compared only when file or stores have changed, not every five seconds."""
     compared = []
     forms = configured.applier.forms
     monkeypatch.setattr(configured.applier, "forms", lambda *users: compared.append(users) or forms(*users))
@@ -317,7 +317,7 @@ async def test_what_is_pending_is_written_when_the_server_stops(configured: Conf
 
 
 async def test_an_edit_that_is_not_applied_yet_is_never_written_over(configured: Configured) -> None:
-    """The file on disk isn't the applied one, so the edit goes first; then both changes are in the file."""
+    """The file on disk isn't the applied one, so the edit is applied first; then both changes are in the file."""
     configured.file.write_text(TEXT)
     await configured.configuration.look()
     await configured.channels.rename("alice", "news", "By API", NOW)
@@ -332,7 +332,7 @@ async def test_an_edit_that_is_not_applied_yet_is_never_written_over(configured:
 
 
 async def test_a_broken_file_is_never_written_over(configured: Configured) -> None:
-    """Somebody is working on it."""
+    """The admin may be editing it."""
     configured.file.write_text(TEXT)
     await configured.configuration.look()
     await configured.channels.rename("alice", "news", "By API", NOW)
@@ -342,7 +342,7 @@ async def test_a_broken_file_is_never_written_over(configured: Configured) -> No
 
 
 async def test_users_that_are_disabled_stay_in_the_file_and_new_ones_come(configured: Configured) -> None:
-    """A user added by command appears; nobody disappears from the file."""
+    """A user added by command is added to the file; no user is removed from it."""
     configured.file.write_text(TEXT)
     await configured.configuration.look()
     await configured.accounts.add_user("carol", "https://carol.example/", NOW)
@@ -353,7 +353,7 @@ async def test_users_that_are_disabled_stay_in_the_file_and_new_ones_come(config
 
 
 async def test_the_old_form_is_not_written_into(configured: Configured) -> None:
-    """The Go server's file stays as it is, and one line tells what to do."""
+    """The Go server's file stays unchanged, and one log line says what to do."""
     await configured.apply({"Me": "https://a.example/", "Channels": {"x": {"uid": "x", "name": "X"}}})
     await configured.channels.rename("a-example", "x", "Y", NOW)
     with structlog.testing.capture_logs() as lines:
@@ -366,7 +366,7 @@ async def test_the_old_form_is_not_written_into(configured: Configured) -> None:
 async def test_a_folder_that_cant_be_written_is_one_warning(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file may be mounted read-only: the server goes on."""
+    """The file may be mounted read-only: the server continues."""
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -382,7 +382,7 @@ async def test_a_folder_that_cant_be_written_is_one_warning(
 
 
 def test_replacing_keeps_mode_and_the_last_ten_versions(tmp_path: Path) -> None:
-    """The newest version is the file as it is, the one before what it was; the mode is the one it had."""
+    """The newest version is the current file, the one before the previous file; the mode stays."""
     path = tmp_path / "backend.json"
     path.write_text("0")
     path.chmod(0o640)
@@ -400,7 +400,7 @@ def test_replacing_keeps_mode_and_the_last_ten_versions(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    """The last look at its hash decides."""
+    """The hash is checked last."""
     path = tmp_path / "backend.json"
     path.write_text("seen")
     file = BackendFile(path)
@@ -427,7 +427,7 @@ def test_the_time_of_modification_never_goes_back(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
-    """What it points to is replaced."""
+    """The file that it points to is replaced."""
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "b.json").write_text("old")
     link = tmp_path / "backend.json"

@@ -1,4 +1,4 @@
-"""backend.json and the API name pages, feeds and former addresses, while one feed is followed."""
+"""backend.json and the API name pages, feeds and former addresses of one followed feed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def home(*feeds: Any, name: str = "Home") -> dict[str, Any]:
 
 
 class Site(Configured):
-    """A configured server whose pages become their feeds when the test says so."""
+    """A configured server on which a test can turn pages into their feeds."""
 
     async def declare(self, *feeds: Any, name: str = "Home", at: float | None = None) -> str:
-        """What comes of a file with these feeds."""
+        """Applies a file with these feeds."""
         self.save(home(*feeds, name=name), at)
         return await self.configuration.look()
 
     async def leave_page(self) -> None:
-        """What the first poll of the page comes to; polling it again does nothing more."""
+        """The effect of the page's first poll; polling it again has no further effect."""
         stores = Stores(self.redis, "", "", Watch())
         mover = Mover(self.feeds, stores.items, self.channels, self.schedule, delivery(stores))
         for feed_id in await self.feeds.all_ids():
@@ -38,13 +38,13 @@ class Site(Configured):
                 await mover.from_page(record, [FEED], NOW)
 
     async def followed(self) -> list[tuple[str, str, str | None]]:
-        """Of each subscription: address as given, address of the feed, the owner's name for it."""
+        """For each follow: the given address, the feed's address, the owner's name for it."""
         subscriptions = await self.channels.subscriptions("alice", "home")
         records = await self.feeds.get_many(one.feed for one in subscriptions)
         return [(one.url, records[one.feed].url, one.name) for one in subscriptions]
 
     async def assert_at_rest(self) -> None:
-        """The file is as the stores, in both directions, also for a server that has just been started."""
+        """File and stores agree, in both directions, also for a new server process."""
         before = self.file.read_text()
         for server in (self.configuration, self.server()):
             assert await server.look() == "unchanged"
@@ -73,7 +73,7 @@ async def declared(site: Site, *feeds: Any) -> None:
 
 
 async def test_a_declared_page_stays_declared(site: Site) -> None:
-    """No ping-pong: the file keeps the page, and edits of other things leave the subscription alone."""
+    """File and stores don't alternate: the file keeps the page, and edits of other parts keep the follow."""
     await declared(site, PAGE)
     assert await site.followed() == [(PAGE, FEED, None)]
     await site.assert_at_rest()
@@ -83,7 +83,7 @@ async def test_a_declared_page_stays_declared(site: Site) -> None:
 
 
 async def test_the_page_gives_way_to_the_feed_in_the_file(site: Site) -> None:
-    """Who writes the feed's address in place of the page's changes nothing, and loses nothing."""
+    """Replacing the page's address by the feed's in the file changes nothing and loses nothing."""
     await declared(site, PAGE)
     await site.declare(FEED)
     assert await site.followed() == [(PAGE, FEED, None)]
@@ -93,7 +93,7 @@ async def test_the_page_gives_way_to_the_feed_in_the_file(site: Site) -> None:
 
 
 async def test_a_page_that_leaves_the_file_is_unfollowed(site: Site) -> None:
-    """Though it is a feed by now."""
+    """This holds even if it has become a feed."""
     await declared(site, PAGE)
     await site.declare()
     assert await site.followed() == []
@@ -104,7 +104,7 @@ async def test_a_page_that_leaves_the_file_is_unfollowed(site: Site) -> None:
 
 @pytest.mark.parametrize("order", [(PAGE, FEED), (FEED, PAGE)])
 async def test_page_and_feed_side_by_side(site: Site, order: tuple[str, str]) -> None:
-    """Both may stand in one channel: one subscription, a file at rest, and an end with the last of the two."""
+    """Both may be in one channel: one follow, no more changes of the file, and an end with the last of the two."""
     await declared(site, *order)
     assert len(await site.followed()) == 1
     await site.assert_at_rest()
@@ -116,7 +116,7 @@ async def test_page_and_feed_side_by_side(site: Site, order: tuple[str, str]) ->
 
 
 async def test_names_of_page_and_feed(site: Site) -> None:
-    """The owner's name reaches the subscription under either address; of two names in the file one is shown."""
+    """The follow gets the owner's name under either address; of two names in the file one is shown."""
     await declared(site, {"url": PAGE, "name": "Blog"}, FEED)
     assert len(await site.followed()) == 1
     await site.assert_at_rest()
@@ -126,7 +126,7 @@ async def test_names_of_page_and_feed(site: Site) -> None:
 
 
 async def test_unfollowing_through_the_api_is_written_back(site: Site) -> None:
-    """By the feed's address, where the file has the page's."""
+    """The unfollow may name the feed's address, even if the file has the page's."""
     await declared(site, PAGE, OTHER)
     await site.following.unfollow("alice", "home", FEED, NOW)
     assert [one[0] for one in await site.followed()] == [OTHER]
@@ -135,7 +135,7 @@ async def test_unfollowing_through_the_api_is_written_back(site: Site) -> None:
 
 
 async def test_following_the_page_again_changes_nothing(site: Site) -> None:
-    """Neither by its own address nor by the feed's."""
+    """This holds for its own address and for the feed's."""
     await declared(site, PAGE)
     for url in (PAGE, FEED):
         found = await site.following.follow("alice", "home", url, NOW)
@@ -144,7 +144,7 @@ async def test_following_the_page_again_changes_nothing(site: Site) -> None:
 
 
 async def test_moving_a_page_to_another_channel(site: Site) -> None:
-    """By either address."""
+    """The move may name either address."""
     await declared(site, PAGE)
     await site.channels.create("alice", "Later", NOW, "later")
     await site.following.move("alice", "later", FEED, NOW)

@@ -1,4 +1,4 @@
-"""An edit of backend.json is measured by the version in which it began, and the versions that matter are kept."""
+"""An edit of backend.json is compared with the version that it started from, and versions are kept for that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def configured(redis: Redis, tmp_path: Path) -> Configured:
 
 
 async def in_an_app(configured: Configured) -> None:
-    """Ann follows a feed and makes a channel; both come into the file, one after the other."""
+    """Ann follows a feed and creates a channel; both are written into the file, one after the other."""
     await configured.following.follow("ann", "home", B, NOW)
     assert await configured.configuration.write_back()
     await configured.channels.create("ann", "App", NOW, uid="app")
@@ -40,14 +40,14 @@ def with_feed(document: Any, url: str) -> Any:
 
 
 async def apply(configured: Configured) -> list[str]:
-    """Apply the file; the warnings."""
+    """Applies the file; its warnings."""
     with structlog.testing.capture_logs() as lines:
         assert await configured.configuration.look() == "applied"
     return [line["event"] for line in lines if line["log_level"] == "warning"]
 
 
 async def test_an_editor_that_was_open_for_long_undoes_nothing_of_the_apps(configured: Configured) -> None:
-    """What was done in apps since the editor read the file stays, the edit counts, and a warning says so; afterwards
+    """Changes by apps since the editor read the file stay, the edit is applied, and a warning reports it; afterwards
     the file has both.
     """
     buffer = configured.saved()
@@ -62,7 +62,7 @@ async def test_an_editor_that_was_open_for_long_undoes_nothing_of_the_apps(confi
 
 
 async def test_an_editor_that_stays_open_saves_again(configured: Configured) -> None:
-    """The second save from the same buffer, without reading the file again, undoes as little as the first."""
+    """The second save from the same buffer, without reading the file again, keeps the apps' changes too."""
     buffer = with_feed(configured.saved(), C)
     await in_an_app(configured)
     configured.save(buffer)
@@ -74,7 +74,7 @@ async def test_an_editor_that_stays_open_saves_again(configured: Configured) -> 
 
 
 async def test_what_apps_took_out_doesnt_come_back_with_an_old_buffer(configured: Configured) -> None:
-    """A feed that was unfollowed in an app is no edit of the file."""
+    """A feed that was unfollowed in an app isn't an edit of the file."""
     configured.save(with_feed(configured.saved(), B))
     await apply(configured)
     buffer = configured.saved()
@@ -86,7 +86,7 @@ async def test_what_apps_took_out_doesnt_come_back_with_an_old_buffer(configured
 
 
 async def test_what_apps_did_is_taken_out_by_hand(configured: Configured) -> None:
-    """An edit of the file as it is now counts whole, also where it takes out just what an app put in."""
+    """An edit of the current file is applied completely, even if it removes exactly the changes by an app."""
     await in_an_app(configured)
     document = configured.saved()
     document["users"]["ann"]["channels"].pop()
@@ -97,7 +97,7 @@ async def test_what_apps_did_is_taken_out_by_hand(configured: Configured) -> Non
 
 
 async def test_an_edit_by_hand_is_taken_back_by_hand(configured: Configured) -> None:
-    """Only what the server wrote into the file was perhaps not seen by its editor: who saved a version knows it."""
+    """Only changes by the server may be unknown to an editor: a version saved by hand is known to the person."""
     configured.save(with_feed(with_feed(configured.saved(), B), C))
     await apply(configured)
     document = configured.saved()
@@ -108,7 +108,7 @@ async def test_an_edit_by_hand_is_taken_back_by_hand(configured: Configured) -> 
 
 
 async def test_going_back_to_a_version(configured: Configured) -> None:
-    """A kept version that is copied over the file holds, and what the file said before is kept."""
+    """A kept version that is copied over the file is applied, and the previous content is kept."""
     first = configured.file.read_bytes()
     await in_an_app(configured)
     before = configured.file.read_bytes()
@@ -119,7 +119,7 @@ async def test_going_back_to_a_version(configured: Configured) -> None:
 
 
 async def test_a_version_is_kept_of_every_save(configured: Configured) -> None:
-    """By hand or by the server, newest last; those by hand are marked in their names."""
+    """Saves by hand or by the server, newest last; those by hand are marked in their names."""
     await configured.following.follow("ann", "home", B, NOW)
     await configured.configuration.write_back()
     written = configured.file.read_bytes()
@@ -131,7 +131,7 @@ async def test_a_version_is_kept_of_every_save(configured: Configured) -> None:
 
 
 async def test_nothing_is_kept_where_the_server_doesnt_write(redis: Redis, tmp_path: Path) -> None:
-    """Without write-back the folder beside the file is none of the server's business."""
+    """Without write-back the server doesn't use the folder of the file."""
     configured = Configured(redis, tmp_path / "backend.json")
     await configured.apply({"users": {"ann": {}}})
     assert [path.name for path in tmp_path.iterdir()] == ["backend.json"]

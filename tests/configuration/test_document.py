@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - messages are compared as people see them
-"""What backend.json may say, and what is told when it says something else."""
+"""The allowed content of backend.json, and the messages for other content."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def channels(*entries: Any) -> dict[str, Any]:
 
 
 def test_the_whole_shape_is_read() -> None:
-    """Every key of the reference lands in its value."""
+    """Every key of the reference gets into its value."""
     report = look(
         {
             "$schema": "backend.schema.json",
@@ -255,7 +255,7 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_place_and_expectation(document: Any, error: str) -> None:
-    """File, path inside it, line, what was found and what was expected."""
+    """File, path inside it, line, the value found and the one expected."""
     assert [str(problem) for problem in look(document).problems] == [f"b.json: {error}"]
 
 
@@ -273,21 +273,21 @@ def test_a_mistake_is_told_with_place_and_expectation(document: Any, error: str)
     ],
 )
 def test_what_would_be_lost_in_silence_is_a_mistake(channel: dict[str, Any], place: str, expected: str) -> None:
-    """A misspelt word, a key of a feed that means nothing, and a filter that lets nothing through."""
+    """A misspelt word, a key of a feed that has no meaning, and a filter that excludes everything."""
     [problem] = look(channels({"uid": "a", **channel})).problems
     assert problem.path == f"users.alice.channels[0].{place}"
     assert problem.expected.endswith(expected)
 
 
 def test_a_type_that_no_post_has_is_a_warning_beside_others() -> None:
-    """The channel takes what the others say."""
+    """The channel accepts the other types."""
     report = look(channels({"uid": "a", "settings": {"filters": {"include_types": ["note", "poem"]}}}))
     assert report.ok
     assert "unknown post type 'poem'" in report.warnings[0]
 
 
 def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
-    """One run of `config check` is enough."""
+    """One run of `config check` reports them all."""
     report = look(channels({"uid": "a", "feeds": [1, 2]}, {"uid": "saved"}))
     assert [(problem.path, problem.line) for problem in report.problems] == [
         ("users.alice.channels[0].feeds[0]", 8),
@@ -297,7 +297,7 @@ def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
 
 
 def test_what_a_variable_holds_is_never_told() -> None:
-    """The message shows the variable, not the secret in it."""
+    """The message shows the variable's name, not the secret in it."""
     report = look(channels({"uid": "a", "feeds": ["${SECRET}"]}), SECRET="hush hush")
     [problem] = report.problems
     assert "hush" not in str(problem)
@@ -305,7 +305,7 @@ def test_what_a_variable_holds_is_never_told() -> None:
 
 
 def test_a_variable_that_is_no_text_is_refused() -> None:
-    """Nothing could store it; the message says which one it is."""
+    """It can't be stored; the message names the variable."""
     (problem,) = look(channels({"uid": "home", "name": "${NAME}"}), NAME="caf\udce9").problems
     assert "users.alice.channels[0].name" in str(problem)
     assert "'${NAME}', whose value isn't UTF-8" in str(problem)
@@ -334,7 +334,7 @@ def test_variables_are_expanded_in_values_alone() -> None:
     ],
 )
 def test_what_hardly_was_meant_is_a_warning(document: Any, warning: str) -> None:
-    """The file is taken, and the admin is told."""
+    """The file is applied, and the admin gets a warning."""
     report = look(document)
     assert report.ok
     assert report.warnings == (warning,)
@@ -348,7 +348,7 @@ def test_what_hardly_was_meant_is_a_warning(document: Any, warning: str) -> None
     ],
 )
 def test_one_site_for_two_users_is_an_error_that_names_both(other: str) -> None:
-    """However it is written: signing in with it couldn't tell whose account is meant."""
+    """In any spelling: a sign-in with it would be ambiguous."""
     report = look({"users": {"ann": {"me": "https://a.example/"}, "bob": {"me": other}}})
     [problem] = report.problems
     assert "users.bob.me" in str(problem)
@@ -368,13 +368,13 @@ def test_one_site_for_two_users_is_an_error_that_names_both(other: str) -> None:
     ],
 )
 def test_registration_that_cant_be_meant_so(registration: Any, place: str) -> None:
-    """Above all no domain that means everybody."""
+    """Above all, a domain that would mean everybody."""
     [problem] = look({"settings": {"registration": registration}}).problems
     assert f"settings.{place}" in str(problem)
 
 
 def test_registration_and_quotas_are_read_and_written() -> None:
-    """At the instance and for a user; what is left out stays at its default."""
+    """For the instance and for a user; an omitted key has its default."""
     registration = {
         "open": "domains",
         "domains": ["Example.org"],
@@ -395,13 +395,13 @@ def test_registration_and_quotas_are_read_and_written() -> None:
 
 
 def test_the_schema_is_a_schema_and_knows_the_reserved_names() -> None:
-    """Editors can use it; what isn't to be a uid is what the protocol uses."""
+    """Editors can use it; a uid can't be a word that the protocol uses."""
     Draft202012Validator.check_schema(schema())
     assert {*UNUSABLE_UIDS, NOTIFICATIONS} == RESERVED
 
 
 def test_the_schema_declares_the_defaults() -> None:
-    """What editors show as default is the default, at every level, and what a quota is without one stands in words."""
+    """Editors show the real default at every level, and a quota's default is in its description."""
     shipped = schema()["$defs"]
     for part in ("instanceSettings", "userSettings", "channelSettings"):
         for name, value in asdict(USUAL).items():
@@ -412,7 +412,7 @@ def test_the_schema_declares_the_defaults() -> None:
 
 
 def test_the_example_and_the_demo_are_valid() -> None:
-    """The first file that a newcomer sees has neither errors nor warnings, also for an editor."""
+    """A newcomer's first file has neither errors nor warnings, in an editor too."""
     for document in (json.loads(EXAMPLE.read_text()), backend_document("http://127.0.0.1:9999")):
         report = look(document)
         assert (report.problems, report.warnings) == ((), ())
@@ -420,7 +420,7 @@ def test_the_example_and_the_demo_are_valid() -> None:
 
 
 def test_a_file_that_cant_be_read_is_a_problem_like_others(tmp_path: Path) -> None:
-    """Missing, or a folder."""
+    """The file is missing, or is a folder."""
     [missing] = check(tmp_path / "none.json", {}).problems
     assert str(missing) == f"{tmp_path}/none.json: found no file, expected a readable backend.json"
     [folder] = check(tmp_path, {}).problems
@@ -437,7 +437,7 @@ def test_a_file_that_cant_be_read_is_a_problem_like_others(tmp_path: Path) -> No
     ],
 )
 def test_a_site_with_which_nobody_could_sign_in(me: str, why: str) -> None:
-    """Is refused by the rule that signing in has, with the field, the reason and what was expected; no password."""
+    """It is refused by the rule of sign-in, with the field, the reason and the expected form, without the password."""
     (problem,) = look({"users": {"ann": {"me": me}}}).problems
     assert problem.path.startswith("users.ann.me")
     assert why in problem.found
@@ -446,7 +446,7 @@ def test_a_site_with_which_nobody_could_sign_in(me: str, why: str) -> None:
 
 
 def test_a_token_endpoint_in_the_clear_is_warned_of() -> None:
-    """It may stand in a network that the admin allows; no token is ever sent to another one."""
+    """It may be in a network that the admin allows; no token is ever sent to one in another network."""
     found = {
         url: look({"users": {"ann": {"me": "https://ann.example/", "token_endpoint": url}}})
         for url in ("http://tokens.example/token", "https://tokens.example/token")

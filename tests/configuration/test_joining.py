@@ -1,4 +1,4 @@
-"""Domains, as far as they say who may come in."""
+"""Domains in the rules for registration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from microsub.kit.urls import domain, within
     ],
 )
 def test_what_lies_within_a_domain(written: str, host: str, is_within: bool) -> None:
-    """It and what is below it, whole labels alone."""
+    """The domain itself and its subdomains, by whole labels."""
     name = domain(written)
     assert name is not None
     assert within(host, name) is is_within
@@ -37,7 +37,7 @@ LABEL = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
 
 @given(st.lists(LABEL, min_size=2, max_size=4), st.lists(LABEL, max_size=3), LABEL)
 def test_nobody_gets_within_by_a_longer_label(base: list[str], below: list[str], stuck: str) -> None:
-    """Only a dot leads below a domain."""
+    """Only a dot separates a subdomain from its domain."""
     name = domain(".".join(base))
     assert name is not None
     assert within(".".join([*below, *base]), name)
@@ -45,5 +45,5 @@ def test_nobody_gets_within_by_a_longer_label(base: list[str], below: list[str],
 
 
 def test_quotas_of_one_level_go_over_those_above() -> None:
-    """0 is an answer: without limit."""
+    """0 is a value: no limit."""
     assert Quotas(channels=0, feeds=1).over(Quotas(5, 5, 5)) == Quotas(0, 1, 5)

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - messages are compared as people see them
-"""JSON text: strict reading, lines of values, rewriting that leaves the rest alone."""
+"""JSON text: strict reading, lines of values, rewriting that keeps the rest unchanged."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ from microsub.errors import ConfigError
     ],
 )  # fmt: skip
 def test_what_is_not_json_is_told_with_line_and_column(text: bytes, error: str) -> None:
-    """The message says where, what stands there, and what should."""
+    """The message has the position, the text found there, and what was expected."""
     with pytest.raises(ConfigError) as caught:
         read(text, "b.json")
     assert str(caught.value) == f"b.json: {error}"
 
 
 def test_a_comma_too_many_is_named() -> None:
-    """The most frequent mistake has its own words."""
+    """The most frequent mistake has its own message."""
     with pytest.raises(ConfigError, match=r"no comma before a closing bracket|trailing comma"):
         read(b'{"a": [1,]}', "b.json")
 
 
 def test_a_byte_order_mark_is_no_mistake() -> None:
-    """Some editors write one."""
+    """Some editors write it."""
     assert read(b'\xef\xbb\xbf{"a": 1}', "b.json").root.value == {"a": 1}
 
 
 def test_lines_of_values() -> None:
-    """Of a value, and of the nearest container of one that is missing."""
+    """The line of a value, or of the nearest container if the value is missing."""
     text = read(b'{\n "a": [\n  1,\n  {"b": 2}\n ]\n}', "b.json")
     assert text.line(("a", 0)) == 3
     assert text.line(("a", 1, "b")) == 4
@@ -62,7 +62,7 @@ def test_lines_of_values() -> None:
 
 
 def test_paths_are_shown_as_people_write_them() -> None:
-    """Keys that are no plain words are quoted."""
+    """Keys that aren't plain words are quoted."""
     assert show(("users", "alice-b", "channels", 0, "uid")) == "users.alice-b.channels[0].uid"
     assert show(("feeds", "https://a/", "ttl")) == 'feeds["https://a/"].ttl'
 
@@ -77,7 +77,7 @@ ORIGINAL = b"""{
 
 
 def test_what_did_not_change_keeps_its_text() -> None:
-    """Spacing, escapes and tabs stay; what changed is written with the file's indentation."""
+    """Spacing, escapes and tabs stay; changed parts are written with the file's indentation."""
     source = read(ORIGINAL, "b.json")
     document = copy.deepcopy(source.root.value)
     document["b"]["uid"] = "z"
@@ -103,7 +103,7 @@ _documents = st.dictionaries(st.sampled_from("abcd"), _values, max_size=4)
 def test_rewriting_gives_the_new_document_from_any_old_one(
     old: dict[str, Any], new: dict[str, Any], indent: int | str | None
 ) -> None:
-    """Whatever is kept and whatever is new, the text means the new document, in its order of keys."""
+    """Whatever parts are kept, the text means the new document, in its order of keys."""
     try:
         source = read(json.dumps(old, indent=indent).encode(), "b.json")
     except ConfigError:  # half surrogates in keys

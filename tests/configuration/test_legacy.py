@@ -1,4 +1,4 @@
-"""The single-user file of the Go server, as it is and upgraded."""
+"""The single-user file of the Go server, in its own form and upgraded."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_everything_in_it_is_taken_over() -> None:
 
 
 def test_keys_are_found_in_any_case() -> None:
-    """As Go finds them, in nested objects too."""
+    """Go ignores case in keys, in nested objects too."""
 
     def shout(value: Any) -> Any:
         if isinstance(value, dict):
@@ -85,7 +85,7 @@ def test_keys_are_found_in_any_case() -> None:
 
 
 def test_an_upgraded_file_is_todays_and_means_the_same() -> None:
-    """Upgrading is writing down what is done with the old file anyway; doing it again changes nothing."""
+    """The upgrade writes down how the old file is read anyway; repeating it changes nothing."""
     new = upgrade(OLD)
     assert not is_legacy(new)
     assert upgrade(new) == new
@@ -107,7 +107,7 @@ def test_an_upgraded_file_is_todays_and_means_the_same() -> None:
     ],
 )
 def test_the_user_is_named_after_the_site(me: str, name: str) -> None:
-    """By its host, in what a user name may hold."""
+    """By its host, with the characters that a user name may have."""
     assert user_name(me) == name
 
 
@@ -124,12 +124,12 @@ def test_the_user_is_named_after_the_site(me: str, name: str) -> None:
     ],
 )
 def test_which_form_a_file_has(document: Any, old: bool) -> None:
-    """Today's has users or nothing; `settings` alone is today's too."""
+    """The current form has users or nothing; `settings` alone is the current form too."""
     assert is_legacy(document) is old
 
 
 def test_strange_uids_become_usable_ones() -> None:
-    """What the protocol can't carry is replaced, and nothing is lost."""
+    """Characters that the protocol can't carry are replaced, and no channel is lost."""
     channels = {uid: {"name": uid} for uid in ("a b", "a-b", "global", "ü", "Home")}
     new = upgrade({"Channels": channels})
     assert [channel["uid"] for channel in new["users"]["default"]["channels"]] == [
@@ -139,7 +139,7 @@ def test_strange_uids_become_usable_ones() -> None:
 
 
 def test_variables_stay_variables() -> None:
-    """They are expanded when the file is read, never when it is upgraded."""
+    """They are expanded when the file is read, and not by the upgrade."""
     document = {"Feeds": {"home": [{"url": "${FEED}"}, {"url": "https://${HOST}/"}]}}
     assert upgrade(document, FEED=A, HOST="h.example")["users"]["default"]["channels"][0]["feeds"] == [
         "${FEED}",
@@ -170,12 +170,12 @@ def test_variables_stay_variables() -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_place_in_the_old_file(document: Any, error: str) -> None:
-    """Not with the place that it would have in a new one."""
+    """The place isn't that in the upgraded file."""
     assert [str(problem) for problem in look(document).problems] == [error]
 
 
 def test_each_key_that_is_not_taken_over_is_named_once() -> None:
-    """In channels, feeds and settings, with its first place and the number of the others; notes are no keys."""
+    """In channels, feeds and settings, with its first place and the number of the others; notes don't count as keys."""
     document = {
         "Channels": {"a": {"uid": "a", "Colour": "red", "x-note": 1}, "b": {"name": "B", "colour": "blue"}},
         "Feeds": {"a": [{"url": A, "photo": "p"}, B, {"url": "https://c.example/", "photo": "q"}], "b": [{"url": B}]},

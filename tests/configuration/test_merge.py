@@ -1,4 +1,4 @@
-"""Three-way merge as tables: what an edit does, and what it leaves alone."""
+"""Three-way merge as tables: the effect of an edit, and what it keeps."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ HOME = al(ch("home", A))
     ],
 )
 def test_an_edit_becomes_changes(base: Backend, file: Backend, current: Backend, changes: list[Change]) -> None:
-    """Only what the edit says, against what is there."""
+    """The changes are those of the edit, compared with the current state."""
     merged = run(base, file, current)
     assert list(merged.changes) == changes
     assert merged.conflicts == ()
 
 
 def test_a_removed_channel_comes_back() -> None:
-    """It isn't made again: it has its timeline."""
+    """It is restored with its timeline, instead of created."""
     [added, _] = run(al(), HOME, al(), removed=frozenset({("al", "home")})).changes
     assert added == do(W.CHANNEL_ADDED, "home", "home", restored=True)
 
@@ -157,7 +157,7 @@ def order(*uids: str) -> Backend:
     ],
 )
 def test_the_order_of_channels(base: str, file: str, current: str, expected: str | None) -> None:
-    """Moved by the file among the places that they hold."""
+    """The file moves channels among the places that they have."""
     merged = run(*(order(*text.split()) for text in (base, file, current)))
     found = [change for change in merged.changes if change.what is W.REORDERED]
     if expected is None:
@@ -167,7 +167,7 @@ def test_the_order_of_channels(base: str, file: str, current: str, expected: str
 
 
 def test_a_channel_that_comes_back_takes_its_place_at_once() -> None:
-    """The order of the file holds with the first application, so that a second one finds nothing to do."""
+    """The first application sets the order of the file, so that a second one has nothing to do."""
     base, file, current = al(ch("w", A), ch("v")), al(ch("v"), ch("u"), ch("w")), now(al(ch("u"), ch("v")))
     once = replay(current, merge(base, file, current, edited_at=EDITED).changes)
     assert [channel.uid for channel in once.users["al"].channels] == ["v", "u", "w"]
@@ -202,7 +202,7 @@ def test_a_channel_that_comes_back_takes_its_place_at_once() -> None:
 def test_the_later_change_wins(
     file: Backend, current: Backend, what: str, change: Change, api_at: float, winner: str
 ) -> None:
-    """Where both changed the same thing, the conflict is reported and the later one holds."""
+    """If both changed the same value, the conflict is reported and the later change is kept."""
     merged = run(al(ch("h", A)), file, current, changed={("al", "h"): api_at})
     [conflict] = merged.conflicts
     assert (conflict.what, conflict.winner) == (what, winner)
@@ -211,20 +211,20 @@ def test_the_later_change_wins(
 
 @pytest.mark.parametrize(("api_at", "changes"), [(EDITED - 1, 1), (EDITED + 1, 0)])
 def test_a_conflict_about_the_order(api_at: float, changes: int) -> None:
-    """Both put the channels into another order."""
+    """Both changed the order of channels."""
     merged = run(order("a", "b", "c"), order("c", "b", "a"), order("b", "a", "c"), changed={("al", ""): api_at})
     assert len(merged.conflicts) == 1
     assert len(merged.changes) == changes
 
 
 def test_both_made_the_same_change() -> None:
-    """That is no conflict."""
+    """This isn't a conflict."""
     changed = al(ch("h", A, B, name="New"))
     assert run(al(ch("h", A)), changed, changed) == Merge()
 
 
 def test_an_edit_of_what_the_api_removed_brings_it_back() -> None:
-    """The admin means that channel or feed; it is reported."""
+    """The admin wants that channel or feed; it is reported."""
     merged = run(HOME, al(ch("home", A, B)), al())
     assert merged.changes == (
         do(W.CHANNEL_ADDED, "home", "home"),
@@ -254,7 +254,7 @@ SPECIAL = al(ch("home", A), settings={"max_items": 1, "quotas": {"feeds": 2}}, t
 
 
 def test_who_registered_stays_when_the_file_says_no_more_of_them() -> None:
-    """An entry for them, taken out again, takes with it what it said and nothing else."""
+    """An entry for a registered user that is removed again takes only its own content with it."""
     merged = merge(SPECIAL, NOTHING, now(SPECIAL, registered=frozenset({"al"})), edited_at=EDITED)
     assert merged.changes == (
         do(W.TOKEN_ENDPOINT, value=None),
@@ -264,7 +264,7 @@ def test_who_registered_stays_when_the_file_says_no_more_of_them() -> None:
 
 
 def test_who_registered_comes_into_the_file_by_its_owner_alone() -> None:
-    """Nothing is written back of them before; afterwards as of everybody."""
+    """Before that, nothing of the user is written back; afterwards, the same as for other users."""
     text = b'{"users": {"bo": {}}}'
     everybody = Backend({"bo": UserConfig(), **HOME.users})
     current = now(everybody, registered=frozenset({"al"}))

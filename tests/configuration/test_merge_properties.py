@@ -1,4 +1,4 @@
-"""What holds for every merge and every write-back, whatever stands in the three states."""
+"""Properties of every merge and every write-back, for any three states."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _applied(base: Backend, file: Backend, current: Current, at: float = LATE) -
 @_settings
 @given(_backends, _currents())
 def test_a_file_that_says_nothing_new_does_nothing(file: Backend, current: Current) -> None:
-    """Whatever users did since."""
+    """This holds whatever users have changed since."""
     merged = merge(file, file, current, edited_at=LATE)
     assert merged.changes == ()
     assert merged.conflicts == ()
@@ -108,7 +108,7 @@ def test_a_file_that_says_nothing_new_does_nothing(file: Backend, current: Curre
 @_settings
 @given(_backends, _backends, _currents(), st.sampled_from([EARLY, LATE]))
 def test_applying_twice_does_nothing_the_second_time(base: Backend, file: Backend, current: Current, at: float) -> None:
-    """Also when the first time wasn't remembered, because the process was killed in between."""
+    """Also if the first application wasn't recorded, because the process was killed before."""
     once = _applied(base, file, current, at)
     assert merge(base, file, once, edited_at=at).changes == ()
 
@@ -116,10 +116,10 @@ def test_applying_twice_does_nothing_the_second_time(base: Backend, file: Backen
 @_settings
 @given(_backends, _backends, _currents(), st.data())
 def test_applying_can_break_off_anywhere(base: Backend, file: Backend, current: Current, data: st.DataObject) -> None:
-    """What is left is done the next time, and the result is the same.
+    """The rest is applied the next time, and the result is the same.
 
-    But for what the API took away and an edit brings back: of that, a break between two changes keeps only what the
-    edit itself says.
+    The exception is an edit that brings back something removed by the API: after a break between its two changes, it
+    has only what the edit itself says.
     """
     merged = merge(base, file, current, edited_at=LATE)
     changes = merged.changes
@@ -136,7 +136,7 @@ def test_applying_can_break_off_anywhere(base: Backend, file: Backend, current: 
 
 
 def _content(current: Current) -> Any:
-    """A state without the order of channels, which depends on which were there first."""
+    """A state without the order of channels, which depends on which of them existed first."""
     return {
         name: (user.me, user.settings, user.mute, user.block, sorted(map(repr, map(_set_of_feeds, user.channels))))
         for name, user in current.users.items()
@@ -150,7 +150,7 @@ def _set_of_feeds(channel: ChannelConfig) -> Any:
 @_settings
 @given(_backends, _backends, _currents())
 def test_the_result_contains_every_edit_of_the_file(base: Backend, file: Backend, current: Current) -> None:
-    """When the file was edited last, all that it adds is there, and all that it takes away is not."""
+    """If the file was edited last, all its additions are there, and none of its removals."""
     after = _applied(base, file, current)
     for name, user in file.users.items():
         old = base.users.get(name)
@@ -189,7 +189,7 @@ def _contains(old: ChannelConfig | None, file: ChannelConfig, found: ChannelConf
 @_settings
 @given(_backends, _backends, _currents(), st.sampled_from([EARLY, LATE]))
 def test_what_users_made_survives_edits_elsewhere(base: Backend, file: Backend, current: Current, at: float) -> None:
-    """Channels, feeds and rules that neither the old nor the new file names stay as they are."""
+    """Channels, feeds and rules that neither the old nor the new file names don't change."""
     after = _applied(base, file, current, at)
     for name, user in current.users.items():
         if name in base.users and name not in file.users:
@@ -215,7 +215,7 @@ def _uids(user: UserConfig) -> list[str]:
 @_settings
 @given(_backends, _currents())
 def test_write_back_makes_the_file_say_what_is_there(file: Backend, current: Current) -> None:
-    """The new file is valid, holds the state of every active user, and a second look finds nothing to write."""
+    """The new file is valid, has the state of every active user, and a second write-back has nothing to write."""
     document = parse(json.dumps(encode(file)).encode(), "b.json", {})
     raw = edited(document, current)
     if raw is None:
@@ -246,12 +246,12 @@ def test_write_back_makes_the_file_say_what_is_there(file: Backend, current: Cur
 @_settings
 @given(_backends)
 def test_the_canonical_document_means_the_same(backend: Backend) -> None:
-    """What is remembered as applied is what was applied."""
+    """The recorded document is what was applied."""
     assert decode(Backend, encode(backend)) == backend
 
 
 def test_notifications_stay_where_the_file_has_them() -> None:
-    """Where `notifications` stands in the file says nothing, so writing back leaves it there."""
+    """The position of `notifications` in the file has no meaning, so writing back keeps it."""
     listed = [{"uid": uid, "name": uid} for uid in ("u", "w", "notifications")]
     text = json.dumps({"users": {"bo": {"channels": listed}}}).encode()
     document = parse(text, "b.json", {})

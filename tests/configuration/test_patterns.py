@@ -1,4 +1,4 @@
-"""Regular expressions from outside: RE2, and what is said of those that it doesn't take."""
+"""Regular expressions from outside: RE2, and the messages for those that it doesn't accept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from microsub.model.filters import LONGEST, PatternError, compiled
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(pattern: str, position: int) -> None:
-    """The position is that of the first character of what is wrong, in characters and not in bytes."""
+    """The position is that of the first wrong character, in characters and not in bytes."""
     with pytest.raises(PatternError) as caught:
         compiled(pattern)
     assert caught.value.position == position
@@ -43,7 +43,7 @@ def test_what_is_wrong_is_told_with_its_place(pattern: str, position: int) -> No
 
 @given(st.text(alphabet="a()[]{}|*+?\\^$.1é-,", max_size=12))
 def test_any_text_compiles_or_is_explained(pattern: str) -> None:
-    """Nothing but PatternError comes of an expression, and its place lies in the expression or at its end."""
+    """An expression causes no error but PatternError, whose position is in the expression or at its end."""
     place = 0
     try:
         compiled(pattern).search("aaa(é")
@@ -53,12 +53,12 @@ def test_any_text_compiles_or_is_explained(pattern: str) -> None:
 
 
 def test_an_expression_that_would_take_for_ever_elsewhere_takes_no_time_here() -> None:
-    """Nested repetitions over a text that almost matches: Python's own engine would not end within a lifetime."""
+    """Nested repetitions over a text that almost matches: Python's own engine would practically never end."""
     assert compiled("(a+)+$").search("a" * 50_000 + "b") is None
 
 
 def test_case_counts_unless_the_expression_says_otherwise() -> None:
-    """As for the older server."""
+    """The older server did the same."""
     assert compiled("Spam").search("spam") is None
     assert compiled("(?i)Spam").search("a spam b")
     assert re.search("Spam", "spam") is None

@@ -1,4 +1,4 @@
-"""No two users are one person, by whatever way somebody becomes or changes one."""
+"""No two users are the same person, whichever way a user is added or changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> Non
 
 
 async def test_nobody_gets_an_address_that_is_none(redis: Redis, tmp_path: Path) -> None:
-    """Neither a new user nor one who is here; who comes back has what they had."""
+    """Neither a new user nor an existing one gets one; a restored user has the old address."""
     made = Configured(redis, tmp_path / "backend.json")
     await made.accounts.add_user("old", "https://old.example/#me", NOW)
     for change in (
@@ -53,7 +53,7 @@ async def test_nobody_gets_an_address_that_is_none(redis: Redis, tmp_path: Path)
 
 
 def test_all_ways_lead_through_there() -> None:
-    """Nothing else gives users addresses, or brings them back."""
+    """No other code gives users addresses, or restores them."""
     callers = set()
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

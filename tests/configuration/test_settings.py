@@ -13,7 +13,7 @@ from microsub.settings import SETTINGS, Setting, Settings, mask_password, misspe
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_every_setting_is_explained(setting: Setting) -> None:
-    """Help is a sentence, and the expectation is there for the error."""
+    """Each has a help sentence, and an expected value for the error."""
     assert setting.help.endswith(".")
     assert setting.kind.expected
     assert setting.kind
@@ -64,17 +64,17 @@ def test_values_are_read_from_the_environment() -> None:
     ["redis+cluster://h", "redis+cluster://h:1", "rediss+cluster://u:p,w@a:1,b,[::1]:7?ssl_ca_certs=/c.pem"],
 )
 def test_a_cluster_may_be_named_by_several_nodes(url: str) -> None:
-    """One that is down at the start is then no hindrance."""
+    """A node that is down at the start is then no problem."""
     assert read_settings({"MICROSUB_REDIS_URL": url}).redis_url == url
 
 
 def test_a_flag_wins_over_a_variable() -> None:
-    """What is typed now is meant."""
+    """The flag is the more recent choice."""
     assert read_settings({"MICROSUB_PORT": "1"}, {"port": "2", "host": None}).port == 2
 
 
 def test_a_flag_may_bring_a_finished_value() -> None:
-    """A command line library that converts by itself is served too."""
+    """This supports a command line library that converts values itself."""
     assert read_settings({}, {"port": 7, "write_back": False}).port == 7
 
 
@@ -103,7 +103,7 @@ def test_a_flag_may_bring_a_finished_value() -> None:
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str) -> None:
-    """The message says which variable, what stands there and what should."""
+    """The message has the variable, the value found and the one expected."""
     with pytest.raises(ConfigError) as caught:
         read_settings({name: value})
     setting = next(setting for setting in SETTINGS if setting.variable == name)
@@ -111,7 +111,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str) ->
 
 
 def test_a_wrong_flag_is_named_as_flag() -> None:
-    """The message names what the person typed."""
+    """The message names the flag as it was typed."""
     with pytest.raises(ConfigError, match=r"^--port: found 'x'"):
         read_settings({}, {"port": "x"})
 
@@ -126,7 +126,7 @@ def test_a_password_is_not_shown_in_an_error() -> None:
 
 @pytest.mark.parametrize("url", ["redis://u:secret@h:x", "secret@h", "redis://u:secret@[h"])
 def test_masking_works_on_anything(url: str) -> None:
-    """Text that is no URL gives nothing away either."""
+    """Text that isn't a URL reveals nothing either."""
     assert "secret" not in mask_password(url)
 
 
@@ -140,7 +140,7 @@ def test_masking_works_on_anything(url: str) -> None:
     ],
 )
 def test_only_user_and_password_are_masked(url: str, masked: str) -> None:
-    """An `@` further behind belongs to the path."""
+    """A later `@` belongs to the path."""
     assert mask_password(url) == masked
 
 
@@ -162,12 +162,12 @@ def test_write_back_follows_the_kind_of_redis() -> None:
     ],
 )
 def test_the_public_url_is_one_that_can_be_called(settings: Settings, url: str) -> None:
-    """A wildcard address is nothing to put into a browser."""
+    """A wildcard address can't be opened in a browser."""
     assert settings.public_url == url
 
 
 def test_a_misspelt_variable_is_noticed() -> None:
-    """`MICROSUB_REDISURL` does nothing, and that is worth a warning."""
+    """`MICROSUB_REDISURL` has no effect, which causes a warning."""
     assert misspelt_variables({"MICROSUB_REDISURL": "x", "MICROSUB_PORT": "1", "HOME": "/"}) == [
         "MICROSUB_REDISURL is not a setting; did you mean MICROSUB_REDIS_URL?"
     ]
@@ -191,6 +191,6 @@ def test_a_misspelt_variable_is_noticed() -> None:
     ],
 )
 def test_a_process_that_is_started_by_another_has_the_same_settings(environ: dict[str, str]) -> None:
-    """Whatever came from flags or variables, or from neither, is read again from the variables."""
+    """Values from flags, variables or neither are read again from the variables."""
     settings = read_settings(environ)
     assert read_settings(variables(settings)) == settings

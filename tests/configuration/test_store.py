@@ -1,4 +1,4 @@
-"""What was applied, who may apply, what is in force: on a fake and a real Redis."""
+"""The applied file, the lease for applying, the settings in force: on a fake and a real Redis."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILE = AppliedFile(BACKEND, "d1", 1_700_000_000.123456, "/etc/backend.json")
 
 
 async def test_what_is_remembered_comes_back_whole(redis: Redis) -> None:
-    """What it declares, when it was edited, and where it stands."""
+    """The content of the file, its time of edit, and its path."""
     applied = Applied(redis)
     assert await applied.last() is None
     assert await applied.remember(FILE, 2.0, instead_of="")
@@ -37,7 +37,7 @@ async def test_what_is_remembered_comes_back_whole(redis: Redis) -> None:
 
 
 async def test_only_the_expected_file_is_replaced(redis: Redis) -> None:
-    """Of two processes that saw the same state, one wins."""
+    """Of two processes with the same state, one replaces it."""
     applied = Applied(redis)
     await applied.remember(FILE, 2.0, instead_of="")
     newer = replace(FILE, digest="d2", edited_at=FILE.edited_at + 1)
@@ -47,7 +47,7 @@ async def test_only_the_expected_file_is_replaced(redis: Redis) -> None:
 
 
 async def test_an_older_file_is_never_remembered(redis: Redis) -> None:
-    """A stale copy on another machine can't take over; one edited in the same instant can."""
+    """A stale copy on another machine isn't applied; one edited at the same moment can be."""
     applied = Applied(redis)
     await applied.remember(FILE, 2.0, instead_of="")
     assert not await applied.remember(
@@ -57,7 +57,7 @@ async def test_an_older_file_is_never_remembered(redis: Redis) -> None:
 
 
 async def test_a_lease_passes_on_when_its_holder_dies(redis: Redis, wait_until: Callable[..., object]) -> None:
-    """Nobody has to give it back."""
+    """The lease expires without a release."""
     applied = Applied(redis)
     assert await applied.lease("dead", 0.05).acquire()
 
@@ -70,7 +70,7 @@ async def test_a_lease_passes_on_when_its_holder_dies(redis: Redis, wait_until: 
 
 @pytest.mark.parametrize("field", ["instance", "user:alice"])
 async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: str) -> None:
-    """Who has read them before goes on with those; who hasn't says what is wrong; afterwards all is as before."""
+    """A process that has read them before keeps those; another one reports the error; afterwards all is as before."""
     applied, now = Applied(redis), [0.0]
     await applied.set_instance(BACKEND.settings)
     known = SettingsInForce(applied, World(redis).own_settings, clock=lambda: now[0])
@@ -93,14 +93,14 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
 
 
 async def test_a_last_file_that_cant_be_read_is_not_taken_for_none(redis: Redis) -> None:
-    """Else the next file would be merged as the very first."""
+    """Otherwise the next file would be merged as the first one."""
     await redis.command("HSET", keys.applied_config(), "document", "{", "hash", "x", "mtime", "1", "at", "1")
     with pytest.raises(StoreDamaged, match="config:applied"):
         await Applied(redis).last()
 
 
 class Settings:
-    """Settings that are read when `go` is set; `asked` counts the questions."""
+    """Settings that are read after `go` is set; `asked` counts the reads."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -115,7 +115,7 @@ class Settings:
 
 
 async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
-    """All get the one answer; a reader who leaves doesn't take it away from the others."""
+    """All get the same answer; cancelling one reader doesn't affect the others."""
     settings = Settings()
     in_force = SettingsInForce(settings, World(redis).own_settings)  # type: ignore[arg-type]
     readers = [asyncio.create_task(in_force.everything()) for _ in range(200)]
@@ -128,7 +128,7 @@ async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_what_was_asked_before_a_change_does_not_hide_it(redis: Redis, waits: bool) -> None:
-    """The answer to an older question counts for those who asked then, and for nobody after the change."""
+    """The answer to an older read is for its readers only, and for none after the change."""
     settings = Settings()
     in_force = SettingsInForce(settings, World(redis).own_settings)  # type: ignore[arg-type]
     early = asyncio.create_task(in_force.everything())

@@ -1,4 +1,4 @@
-"""What comparing, merging and writing cost grows with the size of the file, not with its square."""
+"""The cost of comparing, merging and writing grows with the size of the file, not with its square."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COUNTER = _Counter()
 
 
 class _Text(str):
-    """Text whose comparisons count, also where a list is searched for it."""
+    """Text whose comparisons are counted, also during a search in a list."""
 
     __slots__ = ()
 
@@ -77,9 +77,9 @@ def _merged(file: tuple[ChannelConfig, ...], now: tuple[ChannelConfig, ...]) -> 
 @pytest.mark.parametrize("work", [_written_back, _merged])
 @pytest.mark.parametrize("case", ["made", "renamed", "turned round"])
 def test_four_times_the_channels_are_four_times_the_work(work: Callable[..., int], case: str) -> None:
-    """Channels made in apps, renamed there, or put into another order: a channel costs the same among many.
+    """Channels created, renamed or reordered in apps: the cost per channel is the same among many.
 
-    Before: it grew with the square, and 2,500 held up everybody for 22.5 s. Now: 2,500 are less than a million steps.
+    Before: it grew with the square, and 2,500 blocked the loop for 22.5 s. Now: they take less than a million steps.
     """
 
     def cost(count: int) -> int:
