@@ -1,4 +1,4 @@
-"""What axe-core finds on pages, light in English at a desk, and dark in German on a telephone."""
+"""Problems that axe-core finds on pages: light in English on a desktop, and dark in German on a phone."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tests.support.web import Answer, publisher
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 KEPT = [("Content-Type", "text/javascript; charset=utf-8"), ("Cache-Control", "max-age=86400")]
-"""A browser keeps what it has compiled of a script from an address; to compile axe takes as long as to run it."""
+"""A browser caches the compiled script of an address; compiling axe takes as long as running it."""
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OPTIONS = {"runOnly": RULES, "resultTypes": ["violations"], "selectors": False}
-"""What is in order isn't described: that takes longer than to find what isn't."""
+"""Passes aren't described: that takes longer than finding violations."""
 DOUBLED = "[...document.querySelectorAll('[id]')].map(one => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
 PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
-"""German has the longer words for the narrower one."""
+"""The narrower one gets German, which has longer words."""
 
 
 async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[str, str, str, str]]:
-    """Scheme, path, rule and markup of each. The page's context bypasses the policy, which lets no script of others in.
+    """Scheme, path, rule and markup of each. The page's context bypasses the policy, which allows no foreign scripts.
 
-    What is wider than a telephone and ids that stand twice count too.
+    Pages wider than a phone and duplicate ids count too.
     """
     async with publisher() as host:
         axe = host.serve("/axe.js", Answer(AXE.read_bytes(), headers=KEPT))

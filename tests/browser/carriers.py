@@ -1,4 +1,4 @@
-"""Documents of every format with one payload in every field that carries something, and the fields they come to."""
+"""Documents of every format with one payload in every field, and the fields that result from them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ADDRESSES = {
     "featured", "quotation-of", "home", "hub", "self_url",
 }  # fmt: skip
 LOOSE = {"uid", "category"}
-"""They may hold an address or anything else."""
+"""These may hold an address or anything else."""
 
 Field = tuple[str, str]
 """What kind of field (`html`, `text`, `address`, `loose`) and its value."""
 
 
 def documents(payload: str, *, attributes: bool = True) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of each way to publish `payload`; `attributes`: also with no escaping in those of a page."""
+    """Name and bytes of each way to publish `payload`; `attributes`: also unescaped in those of a page."""
     ways = {"in CDATA": _cdata, "escaped": html.escape, "escaped twice": _twice, "as it is": str}
     for name, way in ways.items():
         yield f"RSS, {name}", _rss(way(payload), html.escape(payload) if name != "as it is" else payload)
@@ -39,12 +39,12 @@ def documents(payload: str, *, attributes: bool = True) -> Iterator[tuple[str, b
 
 
 def fields(document: bytes) -> set[Field]:
-    """The distinct values of all fields that a reader app gets; none where the document is refused."""
+    """The distinct values of all fields that a reader app gets; none if the document is refused."""
     try:
         wire = feed_to_wire(parse(document, URL, None))
     except ParseError:
         return set()
-    # As it travels: what JSON can't carry doesn't arrive.
+    # In its form on the wire: characters that JSON can't carry don't arrive.
     return set(_walk(json.loads(json.dumps(wire).encode("utf-8", "replace")), ""))
 
 
@@ -146,7 +146,7 @@ def _atom(kind: str, t: str, a: str, base: str | None = None) -> bytes:
 
 
 def bodies(payload: str) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of a document of each way to publish HTML, with `payload` in its bodies alone."""
+    """Name and bytes of a document for each way to publish HTML, with `payload` only in its bodies."""
     rss = f"<rss><channel><title>x</title><item><description>{_cdata(payload)}</description></item></channel></rss>"
     yield "RSS", rss.encode("utf-8", "replace")
     content = f'<content type="xhtml">{_div(payload)}</content>'
@@ -178,7 +178,7 @@ def _json(t: str) -> bytes:
 
 
 def _page(t: str, a: str) -> bytes:
-    # One element may be many properties, which spares the HTML parser much.
+    # One element may be many properties, which saves work for the HTML parser.
     links = (
         "url uid in-reply-to like-of repost-of bookmark-of follow-of quotation-of syndication featured category checkin"
         " location"

@@ -1,6 +1,6 @@
-"""One browser for all tests of a test process, and pages without memory of each other.
+"""One browser for all tests of a test process, and pages with separate cookies and storage.
 
-Tests here say `pytestmark = pytest.mark.asyncio(loop_scope="session")`: the browser belongs to that event loop.
+Tests here set `pytestmark = pytest.mark.asyncio(loop_scope="session")`: the browser belongs to that event loop.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def here(browser: Browser) -> AsyncIterator[Tab]:
-    """An empty tab with cookies of its own, of which the browser must have nothing to complain."""
+    """An empty tab with cookies of its own, in which the browser must not report any error."""
     async with tab(browser) as made:
         yield made
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Instances]:
-    """Two instances of ours, a provider, apps and pages."""
+    """Two instances of this server, a provider, apps and pages."""
     async with running_instances(tmp_path_factory.mktemp) as made:
         yield made
 
 
 WHOLE = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 NAMES = ("chromium-headless-shell", *WHOLE)
-"""The headless shell takes half of the processor time for the same pages, and shows no notifications."""
+"""The headless shell uses half of the processor time for the same pages, and shows no notifications."""
 _ELSEWHERE = (Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"),)
 _FLAGS = (
-    "--no-sandbox",  # which doesn't start for root; what is loaded here is ours
+    "--no-sandbox",  # which doesn't start for root; all loaded pages are ours
     "--disable-gpu",
     "--disable-quic",
     "--disable-dev-shm-usage",
@@ -53,14 +53,14 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
-    # Names lead nowhere, whatever the machine's resolver or proxy would say.
+    # Names don't resolve, whatever the machine's resolver or proxy does.
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
 
 
 def chromium(names: Sequence[str] = NAMES) -> str | None:
-    """The browser to use: `CHROMIUM` names it, else the first one on PATH. `scripts/programs` looks the same way."""
+    """The browser to use: `CHROMIUM` names it, else the first one on PATH. `scripts/programs` searches the same way."""
     if named := os.environ.get("CHROMIUM"):
         return named
     found = (shutil.which(name) for name in names)
@@ -69,12 +69,12 @@ def chromium(names: Sequence[str] = NAMES) -> str | None:
 
 @asynccontextmanager
 async def browsing(names: Sequence[str] = NAMES) -> AsyncIterator[Browser]:
-    """A browser with a profile of its own; skips the test, with the reason, where there is none."""
+    """A browser with a profile of its own; skips the test, with the reason, if there is no browser."""
     executable = chromium(names)
     if executable is None:
         pytest.skip("no Chromium or Chrome on PATH; install one, or name it by CHROMIUM=/path/to/it")
     async with async_playwright() as playwright:
-        # Chromium warns of nothing it can't do headless, so start-up is the only failure that needs a word.
+        # Chromium has no warnings for features missing in headless mode, so only a failed start needs a message.
         browser = await playwright.chromium.launch(executable_path=executable, args=list(_FLAGS))
         try:
             yield browser

@@ -1,4 +1,4 @@
-"""Two instances of ours with their users, a provider that isn't ours, apps, and pages of people."""
+"""Two instances of this server with their users, a provider of another kind, apps, and pages of people."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PAGES = ("alice", "beth", "carol", "dora", "dave", "eve", "frank", "sue")
 class Instances:
     """`url` is the own instance by the name localhost, so that it is another site than apps, pages and `other` are.
 
-    Users of it have a page at `apps`: alice and beth have a password, as has erin, who has no page. Beth reads at the
-    other instance, as bee. Ann has a page and an account at `provider`.
+    Its users have a page at `apps`: alice and beth have a password, and so does erin, who has no page. Beth reads at
+    the other instance, as bee. Ann has a page and an account at `provider`.
     """
 
     http: httpx.AsyncClient
@@ -47,19 +47,19 @@ class Instances:
         return f"{self.apps.listening.base}/{user}/"
 
     async def link(self, user: str) -> str:
-        """What the admin sends to invite a user."""
+        """The link with which the admin invites a user."""
         code, out, err = await self.own.run("user", "invite", user, "--base-url", self.url)
         assert code == 0, err
         return out.strip()
 
     def person(self, here: Tab, user: str = "alice", **more: object) -> Person:
-        """Somebody with a page at that tab."""
+        """A person with a page at that tab."""
         return Person(here, user, **more)  # type: ignore[arg-type]
 
 
 @dataclass
 class Person:
-    """Somebody at a tab who decides on the page of consent; give it to an app as its `person`."""
+    """A person at a tab who decides on the consent page; an app gets it as its `person`."""
 
     here: Tab
     user: str
@@ -82,7 +82,7 @@ class Person:
 
 @asynccontextmanager
 async def running_instances(folder: Callable[[str], Path]) -> AsyncIterator[Instances]:
-    """All of it; the instances have polled their feed."""
+    """All of them; the instances have polled their feed."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         http = await enter(httpx.AsyncClient(timeout=60, limits=httpx.Limits(keepalive_expiry=1)))

@@ -24,7 +24,7 @@ class ReadingServer:
     url: str
 
     async def sign_in(self, here: Tab, user: str, path: str = "/") -> Page:
-        """That user's tab at `path`, come to by the page for signing in."""
+        """That user's tab at `path`, after the sign-in page."""
         await here.page.goto(f"{self.url}/sign-in?next={path}")
         await here.fill(who=user, password=PASSWORD)
         await here.press("Sign in")
@@ -41,7 +41,7 @@ async def reading_server(
     settings: Mapping[str, Any] | None = None,
     **env: str,
 ) -> AsyncIterator[ReadingServer]:
-    """A server for these users. Those in `enrolling` have the password, and so many feeds have been polled."""
+    """A server for these users. Those in `enrolling` have the password, and this many feeds have been polled."""
     document = {"users": dict(users), "settings": {"polling": {"host_interval": 0}, **(settings or {})}}
     async with installation(folder, document, **env) as own:
         url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")

@@ -1,4 +1,4 @@
-"""A tab in which people do things, and which remembers what went wrong in it: scripts, policies, failed pictures."""
+"""A tab for people's actions, which records errors: scripts, policies, failed pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import PATIENCE
 
 @dataclass
 class Tab:
-    """`page` is Playwright's; `troubles` what the browser complained of; `headers` what our pages came with."""
+    """`page` is Playwright's; `troubles` are the browser's errors; `headers` are those of our pages."""
 
     context: BrowserContext
     page: Page
@@ -21,12 +21,12 @@ class Tab:
     addresses: list[str] = field(default_factory=list)
 
     async def fill(self, **fields: str) -> None:
-        """Fill in the visible fields by their names."""
+        """Fills in the visible fields by their names."""
         for name, value in fields.items():
             await self.page.fill(f'[name="{name}"]:visible', value)
 
     async def press(self, button: str) -> None:
-        """Press the button of that name and wait until the page that it leads to is there."""
+        """Presses the button of that name and waits until the next page is loaded."""
         async with self.page.expect_navigation(wait_until="load"):
             await self.page.get_by_role("button", name=button, exact=True).first.click()
 
@@ -35,7 +35,7 @@ class Tab:
         return " ".join((await self.page.inner_text("h1")).split())
 
     async def text(self) -> str:
-        """All that can be read."""
+        """All visible text."""
         return " ".join((await self.page.inner_text("body")).split())
 
     async def cookies(self) -> dict[str, str]:
@@ -43,13 +43,13 @@ class Tab:
         return {cookie["name"]: cookie["value"] for cookie in await self.context.cookies()}
 
     async def readable_cookies(self) -> str:
-        """What a script on the page could read of them."""
+        """The cookies that a script on the page could read."""
         return str(await self.page.evaluate("document.cookie"))
 
 
 @asynccontextmanager
 async def tab(browser: Browser, *, scripts: bool = True) -> AsyncIterator[Tab]:
-    """A tab with cookies of its own. Ends with an error if the browser complained of anything in it."""
+    """A tab with cookies of its own. Raises an error at its end if the browser reported one in it."""
     context = await browser.new_context(java_script_enabled=scripts)
     context.set_default_timeout(PATIENCE * 1000)
     made = Tab(context, await context.new_page())
@@ -58,7 +58,7 @@ async def tab(browser: Browser, *, scripts: bool = True) -> AsyncIterator[Tab]:
     made.page.on("response", lambda response: _note(made, response))
     try:
         yield made
-        # What a server refuses on purpose is an error to the console too; that isn't meant.
+        # The console reports every refusal by a server as an error too; those are intended.
         assert not [text for text in made.troubles if "Failed to load resource" not in text], made.troubles
     finally:
         await context.close()

@@ -1,4 +1,4 @@
-"""The cases of `tests/data/xss`: what has been published about getting code past a filter. See the README there."""
+"""The cases of `tests/data/xss`: published ways to get code past a filter. See the README there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOGETHER = 12
 
 _FILTER = re.compile(r"\[\[(\w+):(.*?)\]\]", re.S)
 
-# Every attribute that takes an address, on an element that makes use of it.
+# Every attribute that takes an address, on an element that uses it.
 _SINKS = (
     "<a href=\"{q}\">x</a><a href='{s}'>x</a><a href={u}>x</a>",
     '<img src="{q}"><img src={u}><img data-src="{q}"><input type=image src="{q}">',
@@ -34,7 +34,7 @@ _SINKS = (
 
 @dataclass(frozen=True)
 class Technique:
-    """One case. `number` is what it calls `ran` with; `address` says that it stands for an address, not for HTML."""
+    """One case. `number` is its argument to `ran`; `address` means that it replaces an address, not HTML."""
 
     number: int
     group: str
@@ -56,12 +56,12 @@ def techniques() -> list[Technique]:
 
 
 def as_markup(technique: Technique) -> Iterator[str]:
-    """The technique as HTML: as it is, or an address in every attribute that takes one."""
+    """The technique as HTML: unchanged, or an address in every attribute that takes one."""
     if not technique.address:
         yield technique.payload
         return
     text = technique.payload
-    # References count as such inside quotes; quotes themselves are written both ways.
+    # References have an effect inside quotes; quotes themselves are written both ways.
     for sink in _SINKS:
         yield sink.format(q=text, s=text, u=text)
         if '"' in text or "'" in text:

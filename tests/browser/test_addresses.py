@@ -1,4 +1,4 @@
-"""Addresses that we let pass lead in Chromium where we think: no answer for an app and no identity goes astray."""
+"""Chromium reads accepted addresses as the server does: no answer for an app and no identity goes to another one."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ READ = """
 
 
 async def read_by(page: Page, values: list[str]) -> list[list[str] | None]:
-    """Origin and whole address of each, as Chromium reads it."""
+    """Origin and full address of each, as Chromium reads it."""
     await page.goto("about:blank")
     found: list[list[str] | None] = await page.evaluate(READ, values)
     return [read and [without_dot(part) for part in read] for read in found]
 
 
 def without_dot(url: str) -> str:
-    """The same host without the dot at its end, which says only that the name is complete."""
+    """The same host without the final dot, which only marks the name as complete."""
     return re.sub(r"^(https?://[^/?#:]*[^/?#:.])\.(?=[/?#:]|$)", r"\1", url)
 
 
 def tricky() -> list[str]:
-    """Addresses that somebody might take for one of the app's."""
+    """Addresses that might be mistaken for one of the app's."""
     made = [f"{start}{mid}{end}" for start, mid, end in itertools.product(STARTS, BETWEEN, ENDS)]
     made += [f"{mid}{start}/back{mid}" for start, mid in itertools.product(STARTS, BETWEEN)]
     return [text for text in dict.fromkeys([*made, *SCHEMES]) if _sent(text)]
 
 
 async def test_answers_stay_with_the_app(here: Tab) -> None:
-    """Whatever is let pass as the app's own, Chromium takes for the app's origin, letter for letter."""
+    """Each address that is accepted as the app's has the app's origin in Chromium, letter by letter."""
     passed = [text for text in tricky() if allowed_redirect(APP, text)]
     assert len(passed) > 50, "the ordinary ones do pass"
     for text, found in zip(passed, await read_by(here.page, passed), strict=True):
@@ -81,7 +81,7 @@ async def test_answers_stay_with_the_app(here: Tab) -> None:
 
 
 async def test_a_published_address_is_the_one_that_was_meant(here: Tab) -> None:
-    """An app that publishes an address lets no neighbour of it pass."""
+    """An app that publishes an address doesn't allow a similar one."""
     published = ClientInfo(APP.id, redirect_uris=frozenset({"https://other.example/back", "app.example:/back"}))
     passed = [text for text in tricky() if allowed_redirect(published, text)]
     foreign = [text for text in passed if not text.lower().startswith("https://app.example")]
@@ -91,7 +91,7 @@ async def test_a_published_address_is_the_one_that_was_meant(here: Tab) -> None:
 
 
 async def test_identities_have_one_reading(here: Tab) -> None:
-    """A canonical profile URL is what Chromium writes, too: nobody is somebody else in another program."""
+    """Chromium writes a canonical profile URL in the same way: nobody is another person in another program."""
     written = [
         f"{scheme}://{host}{path}" for scheme in ("https", "http") for host in HOSTS for path in ("", "/", "/a?b")
     ]
@@ -116,7 +116,7 @@ async def test_identities_have_one_reading(here: Tab) -> None:
 
 
 async def test_endpoints_are_where_the_page_says(here: Tab) -> None:
-    """A link on a profile page leads to the endpoint that Chromium would follow it to, never to a third party."""
+    """A link on a profile page leads to the endpoint to which Chromium would follow it, never to a third party."""
     base = "https://alice.example/me"
     targets = [text for text in tricky() if "\x00" not in text][::3]
     await here.page.route(base, lambda route: route.fulfill(body="<!doctype html>", content_type="text/html"))
@@ -132,7 +132,7 @@ async def test_endpoints_are_where_the_page_says(here: Tab) -> None:
         if found is not None:
             assert there is not None, target
             led = without_dot(there.partition("#")[0])
-            # Oddly written relative ones may stay on the page's own host, but reach no third one.
+            # Relative ones with odd spelling may stay on the page's own host, but reach no other one.
             assert found.split("/")[:3] in [led.split("/")[:3], base.split("/")[:3]], target
             if re.match(r"(?i)https?://", target):
                 assert found == led, target
@@ -143,5 +143,5 @@ def _attribute(text: str) -> str:
 
 
 def _sent(text: str) -> bool:
-    """Whether the text can reach a browser at all: a lone surrogate can't."""
+    """Whether the text can be sent to a browser: a lone surrogate can't."""
     return "\ud800" not in text

@@ -1,4 +1,4 @@
-"""An admin looks after the server in Chromium, without scripts."""
+"""An admin checks the server in Chromium, without scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 
 async def test_an_admin_finds_what_fails(browser: Browser, tmp_path: Path) -> None:
-    """From the link in the head to the feed, which is asked for again."""
+    """From the link in the page's header to the feed, which is polled again."""
     async with publisher() as feeds, tab(browser, scripts=False) as here:
         followed = [feeds.serve_document("/feed", rss(dated(3))), feeds.url("/absent")]
         ann = {"admin": True, "channels": [{"uid": "home", "name": "Home", "feeds": followed}]}

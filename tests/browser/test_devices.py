@@ -1,4 +1,4 @@
-"""A browser hears of new posts in Chromium: the page of devices, and what the service worker makes of messages."""
+"""A browser gets notifications of new posts in Chromium: the page of devices, and the service worker's messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STUB = """(keys) => {
     return { toJSON: () => ({ endpoint: address, keys: { p256dh, auth } }) };
   };
 }"""
-"""No push service can be reached from here: the answer that it would give."""
+"""The push service's answer, as no real one can be reached from here."""
 SHOWN = "registration.getNotifications().then((all) => all.map(({ title, body, tag }) => [title, body, tag]))"
 CLICK = """async () => {
   const opened = new Promise((resolve) => { clients.openWindow = async (address) => resolve(address); });
@@ -36,12 +36,12 @@ CLICK = """async () => {
   dispatchEvent(new NotificationEvent("notificationclick", { notification }));
   return opened;
 }"""
-"""A tap, which no browser without a screen can make; it would let the worker open a window."""
+"""A tap, which a browser without a screen can't make; it would let the worker open a window."""
 
 
 @dataclass
 class Pushed:
-    """A running server, and a push service beside it."""
+    """A running server and a push service."""
 
     server: ReadingServer
     site: Publisher
@@ -60,7 +60,7 @@ async def pushed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Push
 
 
 async def test_who_waits_for_the_push_service_is_told_so(browser: Browser, pushed: Pushed) -> None:
-    """Some browsers have none, and neither answer nor refuse; others say that they failed."""
+    """Some browsers have no push service, and neither answer nor refuse; others report an error."""
     async with tab(browser) as here:
         await here.context.grant_permissions(["notifications"])
         page = await pushed.server.sign_in(here, "bob", DEVICES)
@@ -76,7 +76,7 @@ async def test_who_waits_for_the_push_service_is_told_so(browser: Browser, pushe
 
 
 async def test_a_device_is_switched_on_tested_and_removed(browser: Browser, pushed: Pushed) -> None:
-    """By the button and the browser's permission; a worker sends the test message, encrypted for it."""
+    """A click on the button and the browser's permission; a worker sends the encrypted test message."""
     service = PushService(pushed.site)
     async with tab(browser) as here:
         await here.context.grant_permissions(["notifications"])
@@ -99,13 +99,13 @@ async def test_a_device_is_switched_on_tested_and_removed(browser: Browser, push
 
 
 async def press(page: Page, button: str) -> None:
-    """Press the button of the only device in the list."""
+    """Presses the button of the only device in the list."""
     async with page.expect_navigation():
         await page.locator(".list button", has_text=button).click()
 
 
 async def test_a_browser_that_says_no_is_told_where_to_change_it(browser: Browser, pushed: Pushed) -> None:
-    """Nothing is sent then."""
+    """Then nothing is sent."""
     async with tab(browser) as here:
         page = await pushed.server.sign_in(here, "bob", DEVICES)
         await page.evaluate("Notification.requestPermission = async () => 'denied'")
@@ -116,7 +116,7 @@ async def test_a_browser_that_says_no_is_told_where_to_change_it(browser: Browse
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def whole_browser() -> AsyncIterator[Browser]:
-    """One that shows notifications."""
+    """A browser that shows notifications."""
     async with browsing(WHOLE) as made:
         yield made
 
@@ -137,7 +137,7 @@ async def registration(context: BrowserContext, page: Page) -> str:
 
 
 async def test_the_service_worker_shows_messages_and_opens_them(whole_browser: Browser, pushed: Pushed) -> None:
-    """Not while a page of ours is in view; a later one takes the place of the one before."""
+    """No notification appears while a page of ours is visible; a later message replaces the previous one."""
     context = await whole_browser.new_context()
     await context.grant_permissions(["notifications"])
     page = await pushed.server.sign_in(Tab(context, await context.new_page()), "cy", DEVICES)
@@ -148,7 +148,7 @@ async def test_the_service_worker_shows_messages_and_opens_them(whole_browser: B
     (worker,) = context.service_workers
 
     async def deliver(**message: object) -> None:
-        """Hand a message to the service worker, as the browser does when its push service has one."""
+        """Passes a message to the service worker, as the browser does for its push service."""
         where = {"origin": pushed.server.url, "registrationId": name, "data": json.dumps(message)}
         await session.send("ServiceWorker.deliverPushMessage", where)
 
@@ -159,7 +159,7 @@ async def test_the_service_worker_shows_messages_and_opens_them(whole_browser: B
     await deliver(title="Home", body="2 new posts", path="channel/home", test=False)
     await deliver(title="It works", body="So it is.", path="", test=True)
     await wait_until(shown)
-    assert await shown() == [["It works", "So it is.", "test"]]  # the other came while this page was in view
+    assert await shown() == [["It works", "So it is.", "test"]]  # the other message came while this page was visible
     await page.goto("about:blank")
     for count in (2, 3):
         await deliver(title="Home", body=f"{count} new posts", path="channel/home", test=False)

@@ -1,4 +1,4 @@
-"""A page of another site listens with EventSource, as readers in a browser do."""
+"""A page of another site receives events with EventSource, as readers in a browser do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCRIPT = """address => {
 
 
 async def test_a_browser_listens_and_goes_on_by_itself(here: Tab, tmp_path: Path) -> None:
-    """With the token in the address; over the death of the server; until the token ends, and then no more."""
+    """With the token in the address, and after a restart of the server; after the end of the token it stops."""
     port = str(free_ports(1)[0])
     with running_server(tmp_path / "redis") as redis:
         url = f"redis://127.0.0.1:{redis.port}"

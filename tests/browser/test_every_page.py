@@ -1,6 +1,6 @@
-"""Every page that a browser can open: no barrier that axe-core knows, valid HTML and CSS, no wider than a telephone.
+"""Every page that a browser can open: no barrier known to axe-core, valid HTML and CSS, no wider than a phone.
 
-Pages are counted from the routes: one that is new has to stand here, or say why it can't.
+Pages are taken from the routes: a new one needs an entry here, or a reason why it can't have one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ READERS = {
     "/settings/outputs/{name}": ["/settings/outputs/world"],
     "/u/{name}/": ["/u/ann/"],
 }
-"""Addresses of routes, by their paths, for somebody who is signed in; all others are opened as they are."""
+"""Addresses of routes, by their paths, for a user who is signed in; all others are opened by their paths."""
 
 NO_PAGES = {
     **{"/news": "JSON", "/live": "events", "/static/{mark}/{file}": "a file"},
@@ -55,23 +55,23 @@ NO_PAGES = {
     **{"/sign-in/link": "for strangers", "/sign-in/callback": "leads on", "/sign-in/local": "leads on"},
     **{"/answer/callback": "leads on", "/app.webmanifest": "JSON", "/service-worker.js": "a script"},
 }
-"""Routes that show a browser nothing here, and why."""
+"""Routes without a page for a browser here, and the reason."""
 
 
 @dataclass
 class Site(ReadingServer):
-    """`values` are what stands for the names in braces of `READERS`."""
+    """`values` replace the names in braces of `READERS`."""
 
     values: dict[str, str]
 
     def paths(self) -> list[str]:
-        """Every address for who is signed in."""
+        """Every address for a user who is signed in."""
         several = [READERS.get(path, [path]) for path in sorted(routes() - NO_PAGES.keys())]
         return [path.format(**self.values) for some in several for path in some]
 
 
 def routes() -> set[str]:
-    """The paths at which a browser can open something."""
+    """The paths that a browser can open."""
     made = PageSite.at(cast(Any, None), "http://localhost:1", FOLDERS, NAVIGATION)
     found = [*page_routes(made), *reader_routes(made, ())]
     return {one.path for one in found if "GET" in (one.methods or ())}
@@ -79,7 +79,7 @@ def routes() -> set[str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """A server with a reader, what they read, and an app that asks to be let in."""
+    """A server with a user, posts to read, and an app that asks for access."""
     async with publisher() as feeds, app_site() as apps:
         feed = feeds.serve_document("/feed", rss(dated(3)))
         app = apps.home("Some app")
@@ -94,7 +94,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def reading(browser: Browser, site: Site) -> AsyncIterator[Page]:
-    """A tab without the pages' policy, which lets no script of others in, where the reader is signed in."""
+    """A tab in which the user is signed in, without the pages' policy, which allows no foreign scripts."""
     context = await browser.new_context(bypass_csp=True)
     page = await site.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home")
     site.values["post"] = await page.locator(".post").first.get_attribute("data-id") or ""
@@ -103,19 +103,19 @@ async def reading(browser: Browser, site: Site) -> AsyncIterator[Page]:
 
 
 async def test_every_page_can_be_opened() -> None:
-    """A route with a part that varies says for what, and what is said of a route is about one that there is."""
+    """A route with a variable part has an address here, and each entry here is about an existing route."""
     varying = {path for path in routes() if "{" in path}
     assert varying <= READERS.keys() | NO_PAGES.keys() <= routes()
 
 
 async def test_axe_finds_nothing(reading: Page, site: Site) -> None:
-    """Light in English at a desk, and dark in German on a telephone."""
+    """Light in English on a desktop, and dark in German on a phone."""
     found = await violations(reading, site.url, site.paths())
     assert found == [], "\n".join(map(str, found))
 
 
 async def test_axe_finds_nothing_for_strangers(browser: Browser, site: Site) -> None:
-    """Nor on the pages of those who have yet to sign in, and where there is nothing."""
+    """Nor on the pages for people who aren't signed in yet, and on those without content."""
     context = await browser.new_context(bypass_csp=True)
     page = await context.new_page()
     assert await violations(page, site.url, STRANGERS) == []
@@ -125,14 +125,14 @@ async def test_axe_finds_nothing_for_strangers(browser: Browser, site: Site) -> 
 
 
 async def test_html_is_valid(reading: Page, site: Site) -> None:
-    """A strict parser of the standard has nothing to repair, in either language."""
+    """A strict HTML parser finds no errors, in either language."""
     assert await _invalid(reading, site.url, site.paths()) == []
     german = {"Accept-Language": "de"}
     assert await _invalid(reading, site.url, site.paths(), german) == []
 
 
 async def _invalid(page: Page, url: str, paths: Any, headers: dict[str, str] | None = None) -> list[tuple[str, str]]:
-    """Paths, and what a parser would have to repair there."""
+    """Paths, and the errors that a parser finds there."""
     found = []
     for path in paths:
         reply = await page.context.request.get(url + path, headers={"accept": "text/html", **(headers or {})})
@@ -149,7 +149,7 @@ OLDER = {"-webkit-appearance"}
 
 
 async def test_css_is_valid(reading: Page, site: Site) -> None:
-    """It can be parsed without an error, and a browser knows each property and value."""
+    """It can be parsed without an error, and browsers know each property and value."""
     await reading.goto(site.url)
     sheets = await reading.evaluate("[...document.styleSheets].map(one => one.href)")
     assert sheets
@@ -162,7 +162,7 @@ async def test_css_is_valid(reading: Page, site: Site) -> None:
 
 
 def _declarations(rule: Any) -> list[tuple[str, str]]:
-    """The names and values in a rule and in those within it. Raises AssertionError for what can't be parsed."""
+    """The names and values in a rule and in nested rules. Raises AssertionError if something can't be parsed."""
     assert rule.type != "error", f"{rule.source_line}: {rule.message}"
     if rule.content is None:
         return []

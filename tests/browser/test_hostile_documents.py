@@ -1,4 +1,4 @@
-"""Feeds that were made to hurt their readers, as far as posts come of them, open in the reader on a telephone."""
+"""Posts of feeds that attack their readers, open in the reader on a phone."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ OPENED = "links => links.map((link) => link.href)"
 
 
 async def is_in_order(page: Page) -> None:
-    """The page is no wider than the telephone, and its own form is there."""
+    """The page is no wider than the phone, and its own form is there."""
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page.url
     assert await page.locator("#change").count() == 1
 
 
 async def test_what_comes_of_them_breaks_nothing(browser: Browser, tmp_path: Path) -> None:
-    """No script runs, nothing foreign is asked for, no policy is violated, and no page is out of order."""
+    """No script runs, nothing foreign is requested, no policy is violated, and no page is broken."""
     async with publisher() as feeds:
         followed = [feeds.serve(f"/{name}", case.act) for name, case in SHOWN.items()]
         users = {"ann": {"channels": [{"uid": "bad", "name": "Bad", "feeds": followed}]}}

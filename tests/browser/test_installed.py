@@ -1,4 +1,4 @@
-"""The web interface as an installed app in Chromium: what is shared with it, and what is there without a network."""
+"""The web interface as an installed app in Chromium: content shared with it, and its use without a network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
 
 
 async def test_browsers_offer_to_install_it(browser: Browser, server: ReadingServer) -> None:
-    """The manifest names what they need, and its addresses can be had."""
+    """The manifest names everything that they need, and its addresses work."""
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(server.url)
@@ -44,7 +44,7 @@ async def test_browsers_offer_to_install_it(browser: Browser, server: ReadingSer
 
 
 async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browser, server: ReadingServer) -> None:
-    """What was marked is sent when the network is back, and what was read isn't kept."""
+    """Marks are sent when the network is back, and pages that were read aren't kept."""
     context = await browser.new_context()
     page = await server.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home?show=all")
     await page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
@@ -66,7 +66,7 @@ async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browse
 
 
 async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: ReadingServer) -> None:
-    """Undone before it was sent, nothing was marked; one that was sent is undone by the server, from whichever page."""
+    """A mark that is undone before it is sent has no effect; the server undoes one that was sent, from any page."""
     context = await browser.new_context()
     page = await server.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home?show=all")
     unread = page.locator(".post:not(.is-read)")
@@ -99,7 +99,7 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Readi
 
 
 async def test_of_what_the_browser_keeps_only_our_own_is_deleted(browser: Browser, server: ReadingServer) -> None:
-    """Other programs at the same origin, under another path, have caches too."""
+    """Other programs on the same origin, under another path, have caches too."""
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(f"{server.url}/sign-in")

@@ -1,4 +1,4 @@
-"""Newcomers in Chromium: from an invitation to the first posts, a token for an app, an answer on their own site."""
+"""New users in Chromium: from an invitation to the first posts, a token for an app, an answer on their own site."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 @dataclass
 class Server(ReadingServer):
-    """It offers one feed; ann has a site of her own."""
+    """A server that offers one feed; ann has a site of her own."""
 
     site: MicropubSite
 
@@ -50,7 +50,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 async def test_from_an_invitation_to_the_first_posts(browser: Browser, server: Server) -> None:
-    """Without scripts: choose a password, begin to read, follow what is offered with one click."""
+    """Without scripts: choose a password, begin to read, follow an offered feed with one click."""
     link = await server.invitation("new")
     async with tab(browser, scripts=False) as here:
         await here.page.goto(link)
@@ -71,7 +71,7 @@ async def test_from_an_invitation_to_the_first_posts(browser: Browser, server: S
 
 
 async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> None:
-    """By buttons that are there where scripts run; it is shown once, and revoked with one click."""
+    """By buttons that need scripts; it is shown once, and revoked with one click."""
     async with tab(browser) as here:
         await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = await server.sign_in(here, "maker", "/account")
@@ -91,7 +91,7 @@ async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> N
 
 
 async def test_a_post_is_answered_on_ones_own_site(browser: Browser, server: Server) -> None:
-    """Allowed at the own provider, which leads back to the post; then with two clicks."""
+    """After permission by the user's provider, which redirects back to the post; then with two clicks."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "ann", "/channel/home?show=all")
         await page.locator("article.post h2 a").first.focus()

@@ -1,4 +1,4 @@
-"""Nothing that a feed carries runs, asks or leads away in a reader app, whatever trick of `tests/data/xss` it plays."""
+"""No field of a feed runs code, sends requests or navigates in a reader app, with any trick of `tests/data/xss`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import THOROUGH
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 AT_ONCE = {"html": 100, "address": 100, "path": 300, "loose": 1000, "text": 1000}
-"""Fields in one page. `path`: addresses that HTML came to, of which there are thousands and all on the feed's host."""
+"""Fields in one page. `path`: addresses that result from HTML, thousands of them, all on the feed's host."""
 
 WRITTEN: dict[str, Callable[[str], str]] = {
     "html": lambda value: f"<article>{value}</article>",
@@ -32,7 +32,7 @@ Origins = dict[Field, set[str]]
 
 @pytest.fixture(scope="module")
 def results() -> Origins:
-    """Every distinct field that the techniques come to, with the techniques behind it.
+    """Every distinct field that results from the techniques, with the techniques that cause it.
 
     Each technique is published in two ways and in one of the others, in turn; in `make test-matrix` in all ways.
     """
@@ -52,7 +52,7 @@ def results() -> Origins:
 def chosen(
     number: int, published: Iterator[tuple[str, bytes]], always: tuple[str, ...] = ("RSS, in CDATA", "JSON Feed")
 ) -> list[tuple[str, bytes]]:
-    """Of all ways those of `always` and one more; all if time is no matter."""
+    """The ways of `always` and one more; all of them in a thorough run."""
     ways = list(published)
     others = [way for way in ways if way[0] not in always]
     return ways if THOROUGH else [way for way in ways if way[0] in always] + [others[number % len(others)]]
@@ -60,7 +60,7 @@ def chosen(
 
 @pytest.mark.parametrize("kind", AT_ONCE)
 async def test_nothing_runs_as_a_reader_shows_it(browser: Browser, results: Origins, kind: str) -> None:
-    """Put into a page by script, no field runs anything, asks for anything but pictures and media, or leads away."""
+    """A field that a script puts into a page runs nothing, loads only pictures and media, and doesn't navigate."""
     async with watched(browser) as tab:
 
         async def shown(values: list[str]) -> list[str]:
@@ -71,7 +71,7 @@ async def test_nothing_runs_as_a_reader_shows_it(browser: Browser, results: Orig
 
 @pytest.mark.parametrize("kind", WRITTEN)
 async def test_nothing_runs_in_a_page_that_a_server_wrote(browser: Browser, results: Origins, kind: str) -> None:
-    """Written into a page: HTML as it is, addresses as they are between double quotes, text escaped."""
+    """Written into a page: HTML and addresses unchanged, the latter between double quotes; text escaped."""
     async with watched(browser) as tab:
 
         async def shown(values: list[str]) -> list[str]:
@@ -81,7 +81,7 @@ async def test_nothing_runs_in_a_page_that_a_server_wrote(browser: Browser, resu
 
 
 async def assert_quiet(shown: Callable[[list[str]], Awaitable[list[str]]], results: Origins, kind: str) -> None:
-    """Nothing is reported of any field of `kind`; if something is, each of its page is shown alone to find it."""
+    """No field of `kind` causes a report; otherwise each field of its page is shown alone to find the cause."""
     values = sorted(value for k, value in results if k == kind)
     assert len(values) > 200
     guilty: dict[str, list[str]] = {}
@@ -95,7 +95,7 @@ async def assert_quiet(shown: Callable[[list[str]], Awaitable[list[str]]], resul
 
 
 async def alone(shown: Callable[[list[str]], Awaitable[list[str]]], values: list[str]) -> dict[str, list[str]]:
-    """Which of `values` are reported by themselves, found by halving."""
+    """The `values` that cause a report alone, found by bisection."""
     if not (reports := await shown(values)):
         return {}
     if len(values) == 1:
@@ -104,7 +104,7 @@ async def alone(shown: Callable[[list[str]], Awaitable[list[str]]], values: list
     return await alone(shown, values[:half]) | await alone(shown, values[half:])
 
 
-# --- the pages that watch do see
+# --- the watching pages do report
 
 UNSAFE_LINK = '<a href="javascript:ran(1)">x</a>'
 IN_FRAMES = 25
@@ -114,11 +114,11 @@ KINDS = (
     *("policy: object-src", "policy: base-uri", "policy: frame-src", "policy: form-action"),
     *("attribute: ping", "request: script", "request: stylesheet", "request: document", "request: font"),
 )
-"""What there is to report, as the reports begin."""
+"""All kinds of reports, by their beginnings."""
 
 
 async def test_a_page_would_tell(browser: Browser) -> None:
-    """Uncleaned, a third of the techniques is seen by the same pages: scripts, requests, navigations and the rest."""
+    """Unsanitised, the same pages report a third of the techniques: scripts, requests, navigations and the rest."""
     raw = {str(t.number): t for t in techniques()[::3] if not t.address}
     addresses = [t.payload for t in techniques() if t.address and not t.payload.startswith("http")]
     names = list(raw)
@@ -143,7 +143,7 @@ async def test_a_page_would_tell(browser: Browser) -> None:
         led = {report for report in await other.told(other.put("loose", addresses)) if report.startswith("address: ")}
     missing = [kind for kind in KINDS if not any(report.startswith(kind) for report in reports)]
     assert not missing
-    # The rest is for browsers of the past, for other places, or harmless until something opens it.
+    # The rest is for old browsers, for other contexts, or harmless until a person opens it.
     quiet = [str(technique) for name, technique in raw.items() if not tab.framed[name]]
     assert len(quiet) < 0.3 * len(raw), quiet
     assert len(led) > 30, led

@@ -1,5 +1,5 @@
-"""Our own IndieAuth server in Chromium: consent, apps that come back, and other people's sites; and how people sign in
-to our pages: by a provider of their own, a password, or a passkey of a virtual device.
+"""Our own IndieAuth server in Chromium: consent, apps that come back, and other people's sites; and sign-in to our
+pages: by a person's provider, a password, or a passkey of a virtual device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 
 async def shut_out(here: Tab, url: str, client: str) -> None:
-    """End on the account's page what was granted to an app."""
+    """Ends an app's grant on the account page."""
     await here.page.goto(f"{url}/account")
     row = here.page.get_by_role("listitem").filter(has_text=client)
     async with here.page.expect_navigation():
@@ -34,7 +34,7 @@ async def shut_out(here: Tab, url: str, client: str) -> None:
 
 async def test_the_tutorial_from_an_empty_page_to_reading(here: Tab, world: Instances) -> None:
     """`docs/tutorial/your-own-domain.md`: the check says what is missing, the lines of the first page correct it, and
-    every app signs in by that page. Neither page makes anybody scroll sideways.
+    every app signs in by that page. Neither page needs horizontal scrolling.
     """
     me, url = world.profile("sue"), world.url.replace("localhost", "127.0.0.1")
 
@@ -87,8 +87,8 @@ async def test_the_tutorial_from_an_empty_page_to_reading(here: Tab, world: Inst
 
 
 async def test_an_app_is_let_in_and_shut_out(here: Tab, world: Instances) -> None:
-    """From the app to our sign-in, to the page of consent, and back with what was left ticked and no more; who is
-    signed in has to agree to the next app all the same. The account's page ends what was granted.
+    """From the app to our sign-in, to the consent page, and back with exactly the scopes that stayed ticked; a person
+    who is signed in still has to agree to the next app. The account page ends the grant.
     """
     person = world.person(here, without=("follow", "channels"))
     signed = await world.app(Monocle).sign_in(world.profile("alice"), person)
@@ -105,7 +105,7 @@ async def test_an_app_is_let_in_and_shut_out(here: Tab, world: Instances) -> Non
 
 
 async def test_an_app_is_refused_or_sends_people_on(here: Tab, world: Instances) -> None:
-    """By a browser that really came back to it; the page's policy doesn't stand in the way of another address."""
+    """A refusal brings the browser back to the app; the page's policy doesn't block a redirect to another address."""
     with pytest.raises(AppBreaks, match="access_denied"):
         await world.app(Notifier).sign_in(world.profile("alice"), world.person(here, decision="Cancel"))
     assert "Welcome back" in await here.text()
@@ -118,8 +118,8 @@ async def test_an_app_is_refused_or_sends_people_on(here: Tab, world: Instances)
 
 
 async def test_beth_reads_at_another_instance(here: Tab, world: Instances) -> None:
-    """Her page names one of ours as provider and another as reader: an app and its pages both take her word from it.
-    Shut out at home, the app is out there too.
+    """Her page names one instance as provider and another as reader: an app and its pages accept her sign-in from it.
+    If she ends the app's grant at home, the app has no access at the other instance either.
     """
     signed = await world.app(Monocle).sign_in(world.profile("beth"), world.person(here, "beth"))
     assert signed.microsub.startswith(world.other_url)
@@ -139,7 +139,7 @@ async def test_beth_reads_at_another_instance(here: Tab, world: Instances) -> No
 
 
 async def test_a_person_without_a_website_reads_by_the_page_here(here: Tab, world: Instances) -> None:
-    """Her account shows the address that apps take, and makes a token for one that asks for that."""
+    """Her account shows the address that apps accept, and makes a token for an app that needs one."""
     own = world.url.replace("localhost", "127.0.0.1")
     page = f"{own}/u/erin"
     signed = await world.app(Monocle).sign_in(page, world.person(here, "erin"))
@@ -174,7 +174,7 @@ FORMS = {
 
 
 async def test_other_sites_send_no_forms_in_somebodys_name(here: Tab, world: Instances) -> None:
-    """CSRF: pages of another site that send our forms from Alice's browser change nothing, and give no code."""
+    """CSRF: pages of another site that send our forms from Alice's browser change nothing, and get no code."""
     signed = await world.app(Monocle).sign_in(world.profile("alice"), world.person(here))
     client, elsewhere = signed.app.client_id, world.apps.listening.base
     kinds = ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data")
@@ -197,11 +197,11 @@ async def test_other_sites_send_no_forms_in_somebodys_name(here: Tab, world: Ins
     for path in ("/account", "/sign-in"):
         read = f"fetch('{world.url}{path}', {{credentials: 'include'}}).then(r => r.text()).catch(() => 'refused')"
         assert await here.page.evaluate(read) == "refused"
-    here.troubles.clear()  # the browser says that it refused, which is what is tested
+    here.troubles.clear()  # the browser reports its refusal, which is what this tests
 
 
 async def test_other_sites_show_our_pages_in_no_frame(here: Tab, world: Instances) -> None:
-    """Clickjacking: neither the page of consent nor the account can be laid under somebody's mouse."""
+    """Clickjacking: neither the consent page nor the account page can be put into a frame."""
     signed = await world.app(Monocle).sign_in(world.profile("alice"), world.person(here))
     query = f"response_type=code&client_id={signed.app.client_id}&redirect_uri={signed.app.redirect_uri}&scope=read"
     paths = ("/account", "/sign-in", "/sign-in/local", "/enrol", f"/auth?{query}")
@@ -214,7 +214,7 @@ async def test_other_sites_show_our_pages_in_no_frame(here: Tab, world: Instance
 
 
 async def test_the_page_of_consent_says_who_asks_and_trusts_nothing(here: Tab, world: Instances) -> None:
-    """Markup and scripts in what an app says stay text; addresses that aren't the app's get no button."""
+    """Markup and scripts in an app's texts stay text; addresses that aren't the app's get no button."""
     await world.app(Monocle).sign_in(world.profile("alice"), world.person(here))
     client = world.apps.home("Bad app")
     base = f"{world.url}/auth?response_type=code&client_id={client}&state=x"
@@ -233,7 +233,7 @@ async def test_the_page_of_consent_says_who_asks_and_trusts_nothing(here: Tab, w
 
 
 async def at_the_provider(here: Tab, world: Instances, path: str = "/sign-in") -> None:
-    """Ask to be signed in, and fill in what the provider's own page wants."""
+    """Starts a sign-in as `me`, and fills in the provider's own page."""
     ann = world.provider.people["ann"]
     await here.page.goto(f"{world.url}{path}")
     assert await here.title() == "Sign in"
@@ -249,7 +249,7 @@ async def sign_out(here: Tab, world: Instances) -> None:
 
 
 async def test_signing_in_and_out(here: Tab, world: Instances) -> None:
-    """Over the provider's own page to where one was going, and out; scripts see no cookie, addresses hold no secret."""
+    """By the provider's page to the requested page, and out; scripts see no cookie, addresses have no secret."""
     await at_the_provider(here, world, "/account?from=bookmark")
     await here.press("Allow")
     assert here.page.url == f"{world.url}/account?from=bookmark"
@@ -277,7 +277,7 @@ async def test_signing_in_and_out(here: Tab, world: Instances) -> None:
 async def test_answers_that_nobody_believes(
     here: Tab, world: Instances, where: str, change: dict[str, str | None]
 ) -> None:
-    """A page of ours says what is wrong, without a session; and nothing that the provider sent runs."""
+    """A page of ours reports the error, without a session; and no code from the provider runs."""
     await at_the_provider(here, world)
     world.provider.fault(where, Fault(change=change))
     try:
@@ -311,7 +311,7 @@ class Device:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def device(here: Tab) -> AsyncIterator[Device]:
-    """The tab is on a machine that can keep passkeys and recognises its owner."""
+    """The tab is on a machine that can store passkeys and recognises its owner."""
     cdp = await here.context.new_cdp_session(here.page)
     await cdp.send("WebAuthn.enable", {"enableUI": False})
     options = {
@@ -330,7 +330,7 @@ async def make_passkey(here: Tab, link: str) -> None:
 
 
 async def refused(here: Tab, button: str) -> str:
-    """Press a button that leads nowhere; what the page says of it."""
+    """Presses a button that doesn't leave the page; the page's message."""
     await here.page.get_by_role("button", name=button, exact=True).first.click()
     alert = here.page.locator("[data-passkey] [role=alert]:visible").first
     await alert.wait_for()
@@ -338,7 +338,7 @@ async def refused(here: Tab, button: str) -> str:
 
 
 async def test_from_a_link_to_a_passkey_and_in_with_it(here: Tab, device: Device, world: Instances) -> None:
-    """Without typing a name, to our pages and to an app; neither code nor passkey is in an address or in the log."""
+    """Without a typed name, for our pages and for an app; neither code nor passkey is in an address or in the log."""
     link = await world.link("dora")
     code = link.partition("#")[2]
     await make_passkey(here, link)
@@ -371,7 +371,7 @@ async def test_from_a_link_to_a_passkey_and_in_with_it(here: Tab, device: Device
 
 
 async def test_an_invitation_is_good_once_and_leaves_no_trace(here: Tab, browser: Browser, world: Instances) -> None:
-    """Carol chooses a password by her link; its code leaves the address at once, and is good for nobody else."""
+    """Carol chooses a password by her link; its code is removed from the address at once, and works only once."""
     link = await world.link("carol")
     secret = link.partition("#")[2]
     await here.page.goto(link)
@@ -385,7 +385,7 @@ async def test_an_invitation_is_good_once_and_leaves_no_trace(here: Tab, browser
         await thief.page.goto(link)
         await thief.page.locator("[data-spent]:visible").wait_for()
         assert await thief.page.locator("#password").is_hidden()
-        # A thief's browser needn't run the script that hides the form.
+        # A thief's browser may skip the script that hides the form.
         await thief.page.eval_on_selector("[data-choices]", "element => { element.hidden = false; }")
         await thief.fill(password=PASSWORD + "!", again=PASSWORD + "!")
         await thief.press("Set password")
@@ -394,7 +394,7 @@ async def test_an_invitation_is_good_once_and_leaves_no_trace(here: Tab, browser
 
 
 async def test_a_password_needs_no_scripts(browser: Browser, world: Instances) -> None:
-    """Neither to be chosen, with the code copied into the field, nor to sign in."""
+    """Neither for choosing it, with the code copied into the field, nor for signing in."""
     async with tab(browser, scripts=False) as here:
         link = await world.link("frank")
         await here.page.goto(link)
@@ -410,7 +410,7 @@ async def test_a_password_needs_no_scripts(browser: Browser, world: Instances) -
 
 
 async def test_passkeys_are_added_renamed_and_removed(here: Tab, device: Device, world: Instances) -> None:
-    """The page of a device that has one says so; a removed one opens nothing, though the device keeps it."""
+    """The page shows which device has one; a removed one gives no access, though the device keeps it."""
     await make_passkey(here, await world.link("dave"))
     await here.page.goto(f"{world.url}/account/sign-in")
     assert "already has a passkey for this account" in await refused(here, "Add a passkey")
@@ -436,7 +436,7 @@ async def test_passkeys_are_added_renamed_and_removed(here: Tab, device: Device,
 
 
 async def test_who_isnt_recognised_doesnt_get_in(here: Tab, device: Device, world: Instances) -> None:
-    """A device that doesn't recognise its owner leads to a sentence on the page, and an address to a password alone."""
+    """A device that doesn't recognise its owner causes a message on the page; an IP address allows passwords only."""
     await make_passkey(here, await world.link("eve"))
     await sign_out(here, world)
     await here.page.goto(f"{world.url}/sign-in/local")
@@ -444,7 +444,7 @@ async def test_who_isnt_recognised_doesnt_get_in(here: Tab, device: Device, worl
     assert "Cancelled or timed out" in await refused(here, "Sign in with a passkey")
     await here.page.goto(f"{world.url}/account")
     assert await here.title() == "Sign in"
-    # Passkeys belong to names.
+    # Passkeys need a name.
     for path, buttons in (("/sign-in/local", ["Sign in", "Go to your provider"]), ("/enrol", ["Set password"])):
         await here.page.goto(world.url.replace("localhost", "127.0.0.1") + path)
         assert await here.page.get_by_role("button").all_inner_texts() == buttons

@@ -1,4 +1,4 @@
-"""People read in Chromium: by keys, by buttons, by scrolling, without scripts, in the dark, on a telephone."""
+"""Reading in Chromium: by keys, by buttons, by scrolling, without scripts, in the dark, on a phone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lib
 
 
 def hostile_feed() -> bytes:
-    """A feed whose posts are made of every known way past a filter."""
+    """A feed with posts of every known way past a filter."""
     payloads = [text for technique in techniques() for text in as_markup(technique)]
     posts = [
         f"<item><guid isPermaLink='false'>h{first}</guid><title>{html.escape(payloads[first])}</title>"
@@ -81,18 +81,18 @@ async def window(browser: Browser, *, scripts: bool = True) -> AsyncIterator[Tab
 
 
 async def count(page: Page) -> int:
-    """What the list of channels says is unread in `home`."""
+    """The unread count of `home` in the list of channels."""
     shown = page.locator("[data-channel=home] .count")
     return int(await shown.locator("[data-count]").inner_text()) if await shown.is_visible() else 0
 
 
 async def focused(page: Page) -> str:
-    """The heading of the post that has the focus; empty where none has."""
+    """The heading of the post that has the focus; empty if none has."""
     return str(await page.evaluate("document.activeElement.closest('.post')?.querySelector('h2').innerText ?? ''"))
 
 
 async def settled(page: Page, wanted: int) -> None:
-    """Wait until the server has said that so many are unread."""
+    """Waits until the server has reported this unread count."""
     await page.wait_for_function(
         "n => { const c = document.querySelector('[data-channel=home] .count');"
         " return (c.hidden ? 0 : Number(c.querySelector('[data-count]').innerText)) === n; }",
@@ -101,7 +101,7 @@ async def settled(page: Page, wanted: int) -> None:
 
 
 async def test_reading_by_keys_alone(browser: Browser, library: Library) -> None:
-    """From the link of the server's start through posts, marks, saves, the list of keys and other pages, by keys; the
+    """By keys, from the server's start link through posts, marks, saves, the list of keys and other pages; the
     focus stays with the post after each.
     """
     greeting = (library.own.folder / "0.out").read_text()
@@ -167,7 +167,7 @@ async def test_reading_by_keys_alone(browser: Browser, library: Library) -> None
 
 
 async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -> None:
-    """Nothing reloads, the button keeps the focus, and what was marked by mistake comes back at once."""
+    """Nothing reloads, the button keeps the focus, and an undo takes effect at once."""
     async with window(browser) as here:
         page = await library.sign_in(here, "buttons", "/channel/home")
         await page.evaluate("window.same = true")
@@ -191,7 +191,7 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
 
 
 async def test_a_post_is_read_once_it_is_open_and_leads_on(browser: Browser, library: Library) -> None:
-    """To the next one of the list that it was opened from, by keys, by links and by a finger; and back to the list."""
+    """To the next one of the list that it was opened from, by keys, by links and by swiping; and back to the list."""
     async with window(browser) as here:
         await here.page.add_init_script("navigator.share = async (what) => { window.shared = what.title; };")
         page = await library.sign_in(here, "leafs", "/channel/home?show=all")
@@ -222,7 +222,7 @@ async def test_a_post_is_read_once_it_is_open_and_leads_on(browser: Browser, lib
 
 
 async def test_further_posts_come_by_scrolling(browser: Browser, library: Library) -> None:
-    """With an address for each place, to which one comes back; the list says how long it is once it is whole."""
+    """Each position has an address, which can be opened again; the complete list shows its length."""
     async with window(browser) as here:
         page = await library.sign_in(here, "buttons", "/channel/home?show=all")
         assert await page.locator(".post").first.get_attribute("aria-setsize") == "-1"
@@ -242,7 +242,7 @@ async def test_further_posts_come_by_scrolling(browser: Browser, library: Librar
 
 
 async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Library) -> None:
-    """If its reader has asked for that. A restored position, a jump by keys and loading mark nothing."""
+    """Only with that setting. A restored position, a jump by keys and loading mark nothing."""
     async with window(browser) as here:
         page = await library.sign_in(here, "scroller", "/display")
         await page.get_by_label("Posts are marked as read as you scroll past them").check()
@@ -261,12 +261,12 @@ async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Libra
         heights = await page.evaluate(tops)
         assert len(heights) >= 20
         await page.wait_for_timeout(300)
-        # A jump, here and back.
+        # A jump, there and back.
         for _ in range(6):
             await page.keyboard.press("j")
         await page.wait_for_timeout(1200)
         assert await page.locator(".post.is-read").count() == passed
-        # A restored position: the browser scrolls there by itself.
+        # A restored position: the browser scrolls there automatically.
         await page.reload()
         await page.wait_for_timeout(2000)
         assert await page.evaluate("scrollY") > 300
@@ -303,7 +303,7 @@ async def test_without_scripts(browser: Browser, library: Library) -> None:
 
 
 async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library) -> None:
-    """Colours follow the device or the choice; nothing is wider than the screen, and buttons can be hit."""
+    """Colours follow the device or the choice; nothing is wider than the screen, and buttons are large enough."""
     async with window(browser) as here:
         page = await library.sign_in(here, "looks", "/channel/home")
         ground = "getComputedStyle(document.body).backgroundColor"
@@ -335,7 +335,7 @@ async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library
 
 
 async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -> None:
-    """The page says how many have come, and nothing on it moves."""
+    """The page shows their number, and nothing on it moves."""
     async with window(browser) as here:
         page = await library.sign_in(here, "waits", "/channel/home")
         first = page.locator(".post").first
@@ -367,7 +367,7 @@ async def test_what_a_page_costs(browser: Browser, library: Library) -> None:
             ".filter(e => !e.name.includes('/image/')).map(e => e.transferSize)"
         )
         print(f"{len(found)} requests, {sum(found)} bytes, layout shift {await page.evaluate('window.shifts')}")
-        assert len(found) <= 12 + 1  # and the second page, which is loaded ahead
+        assert len(found) <= 12 + 1  # and the second page, which is loaded in advance
         assert sum(found) < 100_000 + 40_000
         assert await page.evaluate("window.shifts") < 0.01
 
@@ -396,7 +396,7 @@ async def test_hostile_posts_do_nothing(browser: Browser, library: Library) -> N
 
 
 async def test_one_of_many_channels_is_found(browser: Browser, library: Library) -> None:
-    """The list beside a page has those with unread posts, and narrows down while somebody types; without scripts the
+    """The list next to a page has those with unread posts, and narrows while a user types; without scripts the
     same field leads to a page. Neither is a barrier.
     """
     async with window(browser) as here:

@@ -1,4 +1,4 @@
-"""People bring feeds along, pass posts on and keep things out in Chromium: by drag, by buttons, without scripts."""
+"""Importing feeds, passing posts on and muting in Chromium: by drag, by buttons, without scripts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DROPPED = """(text) => {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ReadingServer]:
-    """Everybody follows one blog of five posts in `home`."""
+    """All users follow one blog of five posts in `home`."""
     async with publisher() as feeds:
         address = feeds.serve_document("/feed", rss(dated(5)))
         users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in PEOPLE}
@@ -40,7 +40,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
 
 
 async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: ReadingServer) -> None:
-    """The page shows what came of it, without being loaded again."""
+    """The page shows the result without a reload."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "bringer", "/follow")
         async with page.expect_navigation():
@@ -54,7 +54,7 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Re
 
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_times_are_of_one_zone_on_a_page(browser: Browser, server: ReadingServer, *, scripts: bool) -> None:
-    """Pages of the account and of reading show the browser's own time alike, or name UTC where no script runs."""
+    """Pages of the account and of reading both show the browser's local time, or name UTC if no script runs."""
     async with tab(browser, scripts=scripts) as here:
         page = await server.sign_in(here, "passer", "/account")
         for path in ("/account", "/channel/home?show=all"):
@@ -65,7 +65,7 @@ async def test_times_are_of_one_zone_on_a_page(browser: Browser, server: Reading
 
 
 async def test_the_menu_stays_where_it_is(browser: Browser, server: ReadingServer) -> None:
-    """On all pages of who is signed in, those of the account among them; so does what the page is about."""
+    """On all pages for users who are signed in, including those of the account; so does the page's main content."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "passer", "/settings")
         places = set()
@@ -76,7 +76,7 @@ async def test_the_menu_stays_where_it_is(browser: Browser, server: ReadingServe
 
 
 async def test_without_scripts(browser: Browser, server: ReadingServer) -> None:
-    """A list comes in by the field; an output feed passes a post on; a feed is muted; a source gets a token."""
+    """The field imports a list; an output feed passes a post on; a feed is muted; a source gets a token."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "plain", "/settings")
         await page.get_by_role("link", name="Import and export").click()

@@ -1,4 +1,4 @@
-"""People follow, tend, filter, save, search, are mentioned, listen to episodes and to a screen reader, in Chromium."""
+"""Following, organising, filtering, saving, searching, mentions, episodes and a screen reader, in Chromium."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EMPTY = ("home", "news", "fun")
 
 @dataclass
 class Server(ReadingServer):
-    """Most follow one blog of five posts in `home`; those who tend their channels have three empty ones."""
+    """Most users follow one blog of five posts in `home`; those who organise their channels have three empty ones."""
 
     feeds: Publisher
 
@@ -51,13 +51,13 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 async def unread(page: Page) -> int:
-    """What the list of channels says of `home`."""
+    """The unread count of `home` in the list of channels."""
     shown = page.locator("[data-channel=home] .count")
     return int(await shown.locator("[data-count]").inner_text()) if await shown.is_visible() else 0
 
 
 async def test_a_filter_is_tried_and_applied_to_what_is_there(browser: Browser, server: Server) -> None:
-    """It shows what it would have kept out; the posts that it marks as read come back with one click."""
+    """It shows the posts that it would have excluded; the posts that it marks as read come back with one click."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "filterer", "/channels/home/filter")
         await here.fill(exclude_words="Post 2\nno such words")
@@ -75,7 +75,7 @@ async def test_a_filter_is_tried_and_applied_to_what_is_there(browser: Browser, 
 
 
 async def test_the_oldest_come_first(browser: Browser, server: Server) -> None:
-    """If their reader wants them so, over all pages; a mark for all means all, and quiet channels may be left out."""
+    """Only with that setting, over all pages; marking all means all posts, and quiet channels may be left out."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "elder", "/display")
         await page.get_by_label("Oldest first").check()
@@ -98,7 +98,7 @@ async def test_the_oldest_come_first(browser: Browser, server: Server) -> None:
 
 
 async def test_what_is_saved_stays_until_it_is_taken_out(browser: Browser, server: Server) -> None:
-    """By a button or a key, whatever is marked elsewhere."""
+    """By a button or a key, whatever is marked in other places."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "saver", "/channel/home")
         await page.locator("#feed [data-act=save]").nth(2).click()
@@ -115,7 +115,7 @@ async def test_what_is_saved_stays_until_it_is_taken_out(browser: Browser, serve
 
 
 async def test_posts_are_found(browser: Browser, server: Server) -> None:
-    """By words from any page of reading, and what was found is marked."""
+    """By words, from any page of reading; the found posts can be marked."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "seeker", "/channel/home")
         await page.keyboard.press("/")
@@ -138,7 +138,7 @@ async def test_posts_are_found(browser: Browser, server: Server) -> None:
 
 
 async def focus(page: Page) -> str:
-    """The name of what has the focus."""
+    """The name of the focused element."""
     return str(
         await page.evaluate(
             "(() => { const it = document.activeElement; const by = it.getAttribute('aria-labelledby');"
@@ -148,7 +148,7 @@ async def focus(page: Page) -> str:
 
 
 async def test_what_a_screen_reader_says(browser: Browser, server: Server) -> None:
-    """The parts of the page in their order, posts with name, place and state; the focus is never lost by an action."""
+    """The parts of the page in their order, posts with name, place and state; no action loses the focus."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "listener", "/channel/home")
         said = await page.locator("body").aria_snapshot()
@@ -192,7 +192,7 @@ async def test_what_a_screen_reader_says(browser: Browser, server: Server) -> No
 
 
 async def test_a_mention_is_received_and_taken_back(browser: Browser, server: Server) -> None:
-    """It comes into the notifications; its page is looked at again no more."""
+    """It comes into the notifications; its page isn't checked any more."""
     target = server.feeds.url("/mine/page")
     source = server.feeds.serve_document(
         "/answer", f"<p class=h-entry><a href='{target}'>you</a></p>".encode(), "text/html"
@@ -202,7 +202,7 @@ async def test_a_mention_is_received_and_taken_back(browser: Browser, server: Se
     assert sent.status_code in {201, 202}, sent.text
     async with tab(browser) as here:
         page = await server.sign_in(here, "mentioned", "/channel/notifications")
-        await page.locator(".post").wait_for()  # it comes by itself
+        await page.locator(".post").wait_for()  # it appears automatically
         await page.goto(f"{server.url}/settings/webmentions")
         assert "in your notifications" in await here.text()
         await page.get_by_role("button", name="Delete").click()
@@ -220,7 +220,7 @@ async def _names(page: Page) -> list[str]:
 
 
 async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) -> None:
-    """In a channel that is made on the way; everything by keys."""
+    """In a channel that is created for it; everything by keys."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "follower", "/follow")
         await page.keyboard.insert_text(
@@ -234,7 +234,7 @@ async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) 
         await here.press("Follow")
         assert "You now follow" in await here.text()
         await page.get_by_role("link", name="Read posts").click()
-        await page.locator(".post").first.wait_for()  # they come by themselves
+        await page.locator(".post").first.wait_for()  # they appear automatically
 
         async def arrived() -> bool:
             await page.reload()
@@ -245,7 +245,7 @@ async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) 
 
 
 async def test_channels_are_ordered_by_drag_and_by_keys(browser: Browser, server: Server) -> None:
-    """And the order is there after the page is loaded again."""
+    """The order is the same after a reload."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "orderer", "/channels")
         assert await _names(page) == ["Home", "News", "Fun"]
@@ -298,7 +298,7 @@ def sound() -> bytes:
 
 
 async def served(asked: Asked) -> None:
-    """The sound, from where it is asked for."""
+    """The sound, from the requested position."""
     body = sound()
     start = int(asked.headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
     place = f"Content-Range: bytes {start}-{len(body) - 1}/{len(body)}"
@@ -308,7 +308,7 @@ async def served(asked: Asked) -> None:
 
 
 async def listen(page: Page, until: str) -> None:
-    """Press the player, and wait until that is so of it."""
+    """Presses the player, and waits for that state."""
     await page.locator("audio").focus()
     await page.keyboard.press("Space")
     await page.wait_for_function(f"() => {{ const it = {PLAYER}; return {until}; }}")
@@ -320,7 +320,7 @@ def podcast(episode: str) -> bytes:
 
 
 async def test_a_player_goes_on_where_it_was_left(browser: Browser, server: Server) -> None:
-    """The page says where; nothing is asked of the publisher before somebody plays it, nor by the list of posts."""
+    """The page shows the position; the publisher gets no request before playback, nor for the list of posts."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "player", "/channel/sounds?show=all")
         async with page.expect_navigation():
@@ -331,7 +331,7 @@ async def test_a_player_goes_on_where_it_was_left(browser: Browser, server: Serv
         await page.wait_for_function(f"() => {PLAYER}.currentTime > 70.2")
         await page.reload()
         assert await page.get_by_text("Continues at 01:10.").is_visible()
-        # Stopped before anything has come.
+        # Stopped before any data has come.
         stopped = (
             f"new Promise((stop) => {{ {PLAYER}.onpause = stop; {PLAYER}.play().catch(stop); {PLAYER}.pause(); }})"
         )

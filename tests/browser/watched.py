@@ -1,4 +1,4 @@
-"""A tab that tells whatever happens in it: scripts, requests, navigations, dialogs, windows, downloads."""
+"""A tab that reports every event in it: scripts, requests, navigations, dialogs, windows, downloads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from playwright.async_api import Browser, BrowserContext, Dialog, Error, Frame, 
 HERE = "http://page.example/"
 _GIF = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
 _PICTURES = frozenset({"image", "media", "texttrack"})
-# Written once more here, not imported: this is what is promised.
+# Repeated here, not imported: this is the promised list.
 PLAYERS = re.compile(
     r"https://(?:www\.youtube(?:-nocookie)?\.com/embed/|player\.vimeo\.com/video/|w\.soundcloud\.com/player/"
     r"|open\.spotify\.com/embed/|bandcamp\.com/EmbeddedPlayer/)"
 )
-# What would be stopped is only told, so that it happens too and is seen twice.
+# The policy only reports, so that the event happens too and is seen twice.
 _POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; frame-src https:; base-uri 'none'; "
     "form-action 'none'"
@@ -154,7 +154,7 @@ WAYS = {
 
 @dataclass
 class Watched:
-    """A tab at `HERE` and what it reported so far; `framed`: the same by the name of the frame."""
+    """A tab at `HERE` and its reports so far; `framed`: the same by the name of the frame."""
 
     page: Page
     reports: list[str] = field(default_factory=list)
@@ -162,35 +162,35 @@ class Watched:
     document: str = ""
 
     async def show(self, body: str = "") -> None:
-        """Load a page with `body` in it, and wait for its load event."""
+        """Loads a page with `body` in it, and waits for its load event."""
         self.document = f"<!DOCTYPE html><meta charset=utf-8><body>{body}"
         await self.page.goto(HERE, wait_until="load")
 
     async def put(self, kind: str, values: list[str]) -> None:
-        """Put `values` into an empty page as a reader app would."""
+        """Puts `values` into an empty page as a reader app would."""
         await self.show()
         await self.page.evaluate(WAYS[kind], values)
         await self.settle()
 
     async def touch(self, body: str) -> None:
-        """Load a page with `body` in it; click, focus and play what is there."""
+        """Loads a page with `body` in it; clicks, focuses and plays its elements."""
         await self.show(body)
         await self.page.evaluate("poke(document)")
         await self.settle()
 
     async def touch_framed(self, bodies: dict[str, str]) -> None:
-        """The same for many bodies, each in a frame of its own by whose name `framed` has what it reported."""
+        """The same for many bodies, each in its own frame, by whose name `framed` has its reports."""
         frames = (f'<iframe name="{name}" srcdoc="{html.escape(body)}"></iframe>' for name, body in bodies.items())
         await self.show("".join(frames))
         await self.page.evaluate(_POKE_FRAMES)
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until timers and events that are due have had their turn, and all reports are in."""
+        """Waits until due timers and events have run, and all reports are in."""
         await self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))")
 
     async def told(self, doing: Awaitable[None]) -> list[str]:
-        """What is reported while the page does something, to its end or until it is left. Nothing stays of it."""
+        """The reports while the page does something, until it is done or the page is left. They are then cleared."""
         try:
             await doing
         except Error as error:
@@ -200,7 +200,7 @@ class Watched:
         return taken
 
     async def _leave(self) -> None:
-        # It may take several attempts: the page may be on its way elsewhere.
+        # This may take several attempts: the page may be navigating to another one.
         for _ in range(3):
             try:
                 await self.page.goto("about:blank")
@@ -218,7 +218,7 @@ class Watched:
             return
         try:
             frame = request.frame
-        except Error:  # a window's, whose frame isn't there yet
+        except Error:  # a window's request, whose frame doesn't exist yet
             frame = self.page.main_frame
         if kind == "document" and frame.parent_frame is not None and PLAYERS.match(url):
             return
