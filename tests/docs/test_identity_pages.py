@@ -58,7 +58,7 @@ LIFETIMES = {
     "reference/commands.md": (f"once, within {INVITATION // HOUR} hours",),
     "reference/keys.md": (
         f"to sign in. Lifetime: {INVITATION // HOUR} hours, once",
-        f"who they are. Lifetime: {CONFIRMATION // 60} minutes",
+        f"of that id. Lifetime: {CONFIRMATION // 60} minutes",
         f"of its `state`. Lifetime: {SIGN_IN // 60} minutes, once",
     ),
 }
