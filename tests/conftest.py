@@ -1,4 +1,4 @@
-"""Fixtures that all tests share. One embedded Redis per worker process, in a temporary folder, stopped at the end."""
+"""Fixtures for all tests. Each worker process has one embedded Redis in a temporary folder, stopped at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-# Before structlog is imported, here and in all processes that are started.
+# Set before structlog is imported, for this process and all processes that it starts.
 os.environ["PYTHONPATH"] = str(Path(__file__).parent / "support" / "absent")
 sys.path.insert(0, os.environ["PYTHONPATH"])
 
@@ -45,23 +45,23 @@ from tests.support.world import world as running_world
 EXTERNAL = os.environ.get("TEST_REDIS_URL")
 """A Redis of your own for the tests, such as redis://127.0.0.1:6390; its databases 1 to 14 are emptied."""
 
-# Hundreds of processes are started here. They leave their bytecode beside the modules, as Python does where nothing
-# forbids it; else each of them would compile the whole product, a quarter of what its start costs.
+# The tests start hundreds of processes. These write bytecode next to the modules, which is Python's default; otherwise
+# each process would compile the whole product, a quarter of its start-up cost.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Nobody is asked over the internet. To load the authorities of the web takes 60 ms of processor time for each of
-# thousands of clients and fetchers; these processes trust one certificate of the tests.
+# No test connects to the internet. Loading the usual certificate authorities takes 60 ms of CPU time for each of
+# thousands of clients and fetchers; these processes trust only one certificate of the tests.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "hostile" / "certificates" / "trusted.pem")
-certifi.where = lambda: os.environ["SSL_CERT_FILE"]  # for clients that pass the environment over
+certifi.where = lambda: os.environ["SSL_CERT_FILE"]  # for clients that ignore the environment variable
 
-# How long an example takes says how busy the machine is. The same commit is given the same examples, so that a change
-# fails by what it changed; `TEST_TIMES` and `make test-matrix` look for new ones.
+# The duration of an example depends on the load of the machine. The same commit always gets the same examples, so that
+# a failure comes from a change; `TEST_TIMES` and `make test-matrix` search for new ones.
 settings.register_profile(
     "untimed", deadline=None, derandomize=not EXPLORES, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("untimed")
 
-# The settings of a server that is installed on this machine stay out of the tests.
+# The tests ignore the settings of a server that is installed on this machine.
 os.environ["MICROSUB_ENV_FILE"] = os.devnull
 
 _compile = jinja2.Environment.compile
@@ -69,7 +69,7 @@ _templates: dict[tuple[str, str | None, object], CodeType] = {}
 
 
 def _compiled(environment: jinja2.Environment, source: str, name: str | None = None, *more: Any) -> CodeType:
-    """A template's code. Hundreds of servers are made in each process, and all have the same templates."""
+    """A template's compiled code, cached: each process creates hundreds of servers with the same templates."""
     key = source, name, environment.globals.get("language")
     if key not in _templates:
         _templates[key] = _compile(environment, source, name, *more)
@@ -78,7 +78,7 @@ def _compiled(environment: jinja2.Environment, source: str, name: str | None = N
 
 jinja2.Environment.compile = _compiled  # type: ignore[method-assign, assignment]
 
-# A script that runs the tests in its background has made them deaf to SIGINT, and with them all that they start.
+# A script that runs the tests in its background makes them and their child processes ignore SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -102,14 +102,14 @@ test processes.
 _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
-# Test processes that share a Redis have databases of their own, of 14.
+# Test processes that share a Redis divide its 14 databases among them.
 _EACH = 14 // _PROCESSES
 _FIRST = 1 + _EACH * _PROCESS
 _databases = itertools.cycle(range(_FIRST, _FIRST + _EACH))
 
 
 class Begun:
-    """Names each file as its first test begins: the dots of the slow ones say little for minutes."""
+    """Prints the name of each file when its first test begins: the dots of slow files say little for minutes."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
@@ -124,7 +124,7 @@ class Begun:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """`make test` sets TEST_FILES."""
+    """Print file names if TEST_FILES is set, as `make test` does."""
     config = session.config
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("TEST_FILES") and terminal is not None and not os.environ.get("PYTEST_XDIST_WORKER"):
@@ -133,7 +133,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Nothing of what is loaded here ever becomes garbage, and nobody looks there for it."""
+    """Exempts the loaded modules from garbage collection, because they never become garbage."""
     gc.disable()
     _load_share(session)
     collected = yield
@@ -143,17 +143,17 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def _load_share(session: pytest.Session) -> None:
-    """Each test process loads a share of the modules first, and finds the bytecode of the others."""
+    """Load this process's share of the modules first, so that the other processes find their bytecode."""
     if _PROCESSES == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     root = Path(__file__).parent
     for path in sorted(root.rglob("test_*.py"))[_PROCESS::_PROCESSES]:
-        with contextlib.suppress(Exception):  # which its collection will show
+        with contextlib.suppress(Exception):  # the collection reports the error
             importlib.import_module(".".join(path.relative_to(root.parent).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first."""
+    """Run the longest folders first."""
     items.sort(key=lambda item: _place(item.path.relative_to(Path(__file__).parent).parts[0]))
 
 
@@ -163,21 +163,21 @@ def _place(folder: str) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def _none_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A run that is killed leaves no process behind."""
+    """No process remains after the run, even if it is killed."""
     with none_left(tmp_path_factory.getbasetemp()), counted_parsers():
         yield
 
 
 @pytest.fixture(autouse=True)
 def plain_logs() -> Iterator[None]:
-    """Logging as the library has it, whatever a command under test has set up."""
+    """Restores the library's default logging after a command under test has changed it."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    """The real Redis of this worker process. Take `redis_url` instead, unless you keep several tests' data apart."""
+    """The real Redis of this worker process. Use `redis_url`, unless you keep the data of several tests apart."""
     server = start_embedded(tmp_path_factory.mktemp("redis"))
     yield server
     assert server.stop()
@@ -185,7 +185,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedR
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database on a real Redis: yours by `TEST_REDIS_URL`, else an embedded one."""
+    """The URL of an empty database on a real Redis: the one at `TEST_REDIS_URL`, or an embedded one."""
     base = EXTERNAL or request.getfixturevalue("redis_server").url
     url = f"{base}?db={next(_databases)}"
     with redis_py.Redis.from_url(url) as client:
@@ -195,7 +195,7 @@ def redis_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def second_redis_url(redis_url: str) -> str:
-    """The URL of another empty database on the same server, for what comes from elsewhere."""
+    """The URL of another empty database on the same server, for data from another installation."""
     url = f"{redis_url.partition('?')[0]}?db={next(_databases)}"
     with redis_py.Redis.from_url(url) as client:
         client.flushdb()
@@ -204,7 +204,7 @@ def second_redis_url(redis_url: str) -> str:
 
 @pytest.fixture(scope="session")
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The Redis Cluster of three masters of this worker process. Take `cluster_url` instead."""
+    """The Redis Cluster with three masters of this worker process. Use `cluster_url` instead."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
@@ -226,7 +226,7 @@ async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Modules with the mark `fake_too` run on fakeredis as well as on a real Redis."""
+    """Modules with the mark `fake_too` also run on fakeredis."""
     if "redis" in metafunc.fixturenames and metafunc.definition.get_closest_marker("fake_too"):
         kinds = ["fake", "real", "cluster"] if THOROUGH else ["fake", "real"]
         metafunc.definition.add_marker(pytest.mark.parametrize("redis", kinds, indirect=True))
@@ -234,9 +234,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(params=["fake", "real", "cluster"] if THOROUGH else ["real"])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
-    """An empty Redis: a real one, and by `make test-matrix` a fake one with Lua and a Redis Cluster too.
-
-    Fails the test on stray keys.
+    """An empty Redis: a real one, and with `make test-matrix` also a fake one with Lua and a Redis Cluster.
+    // Fails the test on stray keys.
     """
     connection = open_redis(request)
     yield connection
@@ -267,7 +266,7 @@ def wait_until() -> Callable[..., object]:
 
 
 async def leave_redis(connection: Redis) -> None:
-    """Close it, and fail on keys that should not be there."""
+    """Close the connection, and fail on stray keys."""
     try:
         await assert_no_stray_keys(connection)
     finally:
@@ -276,14 +275,14 @@ async def leave_redis(connection: Redis) -> None:
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """No log: to draw dozens of tracebacks that nobody reads takes seconds."""
+    """Disable logging: formatting dozens of tracebacks takes seconds."""
     with structlog.testing.capture_logs():
         yield
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Publisher]:
-    """A publisher that listens."""
+    """A publisher that listens on loopback."""
     async with publisher() as found:
         yield found
 
@@ -305,7 +304,7 @@ async def world(redis: Redis) -> OneReader:
 
 @pytest.fixture
 async def server(redis: Redis) -> AsyncIterator[World]:
-    """The application over empty stores."""
+    """The application on empty stores."""
     async with instance(redis) as made:
         yield made
 

@@ -16,7 +16,7 @@ VARIANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {}
 
 
 def variant(*caught_by: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Add the decorated patch, caught by these requirements."""
+    """Add the decorated patch, which these requirements must catch."""
 
     def add(patch: Callable[[], None]) -> Callable[[], None]:
         VARIANTS[patch.__name__.replace("_", "-")] = (patch, caught_by)
@@ -27,7 +27,7 @@ def variant(*caught_by: str) -> Callable[[Callable[[], None]], Callable[[], None
 
 @variant("paging.walk", "paging.insertion", "paging.before-adjacent")
 def cursor_ties_lost() -> None:
-    """A cursor knows the time of an item only, in whole seconds."""
+    """A cursor contains only the time of an item, in whole seconds."""
     from microsub.model.reader import Cursor
 
     decode = Cursor.decode
@@ -40,7 +40,7 @@ def cursor_ties_lost() -> None:
 
 @variant("revisions.read-stays", "revisions.edit-keeps-read", "revisions.counts")
 def read_items_come_back() -> None:
-    """Whatever a poll delivers makes its whole channel unread."""
+    """Each delivery of a poll marks its whole channel as unread."""
     from microsub.timelines.add import Adder
     from microsub.timelines.pages import mark, walk_rows
 
@@ -58,7 +58,7 @@ def read_items_come_back() -> None:
 
 @variant("isolation.timeline", "isolation.global")
 def pages_of_another_user() -> None:
-    """Every page is one of alice's."""
+    """Every page shows alice's items."""
     from microsub.timelines import views
 
     read_page = views.read_page
@@ -106,7 +106,7 @@ def removed_items_come_back() -> None:
 
 
 def main() -> None:
-    """Patch, then run the command as always, but with the worker inside: one beside it wouldn't be broken."""
+    """Patch, then run the command with the worker in this process; a separate worker process wouldn't be patched."""
     VARIANTS[sys.argv.pop(1)][0]()
     from microsub.cli import main as command
     from microsub.cli import serving

@@ -1,4 +1,4 @@
-"""Waiting without the clock."""
+"""Virtual time, so that the suite never really waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 class VirtualTime:
-    """What passes while the suite sleeps, and at no other time."""
+    """A clock that advances only while the suite sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,5 +20,5 @@ class VirtualTime:
 
 @pytest.fixture
 def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite waits for nothing: good for servers that have done their work when they answer."""
+    """The suite sleeps in virtual time; for servers that finish all work before they answer."""
     monkeypatch.setattr("microsub.conformance.world.time", VirtualTime())

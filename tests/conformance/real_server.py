@@ -1,4 +1,4 @@
-"""The real server as a process of its own, with users and tokens made by the command line, as a target of the suite."""
+"""The real server in its own process, with users and tokens created by the command line, as a target of the suite."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ START = PATIENCE
 def real_server(
     folder: Path, module: str = "microsub", arguments: Sequence[str] = (), redis_url: str | None = None
 ) -> Iterator[Target]:
-    """`serve` on a free port with its data in `folder` or in the Redis at `redis_url`, two users, and a token that may
-    only read. The command is that of the module with these arguments before it.
+    """`serve` on a free port, with two users and a read-only token.
+    // The data is in `folder` or in the Redis at `redis_url`. The command is `python -m` with `module` and `arguments`.
     """
     settings = {
         "MICROSUB_DATA_DIR": str(folder / "data"),
@@ -69,7 +69,7 @@ def real_server(
 
 
 def _address(process: Process, log: Path) -> str:
-    """Where the server says that it is, which it says when it answers."""
+    """The address that the server prints once it answers requests."""
     found: re.Match[str] | None = None
 
     def said() -> bool:

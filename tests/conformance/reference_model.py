@@ -1,6 +1,5 @@
-"""The state of the reference server: users, channels and posts in plain dictionaries, nothing kept, no pace needed.
-
-It is written to be read and to be broken: the tests of the suite override single methods of `Model`.
+"""The state of the reference server: users, channels and posts in plain dictionaries, in memory, not optimised.
+// It is meant to be read and to be broken: the suite's tests override single methods of `Model`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ STANDING = ("notifications", "saved")
 
 
 class Refused(Exception):
-    """A request that is answered with an error: status, code and description."""
+    """A request that gets an error reply: status, code and description."""
 
     def __init__(self, status: int, code: str, description: str, **more: str) -> None:
         super().__init__(description)
@@ -27,7 +26,7 @@ class Refused(Exception):
 
 @dataclass
 class Post:
-    """A stored post. `place` orders timelines: Unix time, then the number of its storing."""
+    """A stored post. `place` orders timelines: Unix time, then the sequence number of the storing."""
 
     id: str
     feed: str
@@ -44,7 +43,7 @@ class Post:
 
 @dataclass
 class Feed:
-    """A feed that somebody follows or followed."""
+    """A feed that somebody follows or has followed."""
 
     id: str
     url: str
@@ -55,7 +54,7 @@ class Feed:
 
 @dataclass
 class Channel:
-    """A channel: `read` maps the ids of its posts to their read flag, `gone` holds what left for good."""
+    """A channel: `read` maps the ids of its posts to their read flag, `gone` holds ids that were removed for good."""
 
     uid: str
     name: str
@@ -67,7 +66,7 @@ class Channel:
 
 @dataclass
 class User:
-    """A user: channels in order, the rules of `global`, and the number with which each item came."""
+    """A user: channels in order, the rules of `global`, and the arrival number of each item."""
 
     name: str
     channels: dict[str, Channel] = field(default_factory=dict)
@@ -76,7 +75,7 @@ class User:
 
 
 def place_of(cursor: str, parameter: str) -> tuple[float, int]:
-    """Read a cursor back."""
+    """Decode a cursor."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode("ascii")
         seconds, number = re.fullmatch(r"(\d+\.\d+) (\d+)", text).groups()  # type: ignore[union-attr]
@@ -86,7 +85,7 @@ def place_of(cursor: str, parameter: str) -> tuple[float, int]:
 
 
 class Model:
-    """Everything the server knows, and how it changes."""
+    """The whole state of the server, and the operations that change it."""
 
     FRESH = 10
 
@@ -99,7 +98,7 @@ class Model:
     # --- channels
 
     def user(self, name: str) -> User:
-        """The user of this name."""
+        """The user with this name."""
         return self.users[name]
 
     def channel(self, user: User, uid: str) -> Channel:
@@ -113,7 +112,7 @@ class Model:
         return list(user.channels.values()) if uid == "global" else [self.channel(user, uid)]
 
     def create(self, user: User, name: str) -> Channel:
-        """Make a channel, or give the one of this name."""
+        """Create a channel, or return the existing one with this name."""
         for channel in user.channels.values():
             if channel.name == name:
                 return channel
@@ -125,7 +124,7 @@ class Model:
         return user.channels[uid]
 
     def order(self, user: User, uids: list[str]) -> None:
-        """Permute the listed channels among the places they hold."""
+        """Permute the listed channels among their positions."""
         for uid in uids:
             self.channel(user, uid)
         listed = [uid for uid in dict.fromkeys(uids) if uid not in STANDING]
@@ -136,7 +135,7 @@ class Model:
     # --- what is shown
 
     def matches(self, post: Post, urls: Iterable[str]) -> bool:
-        """Whether a rule of these URLs holds for a post."""
+        """Whether a rule with these URLs applies to a post."""
         about = {normalise_profile(post.feed)}
         if author := post.wire.get("author", {}).get("url"):
             about.add(normalise_profile(author))
@@ -161,7 +160,7 @@ class Model:
         return sum(not channel.read[post.id] for post in shown if feed in {None, post.feed})
 
     def rows(self, user: User, uid: str) -> list[tuple[Post, Channel, bool]]:
-        """What a timeline shows: post, channel and read flag, newest first; in `global` each post once."""
+        """The rows of a timeline: post, channel and read flag, newest first; in `global` each post once."""
         found: dict[str, tuple[Post, Channel, bool]] = {}
         for channel in self.scope(user, uid):
             for post in self.shown(user, channel):
@@ -171,7 +170,7 @@ class Model:
         return sorted(found.values(), key=lambda row: self.place(row[0]), reverse=True)
 
     def cursor(self, post: Post) -> str:
-        """The place of a post, as a cursor."""
+        """The cursor for the place of a post."""
         return base64.urlsafe_b64encode(f"{post.time!r} {post.number}".encode()).rstrip(b"=").decode()
 
     def page(
@@ -207,13 +206,13 @@ class Model:
         return {"items": [self.item(*row) | self.kept(user, row[0]) for row in shown], "paging": paging}
 
     def kept(self, user: User, post: Post) -> dict[str, Any]:
-        """What an item says of being saved."""
+        """The properties that say whether an item is saved."""
         return {"_saved": True} if post.id in user.channels["saved"].read else {}
 
     def ids(
         self, user: User, uid: str, limit: int, oldest: bool, after: str | None, is_read: bool | None
     ) -> dict[str, Any]:
-        """Items in order of arrival."""
+        """The ids of items in order of arrival."""
         rows = {post.id: (post, read) for post, _, read in self.rows(user, uid) if is_read in {None, read}}
         order = sorted(rows, key=lambda one: user.arrived[one], reverse=not oldest)
         if after is not None:
@@ -230,7 +229,7 @@ class Model:
         return {"items": items, "paging": paging}
 
     def save(self, user: User, entries: Iterable[str]) -> int:
-        """Put what any channel shows into `saved` as well."""
+        """Add posts of any channel to `saved`."""
         saved = user.channels["saved"]
         shown = {post.id for post, _, _ in self.rows(user, "global")}
         new = [entry for entry in dict.fromkeys(entries) if entry in shown and entry not in saved.read]
@@ -238,7 +237,7 @@ class Model:
         return len(new)
 
     def item(self, post: Post, channel: Channel, read: bool) -> dict[str, Any]:
-        """An item as it goes over the wire."""
+        """An item as the API returns it."""
         described = {"id": channel.uid, "uid": channel.uid, "name": channel.name}
         feed = self.feeds[post.feed]
         return post.wire | {"_id": post.id, "_source": feed.id, "_is_read": read, "_channel": described}
@@ -246,7 +245,7 @@ class Model:
     # --- read state
 
     def mark(self, user: User, uid: str, entries: Iterable[str], read: bool) -> int:
-        """Mark entries; gives the number that changed."""
+        """Mark entries; returns the number that changed."""
         changed = set()
         for channel in self.scope(user, uid):
             for entry in entries:
@@ -256,7 +255,7 @@ class Model:
         return len(changed)
 
     def mark_before(self, user: User, uid: str, entry: str) -> int:
-        """Mark an entry and everything older."""
+        """Mark an entry and all older ones."""
         changed = 0
         scope = [channel for channel in self.scope(user, uid) if uid == "saved" or channel.uid != "saved"]
         known = any(entry in channel.read or entry in channel.gone for channel in scope)
@@ -272,7 +271,7 @@ class Model:
         return changed
 
     def remove(self, user: User, uid: str, entries: Iterable[str]) -> int:
-        """Take entries out of a channel for good."""
+        """Remove entries from a channel for good."""
         changed = 0
         for channel in self.scope(user, uid):
             for entry in entries:
@@ -298,7 +297,7 @@ class Model:
     # --- feeds
 
     def follow(self, user: User, channel: Channel, url: str) -> None:
-        """Fill a channel from a feed that was fetched."""
+        """Fill a channel from a fetched feed."""
         if url in channel.feeds:
             return
         channel.feeds.append(url)
@@ -308,7 +307,7 @@ class Model:
             self.add(user, channel, post, read=number >= self.FRESH and post.time < now)
 
     def unfollow(self, channel: Channel, url: str) -> None:
-        """Stop following; unread posts leave."""
+        """Stop following; unread posts are removed."""
         if url in channel.feeds:
             channel.feeds.remove(url)
             for identifier, read in list(channel.read.items()):
@@ -316,16 +315,16 @@ class Model:
                     del channel.read[identifier]
 
     def add(self, user: User, channel: Channel, post: Post, read: bool = False) -> None:
-        """Let a post into a channel, unless it is there, has left for good, or is blocked."""
+        """Add a post to a channel, unless it is there, was removed for good, or is blocked."""
         blocked = self.matches(post, [*user.rules["block"], *channel.rules["block"]])
         if post.id not in channel.read and post.id not in channel.gone and not blocked:
             channel.read[post.id] = read
-            # One that had left comes once more.
+            # A post that was in no channel any more gets a new arrival number.
             if not any(post.id in one.read for one in user.channels.values() if one is not channel):
                 user.arrived[post.id] = next(self._numbers)
 
     def store(self, feed: Feed, guid: str, seconds: float, wire: dict[str, Any]) -> None:
-        """Store a post that a poll found, or its edit; a new one goes to all who follow."""
+        """Store a post or its edit from a poll; a new post is added to all channels that follow the feed."""
         known = feed.posts.get(guid)
         if known:
             known.wire = wire | {"published": known.wire["published"]}

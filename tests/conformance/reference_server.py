@@ -1,6 +1,5 @@
-"""A small Microsub server in memory: the double that the suite's own tests check, and break in many ways.
-
-It fetches a followed feed at once, and again on `POST /poll?url=…`.
+"""A small Microsub server in memory, the test double that the suite's own tests check and break in many ways.
+// It fetches a followed feed at once, and again on `POST /poll?url=…`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ CORS = {
 
 
 class Parameters:
-    """The parameters of a request, lists in any of their forms; empty values are absent."""
+    """The parameters of a request, with lists in any of their forms; empty values count as absent."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self._values: dict[str, list[str]] = {}
@@ -67,7 +66,7 @@ class Parameters:
 
 
 class Server:
-    """Answers requests on a model; every part can be overridden to break it."""
+    """Answers requests from a model; subclasses override single methods to break it."""
 
     model_class: type[Model] = Model
 
@@ -121,7 +120,7 @@ class Server:
         return response
 
     def authorize(self, request: Request, parameters: Parameters) -> tuple[User, frozenset[str]]:
-        """Whose request this is, and what the token allows."""
+        """The user of the request, and the scopes of the token."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         found = TOKENS.get(token if scheme.lower() == "bearer" else (parameters.get("access_token") or ""))
         if found is None:
@@ -140,7 +139,7 @@ class Server:
     # --- events
 
     def stream(self, user: User, place: int) -> Response:
-        """What happens behind a place, which is the number of events up to there."""
+        """The events after a place; a place is the number of events so far."""
 
         async def written() -> AsyncIterator[str]:
             at = place
@@ -155,7 +154,7 @@ class Server:
         return StreamingResponse(written(), media_type="text/event-stream", headers=headers)
 
     def note_events(self) -> None:
-        """Note what has changed since the last time."""
+        """Record the changes since the last call."""
         for user in self.model.users.values():
             before = self._before[user.name]
             now = self._before[user.name] = self._state(user)
@@ -174,7 +173,7 @@ class Server:
                 self.note_event(user, "delete channel", {"uid": uid})
 
     def note_event(self, user: User, name: str, data: dict[str, Any]) -> None:
-        """One event of a user."""
+        """Record one event of a user."""
         self.events[user.name].append((name, data))
 
     def _state(self, user: User) -> dict[str, tuple[str, dict[str, bool]]]:
@@ -185,7 +184,7 @@ class Server:
         }
 
     def act(self, verb: str, user: User, scopes: frozenset[str], p: Parameters) -> dict[str, Any]:
-        """Do what is asked."""
+        """Perform the requested action."""
         action = p.need("action")
         needed = {"unfollow": "follow", "unmute": "mute", "unblock": "block"}.get(action, action)
         if needed in {"follow", "mute", "block", "channels"} and verb == "POST" and needed not in scopes:
@@ -206,7 +205,7 @@ class Server:
     # --- channels
 
     def list_channels(self, user: User, p: Parameters) -> dict[str, Any]:
-        """The channels, with their sources when `method` is `tree`."""
+        """The channels, with their sources if `method` is `tree`."""
         shown = []
         for channel in user.channels.values():
             entry = {"uid": channel.uid, "name": channel.name, "unread": self.model.unread(user, channel)}
@@ -225,7 +224,7 @@ class Server:
         return {"channels": shown}
 
     def change_channels(self, user: User, p: Parameters) -> dict[str, Any]:
-        """Create, rename, delete, order."""
+        """Create, rename, delete or order channels."""
         method = p.get("method")
         if method == "order":
             self.model.order(user, p.list("channels"))
@@ -249,7 +248,7 @@ class Server:
     # --- timeline
 
     def timeline(self, user: User, p: Parameters) -> dict[str, Any]:
-        """A page."""
+        """A page of a timeline."""
         limit = p.get("limit") or "20"
         if not limit.isdigit():
             raise Refused(400, "invalid_request", "'limit' is no number")
@@ -269,7 +268,7 @@ class Server:
         return page
 
     def change_timeline(self, user: User, p: Parameters) -> dict[str, Any]:
-        """Mark, remove, move."""
+        """Mark, remove or move items."""
         method, model = p.get("method"), self.model
         if method == "save":
             return {"result": "ok", "updated": model.save(user, p.list("entry"))}
@@ -292,11 +291,11 @@ class Server:
     # --- feeds
 
     def described(self, feed: Feed) -> dict[str, Any]:
-        """A feed as it is listed."""
+        """A feed as the API lists it."""
         return {"type": "feed", "url": feed.url, "_id": feed.id} | ({"name": feed.name} if feed.name else {})
 
     def list_feeds(self, user: User, p: Parameters) -> dict[str, Any]:
-        """What a channel follows."""
+        """The follows of a channel."""
         channel = self.model.channel(user, p.need("channel"))
         return {"items": [self.described(self.model.feeds[url]) for url in channel.feeds]}
 
@@ -317,13 +316,13 @@ class Server:
         return self.described(self.model.feeds[url])
 
     def unfollow(self, user: User, p: Parameters) -> dict[str, Any]:
-        """Stop following."""
+        """Stop following a feed."""
         channel = self.model.channel(user, p.need("channel"))
         self.model.unfollow(channel, p.need("url"))
         return {"type": "feed", "url": p.need("url")}
 
     def fetch(self, url: str, etag: str | None = None) -> tuple[str | None, jf2.Feed | None, bytes]:
-        """ETag, parsed feed if it is one, and body."""
+        """ETag, parsed feed or None, and body."""
         try:
             response = self.http.get(url, headers={"If-None-Match": etag} if etag else {}, follow_redirects=True)
             if response.status_code != 200:
@@ -336,7 +335,7 @@ class Server:
         return response.headers.get("etag"), feed, response.content
 
     def poll(self, feed: Feed) -> None:
-        """Fetch a feed and store what is new or changed."""
+        """Fetch a feed and store new and changed posts."""
         feed.etag, parsed, _ = self.fetch(feed.url, feed.etag)
         with self.lock:
             for entry in parsed.entries if parsed else ():
@@ -345,7 +344,7 @@ class Server:
             feed.name = (parsed.name if parsed else None) or feed.name
 
     def search(self, p: Parameters) -> dict[str, Any]:
-        """The feeds of a URL."""
+        """The feeds at a URL."""
         query = p.need("query")
         if p.get("channel"):
             raise Refused(400, "not_implemented", "there is no search in items")
@@ -360,14 +359,14 @@ class Server:
         return {"results": [{"type": "feed", "url": url, "name": name} for name, url in links]}
 
     def preview(self, p: Parameters) -> dict[str, Any]:
-        """The posts of a feed, not stored."""
+        """The posts of a feed, which are not stored."""
         _, parsed, _ = self.fetch(web_address(p.need("url")))
         return {"items": [dated(entry)[1] for entry in (parsed.entries if parsed else ())], "paging": {}}
 
     # --- rules
 
     def rules(self, verb: str, user: User, p: Parameters) -> dict[str, Any]:
-        """List, mute, unmute, block, unblock."""
+        """List, mute, unmute, block or unblock."""
         action, uid = p.need("action"), p.need("channel")
         if uid != "global":
             self.model.channel(user, uid)
@@ -379,7 +378,7 @@ class Server:
 
 
 def web_address(url: str) -> str:
-    """`url`, which must be one of the web."""
+    """`url`, which must be http or https."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise Refused(400, "invalid_request", f"'url' is no http address: {url}")
@@ -387,13 +386,13 @@ def web_address(url: str) -> str:
 
 
 def dated(entry: jf2.Entry) -> tuple[float, dict[str, Any]]:
-    """Unix time and wire form of an entry, whose date is never in the future."""
+    """Unix time and API form of an entry's date, which is never in the future."""
     published = min(entry.published or datetime.now(UTC), datetime.now(UTC))
     return published.timestamp(), to_wire(entry) | {"published": timestamp(published)}
 
 
 async def read_parameters(request: Request) -> Parameters:
-    """Query and body together."""
+    """The parameters of query and body."""
     pairs = parse_qsl(request.url.query, keep_blank_values=True)
     if request.method == "POST":
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -425,7 +424,7 @@ def json_pairs(body: bytes) -> list[tuple[str, str]]:
 
 @contextmanager
 def serving(server: Server) -> Iterator[Target]:
-    """Serve on a free port of loopback, in a thread; gives the target for the suite."""
+    """Serve on a free loopback port in a thread; yields the target for the suite."""
     config = uvicorn.Config(server.app(), host="127.0.0.1", port=0, log_level="error", lifespan="off")
     runner = uvicorn.Server(config)
     thread = threading.Thread(target=runner.run, daemon=True)

@@ -1,4 +1,4 @@
-"""The suite catches the real server when one of its functions is replaced by a wrong one."""
+"""The suite catches the real server if one of its functions is replaced by a wrong one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tests.conformance.real_server import real_server
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_broken_server_is_caught(tmp_path: Path, name: str) -> None:
-    """Lost ties, read or removed items that come back, another user's pages, wrong counts, wrong headers."""
+    """Lost ties, read or removed items that come back, pages of another user, wrong counts and wrong headers are
+    caught.
+    """
     _, caught_by = VARIANTS[name]
     with real_server(tmp_path, "tests.conformance.broken_launcher", (name,)) as target:
         results = run(target, pick(caught_by))

@@ -1,4 +1,4 @@
-"""The suite catches servers that are broken on purpose, and says so by the right requirement."""
+"""The suite catches servers that are broken on purpose, and the right requirement fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.variants import VARIANTS, Variant
 @pytest.mark.usefixtures("virtual_time")
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_a_broken_variant_is_caught(variant: Variant) -> None:
-    """Each broken variant fails the requirements that are about what is broken."""
+    """Each broken variant fails the requirements for the behaviour that is broken."""
     with serving(variant.server()) as target:
         results = run(replace(target, patience=5), pick(variant.caught_by))
     verdicts = {result.requirement.id: result.verdict for result in results}
@@ -23,6 +23,6 @@ def test_a_broken_variant_is_caught(variant: Variant) -> None:
 
 
 def test_each_chapter_has_been_seen_to_catch_something() -> None:
-    """There is a broken variant for nearly every chapter; those left out are listed here."""
+    """Nearly every chapter has a broken variant; the exceptions are listed here."""
     caught = {identifier.partition(".")[0] for variant in VARIANTS for identifier in variant.caught_by}
     assert {chapter.name for chapter in CHAPTERS} - caught == {"formats", "search"}

@@ -1,4 +1,4 @@
-"""The suite itself: it passes a good server, leaves nothing behind, reports in three forms, and runs as a command."""
+"""The suite itself: it passes a good server, cleans up, reports in three formats, and runs as a command."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _invoke(target: Target, *more: str) -> Invoked:
 
 
 def test_a_good_server_passes_everything(target: Target) -> None:
-    """Nothing fails against the reference server, and only what it doesn't have is skipped."""
+    """Nothing fails against the reference server, and only features that it lacks are skipped."""
     results = run(target, REQUIREMENTS)
     assert [(result.requirement.id, result.reason) for result in results if result.verdict in {"fail", "error"}] == []
     assert [result.requirement.id for result in results if result.verdict == "skipped"] == [
@@ -53,7 +53,7 @@ def test_a_good_server_passes_everything(target: Target) -> None:
 
 
 def test_a_run_cleans_up_and_can_be_repeated(server: Server, target: Target) -> None:
-    """Channels, feeds and rules are as before after a run, and a second run gives the same verdicts."""
+    """After a run, channels, feeds and rules are as before, and a second run gives the same verdicts."""
     chosen = pick(
         ["channels.create*", "muting.global", "blocking.global", "isolation.rules", "revisions.edit*", "reading.last*"]
     )
@@ -68,7 +68,7 @@ def test_a_run_cleans_up_and_can_be_repeated(server: Server, target: Target) -> 
 
 
 def test_channels_of_a_killed_run_are_removed_by_the_next(server: Server, target: Target) -> None:
-    """A run that was killed leaves channels in both accounts; the next run deletes these, and nothing else."""
+    """A killed run leaves channels in both accounts; the next run deletes these and nothing else."""
     users = [server.model.user("alice"), server.model.user("bob")]
     for user in users:
         server.model.create(user, "Conformance run0a1b2c3d 7 renamed")
@@ -89,7 +89,7 @@ def test_requirements_are_described_completely() -> None:
 
 
 def test_without_a_second_user_isolation_is_skipped(target: Target) -> None:
-    """What needs a second user, a token with 'read' alone, or the user's endpoint is skipped with that reason."""
+    """Requirements that need a second user, a read-only token or the user's endpoint are skipped with that reason."""
     alone = Target(target.endpoint, target.token)
     results = run(alone, pick(["isolation.global", "scopes.read", "transport.user-endpoint"]))
     assert [(result.verdict, result.reason) for result in results] == [
@@ -101,7 +101,7 @@ def test_without_a_second_user_isolation_is_skipped(target: Target) -> None:
 
 
 def test_a_server_that_never_polls_again_is_not_blamed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a poll command, what a second poll shows is skipped after the patience, and once only."""
+    """Without a poll command, requirements of a second poll are skipped after one wait for `patience`."""
     waits: list[bool] = []
     wait = FeedServer.wait_for_visit
     monkeypatch.setattr(FeedServer, "wait_for_visit", lambda *about: waits.append(wait(*about)) or waits[-1])
@@ -112,7 +112,7 @@ def test_a_server_that_never_polls_again_is_not_blamed(target: Target, monkeypat
 
 
 def test_a_situation_that_can_not_be_made_is_an_error(target: Target) -> None:
-    """Where the poll command fails, the requirements can't be judged, and the run doesn't pass."""
+    """If the poll command fails, the requirements can't be judged, and the run doesn't pass."""
     failing = replace(target, poll_command=(sys.executable, "-c", "raise SystemExit('no such feed')"))
     results = run(failing, pick(["revisions.edit", "revisions.new-post"]))
     assert [result.verdict for result in results] == ["error", "error"]
@@ -122,7 +122,7 @@ def test_a_situation_that_can_not_be_made_is_an_error(target: Target) -> None:
 
 @pytest.mark.usefixtures("virtual_time")
 def test_a_server_that_delivers_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits become short once several have gone by."""
+    """Waits become short after several have timed out."""
     monkeypatch.setattr("microsub.conformance.world.SHORT_PATIENCE", 0.1)
     server = Server()
     monkeypatch.setattr(server, "poll", lambda feed: None)
@@ -134,7 +134,7 @@ def test_a_server_that_delivers_nothing_is_not_waited_for_for_ever(monkeypatch: 
 
 
 def test_text_report_groups_by_source_and_shows_the_exchange(target: Target) -> None:
-    """The text says what comes from the spec and what from apps, and shows request and reply of failures."""
+    """The text report groups requirements by spec, apps and design, and shows request and reply of failures."""
     with serving(CharsetAdded()) as broken:
         shown = _invoke(broken, "--only", "replies", "--only", "tokens.header")
     assert shown.exit_code == 1
@@ -147,7 +147,7 @@ def test_text_report_groups_by_source_and_shows_the_exchange(target: Target) -> 
 
 
 def test_json_report_holds_what_was_asked_and_answered(target: Target) -> None:
-    """Each requirement of the JSON has verdict, source, expectation and exchanges, without the token."""
+    """Each requirement in the JSON report has verdict, source, expectation and exchanges, without the token."""
     shown = _invoke(target, "--only", "timeline.limit", "--format", "json")
     report: dict[str, Any] = json.loads(shown.output)
     assert (shown.exit_code, report["summary"]["pass"]) == (0, 1)
@@ -162,7 +162,7 @@ def test_json_report_holds_what_was_asked_and_answered(target: Target) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "junit"])
 def test_no_report_shows_a_token(target: Target, form: str) -> None:
-    """Tokens are masked wherever they were sent: header, query, form."""
+    """Tokens are masked in headers, queries and forms."""
     chosen = ["--only", "tokens", "--only", "transport.foreign-user-endpoint", "--format", form]
     shown = _invoke(target, "--second-token", "bob.full", "--user-endpoint", f"{target.endpoint}/bob", *chosen)
     assert shown.exit_code == 1
@@ -171,7 +171,7 @@ def test_no_report_shows_a_token(target: Target, form: str) -> None:
 
 
 def test_junit_report_is_xml_with_a_suite_for_each_source(tmp_path: Path) -> None:
-    """JUnit XML counts failures and names every case; it is written to the file that was named."""
+    """JUnit XML counts failures and names every case; it is written to the named file."""
     file = tmp_path / "report.xml"
     with serving(CharsetAdded()) as broken:
         shown = _invoke(
@@ -210,7 +210,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
 
 
 def test_no_server_or_no_valid_token_exits_with_2(target: Target) -> None:
-    """A server that can't be reached, or refuses the token, is not judged."""
+    """A server that can't be reached or that refuses the token isn't judged."""
     unreachable = replace(target, endpoint="http://127.0.0.1:1/microsub")
     for hopeless in (unreachable, replace(target, token="alice.wrong"), replace(target, listen=("192.0.2.1", 0))):
         with pytest.raises(CouldNotRun):
@@ -221,13 +221,13 @@ def test_no_server_or_no_valid_token_exits_with_2(target: Target) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/other"])
 def test_a_wrong_endpoint_is_noticed_at_once(target: Target, path: str) -> None:
-    """An address that answers, and not as an endpoint, is not judged; the message says where endpoints are named."""
+    """An address that answers but isn't an endpoint isn't judged; the message says where pages name their endpoints."""
     with pytest.raises(CouldNotRun, match="isn't a Microsub endpoint"):
         run(replace(target, endpoint=target.endpoint.replace("/microsub", path)), REQUIREMENTS)
 
 
 def test_the_exit_code_is_that_of_the_specification(target: Target) -> None:
-    """What apps and our design ask for is reported, and counts when it was chosen or with `--strict`."""
+    """Failures of requirements from apps and our design are reported, but count only if selected or with `--strict`."""
     failing = [
         Result(requirement, "pass" if requirement.group == "spec" else "fail", 0.0) for requirement in REQUIREMENTS
     ]
@@ -235,27 +235,29 @@ def test_the_exit_code_is_that_of_the_specification(target: Target) -> None:
 
 
 def test_a_header_that_is_missing_is_said_to_be() -> None:
-    """Nothing stands for nothing."""
+    """The report shows a missing value as `nothing`."""
     assert Violation("a header", "").found == "nothing"
     assert Violation("no items", 0).found == "0"
 
 
 @pytest.mark.parametrize("token", ["t", "home", "action"])
 def test_a_short_token_is_masked_where_tokens_stand(token: str) -> None:
-    """Not inside of other words: a report stays readable."""
+    """A short token isn't masked inside other words, so that reports stay readable."""
     text = f'GET http://127.0.0.1/?action=channels&access_token={token} {{"uid": "home"}} Bearer {token}'
     assert mask(text, token) == 'GET http://127.0.0.1/?action=channels&access_token=… {"uid": "home"} Bearer …'
 
 
 def test_a_long_token_is_masked_wherever_it_is_echoed() -> None:
-    """As a word of its own."""
+    """A long token is masked wherever it is a whole word."""
     assert mask('{"error": "alice.secret is invalid", "x": "malice.secrets"}', "alice.secret") == (
         '{"error": "… is invalid", "x": "malice.secrets"}'
     )
 
 
 def test_the_suite_imports_nothing_of_the_server() -> None:
-    """It is a program of its own: of the package it needs the suite alone, and how text is made safe for a terminal."""
+    """The suite is an independent program: of the package it imports only itself and the escaping of text for
+    terminals.
+    """
     script = "import microsub.conformance.command, sys; print([n for n in sys.modules if n.startswith('microsub')])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert not {name for name in eval(loaded) if not name.startswith("microsub.conformance")} - {
@@ -264,13 +266,13 @@ def test_the_suite_imports_nothing_of_the_server() -> None:
 
 
 def test_feeds_are_published_under_the_name_that_the_server_is_told(target: Target) -> None:
-    """The feed host appears in the URLs; the suite listens where it is told."""
+    """The feed host appears in the URLs; the suite listens at the configured address."""
     reached = replace(target, listen=("127.0.0.1", 0), feed_host="localhost")
     assert [result.verdict for result in run(reached, pick(["following.fetched", "items.absolute"]))] == ["pass"] * 2
 
 
 def test_a_visit_is_logged_and_answered_conditionally() -> None:
-    """The publisher answers 304 to a request that holds the document's ETag, and logs both."""
+    """The publisher answers 304 to a request with the document's ETag, and logs both requests."""
     with FeedServer() as publisher:
         url = publisher.put("/feed", PublishedDocument("text/plain", b"one"))
         first = httpx.get(url, trust_env=False, timeout=60)

@@ -1,4 +1,4 @@
-"""Servers that are broken on purpose, each in one way, and the requirements that must notice."""
+"""Servers that are broken on purpose, each in one way, and the requirements that must notice it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Variant:
 
 
 def broken_model(*caught_by: str) -> Callable[[type[Model]], type[Model]]:
-    """The decorated model makes a server that these requirements catch."""
+    """Build the server variant from the decorated model, caught by these requirements."""
 
     def add(model: type[Model]) -> type[Model]:
         server = type(model.__name__, (Server,), {"model_class": model})
@@ -37,7 +37,7 @@ def broken_model(*caught_by: str) -> Callable[[type[Model]], type[Model]]:
 
 
 def broken_server(*caught_by: str) -> Callable[[type[Server]], type[Server]]:
-    """The decorated server is caught by these requirements."""
+    """Register the decorated server, caught by these requirements."""
 
     def add(server: type[Server]) -> type[Server]:
         VARIANTS.append(Variant(server.__name__, server, caught_by))
@@ -47,7 +47,7 @@ def broken_server(*caught_by: str) -> Callable[[type[Server]], type[Server]]:
 
 
 def broken_item(*caught_by: str) -> Callable[[Callable[[dict[str, Any]], None]], None]:
-    """The decorated function corrupts an item as it goes over the wire."""
+    """The decorated function corrupts an item before it is returned."""
 
     def add(corrupt: Callable[[dict[str, Any]], None]) -> None:
         class Corrupting(Model):
@@ -67,7 +67,7 @@ def broken_item(*caught_by: str) -> Callable[[Callable[[dict[str, Any]], None]],
 
 @broken_model("paging.walk", "paging.insertion", "paging.before-adjacent", "reading.last-read-ties")
 class TiesLost(Model):
-    """Cursors and marks know the time of an item only."""
+    """Cursors and marks contain only the time of an item."""
 
     def cursor(self, post: Post) -> str:
         return super().cursor(Post("", "", "", post.time, 10**9, {}))
@@ -82,7 +82,7 @@ class TiesLost(Model):
 
 @broken_model("paging.insertion", "paging.removed-cursor", "paging.before-new")
 class OffsetsAsCursors(Model):
-    """A cursor is the number of items that were shown already."""
+    """A cursor is the number of items that were already shown."""
 
     def page(
         self,
@@ -112,7 +112,7 @@ class NewestBefore(Model):
 
 @broken_model("paging.end")
 class AfterAtTheEnd(Model):
-    """The last page has `paging.after` too."""
+    """The last page also has `paging.after`."""
 
     def page(self, user: User, uid: str, limit: int, *rest: Any) -> dict[str, Any]:
         page = super().page(user, uid, limit, *rest)
@@ -123,7 +123,7 @@ class AfterAtTheEnd(Model):
 
 @broken_model("timeline.global", "paging.global-walk")
 class DoublesInGlobal(Model):
-    """`global` shows an item once for every channel that has it."""
+    """`global` shows an item once for each channel that contains it."""
 
     def rows(self, user: User, uid: str) -> list[tuple[Post, Channel, bool]]:
         rows = [(post, c, c.read[post.id]) for c in self.scope(user, uid) for post in self.shown(user, c)]
@@ -132,7 +132,7 @@ class DoublesInGlobal(Model):
 
 @broken_model("timeline.order", "timeline.merged-order")
 class OrderOfArrival(Model):
-    """Timelines are ordered by the time of storing."""
+    """Timelines are ordered by storing time."""
 
     def place(self, post: Post) -> tuple[float, int]:
         return (0.0, post.number)
@@ -143,7 +143,7 @@ class OrderOfArrival(Model):
 
 @broken_model("revisions.read-stays", "revisions.edit-keeps-read", "revisions.counts")
 class ReadComesBack(Model):
-    """A poll makes what it finds unread again."""
+    """A poll marks the posts that it finds as unread again."""
 
     def store(self, feed: Feed, guid: str, seconds: float, wire: dict[str, Any]) -> None:
         super().store(feed, guid, seconds, wire)
@@ -156,7 +156,7 @@ class ReadComesBack(Model):
 
 @broken_model("revisions.removed-stays", "revisions.moved-stays", "removing.refollowed")
 class RemovedComesBack(Model):
-    """A poll puts everything into the channels that isn't there."""
+    """A poll adds all missing posts to the channels again."""
 
     def store(self, feed: Feed, guid: str, seconds: float, wire: dict[str, Any]) -> None:
         super().store(feed, guid, seconds, wire)
@@ -171,7 +171,7 @@ class RemovedComesBack(Model):
 
 @broken_model("muting.count", "muting.unmute", "muting.global", "muting.marked")
 class MutedAreCounted(Model):
-    """The unread count takes in what is muted, and unmute forgets what was read."""
+    """The unread count includes muted items, and unmuting resets their read state."""
 
     def unread(self, user: User, channel: Channel, feed: str | None = None) -> int:
         return sum(not read for read in channel.read.values())
@@ -185,7 +185,7 @@ class MutedAreCounted(Model):
 
 @broken_model("reading.count", "reading.mark-read", "channels.unread", "removing.count")
 class CountsDrift(Model):
-    """Counts are off by one once something was marked, and so is what is marked."""
+    """After a mark, counts and the number of marked items are off by one."""
 
     def mark(self, user: User, uid: str, entries: Iterable[str], read: bool) -> int:
         changed = super().mark(user, uid, entries, read)
@@ -210,7 +210,7 @@ class CountsRequests(Model):
 
 @broken_model("reading.per-channel")
 class ReadEverywhere(Model):
-    """Marking in one channel marks in all."""
+    """A mark in one channel applies to all channels."""
 
     def mark(self, user: User, uid: str, entries: Iterable[str], read: bool) -> int:
         return super().mark(user, "global", entries, read)
@@ -226,7 +226,7 @@ class EverythingIsLast(Model):
 
 @broken_model("moving.state")
 class MovedIsUnread(Model):
-    """A moved item arrives unread."""
+    """A moved item becomes unread."""
 
     def move(self, user: User, uid: str, entries: Iterable[str]) -> int:
         moved = super().move(user, uid, entries)
@@ -244,7 +244,7 @@ class LostUpdates(Server):
         def mark(self, user: User, uid: str, entries: Iterable[str], read: bool) -> int:
             channel = self.channel(user, uid)
             flags = dict(channel.read)
-            time.sleep(0.005)  # the other requests of a real server come in here
+            time.sleep(0.005)  # a real server handles other requests here
             changed = sum(flags.get(entry, read) is not read for entry in entries)
             channel.read = flags | {entry: read for entry in entries if entry in flags}
             return changed
@@ -258,7 +258,7 @@ class LostUpdates(Server):
 
 @broken_model("saving.save", "saving.shown", "saving.unsave")
 class SavingMoves(Model):
-    """What is saved leaves its place."""
+    """Saving an item removes it from its channel."""
 
     def save(self, user: User, entries: Iterable[str]) -> int:
         return super().move(user, "saved", entries)
@@ -266,7 +266,7 @@ class SavingMoves(Model):
 
 @broken_model("saving.stays", "saving.mark-all")
 class SavedLikeAnyOther(Model):
-    """What leaves any channel leaves `saved` too, and "mark all" marks all."""
+    """Removing an item from any channel also removes it from `saved`, and "mark all" also marks `saved`."""
 
     def remove(self, user: User, uid: str, entries: Iterable[str]) -> int:
         return super().remove(user, "global", entries)
@@ -278,7 +278,7 @@ class SavedLikeAnyOther(Model):
 
 @broken_model("arriving.since")
 class ArrivalByPublication(Model):
-    """The order of arrival is that of publication."""
+    """The order of arrival is the order of publication."""
 
     def ids(self, user: User, *rest: Any) -> dict[str, Any]:
         user.arrived = {post.id: int(post.time) * 1000 + post.number for post in self.posts.values()}
@@ -287,7 +287,7 @@ class ArrivalByPublication(Model):
 
 @broken_model("arriving.all")
 class IdsWithoutEnd(Model):
-    """The last item of a reply is the first of the next."""
+    """The last item of a reply is also the first one of the next reply."""
 
     def ids(self, user: User, uid: str, limit: int, *rest: Any) -> dict[str, Any]:
         reply = super().ids(user, uid, limit, *rest)
@@ -301,7 +301,7 @@ class IdsWithoutEnd(Model):
 
 @broken_server("events.others")
 class EverybodyHearsAll(Server):
-    """What happens to one user is told to all."""
+    """Events of one user are sent to all users."""
 
     def note_event(self, user: User, name: str, data: dict[str, Any]) -> None:
         for one in self.events.values():
@@ -310,7 +310,7 @@ class EverybodyHearsAll(Server):
 
 @broken_server("events.counts")
 class CountsAsDifferences(Server):
-    """A count says how many more there are."""
+    """A count event contains the difference instead of the count."""
 
     def note_event(self, user: User, name: str, data: dict[str, Any]) -> None:
         super().note_event(user, name, data | ({"unread": -1} if "unread" in data else {}))
@@ -318,7 +318,7 @@ class CountsAsDifferences(Server):
 
 @broken_server("events.resume")
 class EventsFromNowOn(Server):
-    """Where a client was counts for nothing."""
+    """The client's last event id is ignored."""
 
     def stream(self, user: User, place: int) -> Response:
         return super().stream(user, len(self.events[user.name]))
@@ -329,7 +329,7 @@ class EventsFromNowOn(Server):
 
 @broken_model("revisions.edit", "revisions.edit-keeps-read")
 class EditsLost(Model):
-    """What is known is never looked at again."""
+    """A known post is never updated."""
 
     def store(self, feed: Feed, guid: str, seconds: float, wire: dict[str, Any]) -> None:
         if guid not in feed.posts:
@@ -338,7 +338,7 @@ class EditsLost(Model):
 
 @broken_model("revisions.no-doubles", "revisions.edit-keeps-read")
 class EditsDouble(Model):
-    """An edited post is a new one."""
+    """An edited post is stored as a new post."""
 
     def store(self, feed: Feed, guid: str, seconds: float, wire: dict[str, Any]) -> None:
         super().store(feed, f"{guid} {wire.get('content')}", seconds, wire)
@@ -346,7 +346,7 @@ class EditsDouble(Model):
 
 @broken_model("revisions.edit-keeps-place")
 class EditsMove(Model):
-    """An edit brings its new date along."""
+    """An edit changes the date of the post."""
 
     def store(self, feed: Feed, guid: str, seconds: float, wire: dict[str, Any]) -> None:
         super().store(feed, guid, seconds, wire)
@@ -359,7 +359,7 @@ class EditsMove(Model):
 
 @broken_model("isolation.timeline", "isolation.marking", "isolation.changing")
 class ChannelsOfAnybody(Model):
-    """A channel is found by its uid, of any user."""
+    """A uid also finds the channels of other users."""
 
     def channel(self, user: User, uid: str) -> Channel:
         for other in self.users.values():
@@ -370,7 +370,7 @@ class ChannelsOfAnybody(Model):
 
 @broken_model("isolation.global", "isolation.marking")
 class GlobalOfAll(Model):
-    """`global` is that of all users."""
+    """`global` contains the items of all users."""
 
     def scope(self, user: User, uid: str) -> list[Channel]:
         if uid == "global":
@@ -380,7 +380,7 @@ class GlobalOfAll(Model):
 
 @broken_model("isolation.read-state", "isolation.marking")
 class ReadTogether(Model):
-    """Read state belongs to the item, not to the user."""
+    """The read state belongs to the item, not to the user."""
 
     def mark(self, user: User, uid: str, entries: Iterable[str], read: bool) -> int:
         self.scope(user, uid)
@@ -389,7 +389,7 @@ class ReadTogether(Model):
 
 @broken_model("isolation.rules")
 class RulesTogether(Model):
-    """A rule of one user is a rule of all."""
+    """A rule of one user applies to all users."""
 
     def rule(self, user: User, uid: str, action: str, url: str) -> None:
         for other in self.users.values():
@@ -398,7 +398,7 @@ class RulesTogether(Model):
 
 @broken_server("scopes.follow", "scopes.channels", "scopes.rules")
 class ScopesIgnored(Server):
-    """Every token may do everything."""
+    """Every token has all scopes."""
 
     def act(self, verb: str, user: User, scopes: frozenset[str], p: Parameters) -> dict[str, Any]:
         return super().act(verb, user, frozenset({"follow", "mute", "block", "channels"}), p)
@@ -406,7 +406,7 @@ class ScopesIgnored(Server):
 
 @broken_server("scopes.read-marks")
 class ReadIsNotEnough(Server):
-    """Marking needs the scope of changing channels."""
+    """Marking requires the scope for changing channels."""
 
     def change_timeline(self, user: User, p: Parameters) -> dict[str, Any]:
         p.need("scope")
@@ -415,7 +415,7 @@ class ReadIsNotEnough(Server):
 
 @broken_server("tokens.missing", "tokens.invalid", "tokens.scheme", "errors.body")
 class AnybodyIsAlice(Server):
-    """A request without a token that is known is taken for one of the first user."""
+    """A request without a valid token is treated as the first user's."""
 
     def authorize(self, request: Request, parameters: Parameters) -> tuple[User, frozenset[str]]:
         try:
@@ -426,7 +426,7 @@ class AnybodyIsAlice(Server):
 
 @broken_server("transport.foreign-user-endpoint")
 class AnyUsersEndpoint(Server):
-    """The user in the endpoint is not looked at."""
+    """The user in the endpoint is ignored."""
 
     def authorize(self, request: Request, parameters: Parameters) -> tuple[User, frozenset[str]]:
         request.path_params.pop("user", None)
@@ -448,7 +448,7 @@ class CharsetAdded(Server):
 
 @broken_server("replies.object")
 class CreatedIs201(Server):
-    """Following is answered with 201."""
+    """Following a feed is answered with 201."""
 
     def reply(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
         return super().reply(201 if status == 200 and value.get("type") == "feed" else status, value, headers)
@@ -456,7 +456,7 @@ class CreatedIs201(Server):
 
 @broken_server("tokens.missing", "transport.cors-replies")
 class BareErrors(Server):
-    """Errors have no headers that help."""
+    """Error replies lack the helpful headers."""
 
     def reply(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
         response = super().reply(status, value, {})
@@ -467,7 +467,7 @@ class BareErrors(Server):
 
 @broken_server("transport.trailing-slash")
 class SlashRedirects(Server):
-    """A trailing slash is redirected away."""
+    """A trailing slash is answered with a redirect."""
 
     async def endpoint(self, request: Request) -> Response:
         if request.url.path.endswith("/"):
@@ -477,7 +477,7 @@ class SlashRedirects(Server):
 
 @broken_server("transport.lists", "channels.order-forms")
 class LastOfAList(Server):
-    """Of repeated parameters the last one counts."""
+    """Of repeated parameters, only the last one is used."""
 
     def locked(self, method: str, user: User, scopes: frozenset[str], parameters: Parameters) -> dict[str, Any]:
         parameters._values = {name: values[-1:] for name, values in parameters._values.items()}
@@ -489,7 +489,7 @@ class LastOfAList(Server):
 
 @broken_model("channels.order-places")
 class OrderAtTheTop(Model):
-    """What is ordered comes first, `notifications` behind it."""
+    """Ordered channels come first, before `notifications`."""
 
     def order(self, user: User, uids: list[str]) -> None:
         listed = list(dict.fromkeys(uids))
@@ -499,7 +499,7 @@ class OrderAtTheTop(Model):
 
 @broken_model("channels.create-twice", "channels.uid-characters", "channels.reserved")
 class NamesAreUids(Model):
-    """The uid is the name, and a second channel of a name pushes the first aside."""
+    """The uid is the name, and a second channel with the same name replaces the first one."""
 
     def create(self, user: User, name: str) -> Channel:
         user.channels.pop(name, None)
@@ -510,7 +510,7 @@ class NamesAreUids(Model):
 
 @broken_model("following.unfollow-items")
 class UnfollowKeepsItems(Model):
-    """Unread items stay after their feed was unfollowed."""
+    """Unread items stay after an unfollow."""
 
     def unfollow(self, channel: Channel, url: str) -> None:
         if url in channel.feeds:
@@ -519,14 +519,14 @@ class UnfollowKeepsItems(Model):
 
 @broken_model("following.old-as-read")
 class FloodOfOld(Model):
-    """All posts of a new subscription come in as unread."""
+    """All posts of a new follow are unread."""
 
     FRESH = 10**6
 
 
 @broken_model("blocking.earlier")
 class BlockedComeIn(Model):
-    """A block takes out what is there, and lets in what comes."""
+    """A block removes existing items, but new posts are still accepted."""
 
     def add(self, user: User, channel: Channel, post: Post, read: bool = False) -> None:
         if post.id not in channel.gone:
@@ -535,7 +535,7 @@ class BlockedComeIn(Model):
 
 @broken_server("following.one-poll", "revisions.conditional")
 class PollsTooMuch(Server):
-    """Every follow fetches, and no fetch is conditional."""
+    """Every follow fetches the feed, and no fetch is conditional."""
 
     def follow(self, user: User, p: Parameters) -> dict[str, Any]:
         if p.need("url") in self.model.feeds:
@@ -548,7 +548,7 @@ class PollsTooMuch(Server):
 
 @broken_server("preview.stores-nothing")
 class PreviewFollows(Server):
-    """Previewing puts the posts into `notifications`."""
+    """A preview puts the posts into `notifications`."""
 
     def act(self, verb: str, user: User, scopes: frozenset[str], p: Parameters) -> dict[str, Any]:
         answer = super().act(verb, user, scopes, p)
@@ -563,7 +563,7 @@ class PreviewFollows(Server):
 
 @broken_server("preview.source")
 class PreviewTellsTheFeed(Server):
-    """Previewed items carry the feed's id."""
+    """Previewed items contain the feed's id."""
 
     def preview(self, p: Parameters) -> dict[str, Any]:
         answer = super().preview(p)

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to."""
+"""The IP addresses and ports to which connections are allowed."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_special_addresses_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", PUBLIC)
 def test_public_addresses_pass(text: str) -> None:
-    """The neighbours of the special blocks are public."""
+    """The addresses next to the special blocks are public."""
     address = parse_address(text)
     assert address is not None
     assert is_public(address)
 
 
 def test_listed_networks_pass() -> None:
-    """What the admin lists may be reached, in its v4-mapped form too, and nothing beside it."""
+    """Networks that the admin lists can be reached, also in their IPv4-mapped form, and no others."""
     allowed = (ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"))
     for text, verdict in {
         "10.1.2.3": True,
@@ -59,7 +59,7 @@ def test_listed_networks_pass() -> None:
 
 
 def test_web_servers_are_asked_at_their_ports() -> None:
-    """80, 443, and what is above 1,023 and no well-known service; the reason names the port."""
+    """Allowed are 80, 443 and ports above 1,023 that no well-known service uses; the reason names the port."""
     for port in (80, 443, 1024, 3000, 5000, 8000, 8080, 8081, 8443, 9000, 32768, 65535):
         assert port_problem(port) is None
     for port in (0, 1, 22, 25, 81, 110, 445, 993, 1023):
@@ -70,7 +70,7 @@ def test_web_servers_are_asked_at_their_ports() -> None:
 
 
 def test_own_addresses_are_known_without_asking_anybody() -> None:
-    """Those of this machine's interfaces, and no others."""
+    """The addresses of this machine's interfaces are its own, without a DNS request."""
     assert is_own(ip_address("127.0.0.1"))
     for other in ("192.0.2.1", "8.8.8.8", "2001:db8::1"):
         assert not is_own(ip_address(other))

@@ -1,4 +1,4 @@
-"""Bodies within bounds, in every coding."""
+"""Reading of bodies with a size limit, in every content coding."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CODINGS = {
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("step", [1, 7, 4096, 10_000_000])
 def test_a_body_survives_any_slicing(coding: str, step: int) -> None:
-    """However the bytes arrive, the document is the same."""
+    """The document is the same, however the bytes are split into chunks."""
     name, data = CODINGS[coding]
     if step == 1 and len(data) > 50_000:
         step = 997
@@ -49,7 +49,7 @@ def test_a_body_survives_any_slicing(coding: str, step: int) -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_bomb_is_not_expanded(coding: str) -> None:
-    """A hundred megabytes in a hundred kilobytes fail at the limit, in little more memory than that."""
+    """A body of 100 kB that expands to 100 MB fails at the limit, with little more memory than the limit."""
     data = gzip.compress(bytes(100_000_000), 1) if coding == "gzip" else zlib.compress(bytes(100_000_000), 1)
     body = Body(coding, 1_000_000)
     tracemalloc.start()
@@ -62,7 +62,7 @@ def test_a_bomb_is_not_expanded(coding: str) -> None:
 
 
 def test_the_limit_is_exact() -> None:
-    """A body of the limit passes, one byte more doesn't, compressed or not; so doesn't empty padding for ever."""
+    """A body of exactly the limit passes, one more byte fails, compressed or not; endless empty padding fails too."""
     for name, pack in ((None, bytes), ("gzip", gzip.compress)):
         body = Body(name, 1000)
         body.feed(pack(bytes(1000)))
@@ -75,5 +75,5 @@ def test_the_limit_is_exact() -> None:
 
 
 def test_an_empty_body_is_empty() -> None:
-    """Whatever its coding claims to be."""
+    """An empty body is read as empty, whatever its content coding."""
     assert Body("gzip", 10).finish() == b""

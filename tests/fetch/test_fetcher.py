@@ -59,7 +59,9 @@ async def failed(url: str, **parts: object) -> FetchFailed:
 
 
 async def test_the_request_is_modest(site: Publisher) -> None:
-    """User-Agent with software, URL and subscribers; no cookies, no Referer, not even after a redirect sets some."""
+    """The request has a User-Agent with software, URL and subscribers, but no cookies and no Referer, even after
+    redirects.
+    """
     site.serve("/old", Answer(status=302, headers=[("Location", "/new"), ("Set-Cookie", "a=b; Path=/")]))
     site.serve("/new", Answer(b"x", headers=[("Set-Cookie", "c=d; Path=/")]))
     client = fetcher()
@@ -75,15 +77,15 @@ async def test_the_request_is_modest(site: Publisher) -> None:
 
 
 async def test_a_304_may_bring_new_validators(site: Publisher) -> None:
-    """They take the place of the old ones."""
+    """The new validators replace the old ones."""
     site.serve("/", Answer(status=304, headers=[("ETag", '"new"')]))
     again = await fetcher().fetch(FetchRequest(site.url("/"), '"old"', "then"))
     assert again == NotModified(site.url("/"), '"new"', "then", None)
-    assert (await failed(site.url("/"))).status == 304  # nobody asked for it
+    assert (await failed(site.url("/"))).status == 304  # not requested
 
 
 async def test_international_addresses(site: Publisher) -> None:
-    """Host in punycode, path in escaped UTF-8."""
+    """The host is sent in punycode, the path in escaped UTF-8."""
     site.serve("/%C3%BCber", Answer(b"x"))
     result = await fetched(site.url("/über", "bücher.test"))
     assert site.asked[0].host == f"xn--bcher-kva.test:{site.port}"
@@ -91,7 +93,7 @@ async def test_international_addresses(site: Publisher) -> None:
 
 
 async def test_credentials_are_sent_and_never_told(site: Publisher) -> None:
-    """Basic auth for the host that they belong to; results, base URLs and messages are without."""
+    """Basic auth is sent only to the host that it belongs to; results, base URLs and messages don't contain it."""
     url = f"http://ann:s3cret@a.test:{site.port}/feed"
     site.serve("/feed", Answer(status=302, headers=[("Location", "/moved")]))
     site.serve("/moved", Answer(b"x"))
@@ -113,7 +115,7 @@ async def test_credentials_are_sent_and_never_told(site: Publisher) -> None:
      "http://ann:s3cret@0177.1.1.1/", "http://ann:s3cret@a.test/\x01"],
 )  # fmt: skip
 async def test_malformed_urls_keep_their_secrets(url: str) -> None:
-    """The texts of Python's own errors quote what they can't read; ours don't."""
+    """Python's own error texts quote malformed URLs; ours don't."""
     assert "s3cret" not in (await failed(url)).detail
 
 
@@ -121,7 +123,7 @@ async def test_malformed_urls_keep_their_secrets(url: str) -> None:
 
 
 async def test_a_document(site: Publisher) -> None:
-    """Status, headers, type, freshness and the body, decompressed."""
+    """A result has status, headers, type, freshness and the decompressed body."""
     fields = [("Content-Encoding", "gzip"), ("Content-Type", "text/xml; charset=x"), ("Cache-Control", "max-age=9")]
     site.serve("/", Answer(gzip.compress(b"<feed/>"), headers=[*fields, ("Link", "<a>"), ("Link", "<b>")]))
     result = await fetched(site.url("/"))
@@ -145,7 +147,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 async def test_refusals_are_values(site: Publisher, case: str) -> None:
-    """Every status that is no document becomes a reason, with the publisher's wish to wait."""
+    """Every status without a document becomes a reason, with the pause that the publisher requests."""
     status, fields, reason, retry_after = REFUSALS[case]
     site.serve("/", Answer(status=status, headers=fields))
     failure = await failed(site.url("/"))
@@ -161,7 +163,7 @@ async def test_refusals_are_values(site: Publisher, case: str) -> None:
     [([301], True), ([308, 301], True), ([302], False), ([301, 302], False), ([307, 301], False), ([303], False)],
 )
 async def test_only_permanent_hops_move_a_feed(site: Publisher, statuses: list[int], moved: bool) -> None:
-    """One temporary hop among them makes the whole redirect temporary."""
+    """One temporary hop makes the whole redirect temporary."""
     for place, status in enumerate(statuses):
         site.serve(f"/{place}", Answer(status=status, headers=[("Location", f"/{place + 1}")]))
     end = site.serve(f"/{len(statuses)}", Answer(b"x", headers=[("ETag", "e")]))
@@ -175,7 +177,7 @@ async def test_only_permanent_hops_move_a_feed(site: Publisher, statuses: list[i
 
 
 async def test_a_move_keeps_credentials(site: Publisher) -> None:
-    """The new address of a protected feed on the same host is protected too."""
+    """If a protected feed moves on the same host, the new address keeps the credentials."""
     site.serve("/0", Answer(status=301, headers=[("Location", "/1")]))
     site.serve("/1", Answer(b"x"))
     result = await fetched(f"http://u:p@a.test:{site.port}/0")
@@ -187,7 +189,7 @@ async def test_a_move_keeps_credentials(site: Publisher) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.1", "0x7f000001", "2130706433", "0177.0.0.1"])
 async def test_odd_names_of_loopback(site: Publisher, host: str) -> None:
-    """The system's resolver turns them into 127.0.0.1, and that is what is checked."""
+    """The system's resolver turns such a name into 127.0.0.1, and the result is checked."""
     result = await Fetcher(FetchSettings()).fetch(FetchRequest(site.url("/", host)))
     assert isinstance(result, FetchFailed)
     assert result.told in {"dns", "bad_url"}
@@ -195,7 +197,7 @@ async def test_odd_names_of_loopback(site: Publisher, host: str) -> None:
 
 
 async def test_names_inside_look_as_if_nobody_knew_them() -> None:
-    """Who gives an address learns by no answer which names there are: reason and words are the same."""
+    """Internal names and unknown names get the same error, so that nobody can find out which internal names exist."""
 
     async def resolver(host: str, _port: int) -> list[str]:
         if host == "inside.test":
@@ -216,7 +218,7 @@ async def test_names_inside_look_as_if_nobody_knew_them() -> None:
 
 @pytest.mark.parametrize("port", [22, 81, 6379, 9200])
 async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int) -> None:
-    """Neither at first nor behind a redirect, in a listed network neither; the error names the port."""
+    """The port is refused in the first URL, in redirects and in listed networks; the error names the port."""
     site.serve("/away", Answer(status=302, headers=[("Location", f"http://blog.test:{port}/")]))
     for url in (f"http://blog.test:{port}/", f"http://127.0.0.1:{port}/", site.url("/away", "blog.test")):
         result = await failed(url)
@@ -225,7 +227,7 @@ async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int)
 
 
 async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A public address of this machine: 80 and 443 for hosts of its people, all else only where the admin lists it."""
+    """A public address of this machine: only 80 and 443 for hosts of its users, and what the admin lists."""
     mine = "8.8.4.4"
     monkeypatch.setattr(network, "is_own", lambda address: str(address) == mine)
 
@@ -246,7 +248,7 @@ async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(monkeypatc
 
 
 async def test_strangers_have_the_ports_of_websites_asked_alone(site: Publisher) -> None:
-    """What is sent for them goes to 80 and 443, or to a network that the admin lists; at every hop."""
+    """Requests for strangers go only to ports 80 and 443, or to listed networks, at every hop."""
     names = {"public.test": "8.8.8.8", "listed.test": "127.0.0.1"}
 
     async def known(host: str, _port: int) -> Sequence[str]:
@@ -263,7 +265,7 @@ async def test_strangers_have_the_ports_of_websites_asked_alone(site: Publisher)
 
 
 async def test_a_name_with_good_and_bad_addresses(site: Publisher) -> None:
-    """Only the good ones are tried; the next one when the first doesn't answer."""
+    """Only the good addresses are tried, the next one if the first doesn't answer."""
 
     async def mixed(_host: str, _port: int) -> Sequence[str]:
         return ["10.0.0.1", "127.0.0.9", "127.0.0.1"]
@@ -273,7 +275,7 @@ async def test_a_name_with_good_and_bad_addresses(site: Publisher) -> None:
 
 
 async def test_the_systems_resolver() -> None:
-    """It finds numbers as they are and raises OSError for names that don't exist."""
+    """It returns IP addresses unchanged and raises OSError for names that don't exist."""
     look_up = ThreadedResolver(width=1)
     assert await look_up("127.0.0.1", 80) == ["127.0.0.1"]
     with pytest.raises(OSError, match=r"."):
@@ -285,7 +287,7 @@ async def test_the_systems_resolver() -> None:
 
 
 def test_one_fetcher_serves_many_event_loops() -> None:
-    """Names that wait for a thread, and bodies that wait for room, wait in the loop that they belong to."""
+    """Names that wait for a thread and bodies that wait for room wait in their own event loop."""
     look_up, room = ThreadedResolver(width=1), Room(total=100, free=0)
     begin = threading.Barrier(3)
 
@@ -306,7 +308,7 @@ def test_one_fetcher_serves_many_event_loops() -> None:
 
 
 async def test_silence_ends_a_fetch(site: Publisher) -> None:
-    """Before the head, and in the middle of the body."""
+    """A fetch times out before the head and in the middle of the body."""
     limits = FetchLimits(total=3600, idle=0.1)
     for answer in (Answer(b"half", hang=True, head_only_length=99), Answer(hang=True, head_only_length=9)):
         site.serve("/", answer)
@@ -335,14 +337,14 @@ RUBBISH = {
 @pytest.mark.parametrize("proxied", [False, True], ids=["directly", "by a proxy"])
 @pytest.mark.parametrize("name", RUBBISH)
 async def test_an_error_quotes_no_reply(site: Publisher, name: str, proxied: bool) -> None:
-    """A reply may hold secrets: followers of the feed and the log see what is wrong with it, and none of its bytes."""
+    """A reply may contain secrets: the error for followers and the log describes the fault without any of its bytes."""
     data, problem = RUBBISH[name]
 
     async def answer(asked: Asked) -> None:
         await asked.send(data)
 
     site.serve("/", answer)
-    site.serve(site.url("/"), answer)  # as a proxy is asked
+    site.serve(site.url("/"), answer)  # as a request to a proxy
     settings = FetchSettings(allow_private_networks=LOOPBACK, proxy=site.url("") if proxied else None)
     client = Fetcher(settings, resolver=here)
     failure = await client.fetch(FetchRequest(site.url("/")))
@@ -352,7 +354,7 @@ async def test_an_error_quotes_no_reply(site: Publisher, name: str, proxied: boo
 
 
 async def test_many_at_once(site: Publisher) -> None:
-    """Hundreds of fetches are in flight together."""
+    """Hundreds of fetches run at the same time."""
     together = asyncio.Event()
 
     async def answer(_asked: Asked) -> Answer:
@@ -371,7 +373,7 @@ async def test_many_at_once(site: Publisher) -> None:
 
 
 class Pausing(asyncio.Transport):
-    """A transport that says whether it reads."""
+    """A transport that records whether reading is paused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -385,7 +387,7 @@ class Pausing(asyncio.Transport):
 
 
 async def test_what_is_not_read_stays_with_the_publisher() -> None:
-    """A body is read ahead by a little; the rest comes when there is room for it."""
+    """Only a small part of a body is read ahead; the rest is read when there is room for it."""
     wire, transport = Wire(10), Pausing()
     wire.connection_made(transport)
     wire.data_received(b"a" * 100_000)
@@ -402,7 +404,7 @@ async def test_what_is_not_read_stays_with_the_publisher() -> None:
 
 
 async def test_certificates_are_verified(tmp_path: Path) -> None:
-    """A trusted certificate for that very name passes; another name, or nobody's trust, doesn't."""
+    """A trusted certificate for exactly this name passes; another name or an untrusted certificate fails."""
     server, client = certificate(tmp_path, "good.test")
     async with publisher(tls=server) as site:
         site.serve("/", Answer(b"x"))
@@ -415,7 +417,7 @@ async def test_certificates_are_verified(tmp_path: Path) -> None:
 
 
 async def test_an_outgoing_proxy(site: Publisher) -> None:
-    """The proxy is exempt from the check; what is asked of it is resolved and checked before."""
+    """The proxy is exempt from the check; hosts requested through it are resolved and checked first."""
     looked_up: list[str] = []
 
     async def public(host: str, _port: int) -> Sequence[str]:
@@ -442,12 +444,12 @@ async def test_an_outgoing_proxy(site: Publisher) -> None:
     nobody = Fetcher(FetchSettings(proxy="http://127.0.0.1:9"), resolver=public)
     down = await nobody.fetch(FetchRequest("http://blog.test/feed"))
     assert isinstance(down, FetchFailed)
-    # Followers of the feed read this, and needn't know where the proxy is.
+    # Followers of the feed read this message, which must not name the proxy's address.
     assert (down.reason, down.detail) == ("connect", "the outgoing proxy can't be reached: Connection refused")
     await nobody.aclose()
 
 
 async def test_a_proxy_of_an_unknown_kind() -> None:
-    """It is refused when the fetcher is made, not at the first fetch."""
+    """An unsupported proxy scheme is refused when the fetcher is created, not at the first fetch."""
     with pytest.raises(ValueError, match="socks5"):
         Fetcher(FetchSettings(proxy="socks5://127.0.0.1:1080"))

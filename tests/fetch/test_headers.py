@@ -1,4 +1,4 @@
-"""Freshness, pauses and validators in headers: tables of cases."""
+"""Freshness, pauses and validators in headers, as tables of cases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
     ],
 )
 def test_freshness(fields: dict[str, str], seconds: float | None) -> None:
-    """`max-age` less `Age`, else `Expires` less `Date`; what is no date has expired."""
+    """Freshness is `max-age` minus `Age`, otherwise `Expires` minus `Date`; an invalid date counts as expired."""
     assert headers.max_age(fields, NOW) == seconds
 
 
@@ -57,12 +57,12 @@ def test_freshness(fields: dict[str, str], seconds: float | None) -> None:
     ],
 )
 def test_retry_after(value: str | None, seconds: float | None) -> None:
-    """Seconds and dates, never negative; nonsense says nothing."""
+    """Seconds and dates are accepted, never negative; invalid values are ignored."""
     assert headers.retry_after(value, NOW) == seconds
 
 
 def test_repeated_headers_are_joined() -> None:
-    """Names don't depend on case, values keep every byte."""
+    """Header names are case-insensitive, and values keep every byte."""
     raw = [(b"Link", b"<a>"), (b"link", b"<\xff>"), (b"ETag", b'"x"')]
     assert headers.readable(raw) == {"link": "<a>, <\xff>", "etag": '"x"'}
     assert headers.first(raw, b"link") == "<a>"
@@ -70,7 +70,7 @@ def test_repeated_headers_are_joined() -> None:
 
 
 def test_stored_validators_that_no_header_can_hold() -> None:
-    """A line break or a character beyond latin-1 is left out instead of breaking the request."""
+    """A validator with a line break or a character beyond latin-1 is left out, so that the request works."""
     assert headers.encodable('"\xff"') == b'"\xff"'
     for value in (None, "", "a\r\nHost: b", "\u20ac", "\0"):
         assert headers.encodable(value) is None
@@ -85,5 +85,5 @@ def test_stored_validators_that_no_header_can_hold() -> None:
     ],
 )
 def test_user_agent(subscribers: int, text: str) -> None:
-    """Software, where to read about it, and for how many people it asks."""
+    """It contains software, documentation URL and number of subscribers."""
     assert headers.user_agent("s/1", "http://a.test", subscribers) == text

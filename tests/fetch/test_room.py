@@ -1,4 +1,4 @@
-"""How many bytes of bodies are in memory at once."""
+"""The limit for bytes of bodies that are in memory at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 
 async def test_small_bodies_take_no_room() -> None:
-    """Nothing is counted below the free size, and only what lies above it afterwards."""
+    """Bytes up to the free size aren't counted; above it, only the excess is counted."""
     room = Room(total=100, free=10)
     share = room.share()
     await share.grow(10)
@@ -28,7 +28,7 @@ async def test_small_bodies_take_no_room() -> None:
 
 
 async def test_room_is_given_back_with_the_last_reference() -> None:
-    """The caller needn't know that a document takes room."""
+    """The caller doesn't need to release a document's room."""
     room = Room(total=100, free=0)
     share = room.share()
     await share.grow(60)
@@ -40,7 +40,7 @@ async def test_room_is_given_back_with_the_last_reference() -> None:
 
 
 async def test_bodies_wait_for_room() -> None:
-    """A body grows no further while others take all, and goes on when one of them is dropped."""
+    """A body stops growing while others use all room, and continues when one of them is dropped."""
     room = Room(total=100, free=0)
     first, second = room.share(), room.share()
     await first.grow(90)
@@ -55,7 +55,7 @@ async def test_bodies_wait_for_room() -> None:
 
 
 async def test_bodies_that_wait_for_each_other_come_to_an_end() -> None:
-    """When all of the room is taken by bodies that are still arriving, the oldest may go on; then the next."""
+    """If arriving bodies use all of the room, the oldest one may continue, then the next one."""
     room = Room(total=100, free=0)
     done: list[int] = []
 
@@ -74,7 +74,7 @@ async def test_bodies_that_wait_for_each_other_come_to_an_end() -> None:
 
 
 async def test_the_bound_is_exceeded_by_one_body_at_most() -> None:
-    """What has arrived and is being worked on leaves nobody beyond the bound: it will be dropped by itself."""
+    """Complete bodies don't let another body exceed the bound, because their room becomes free anyway."""
     room = Room(total=100, free=0)
     held: list[Share] = []
     for user in ("ann", "bob"):
@@ -92,7 +92,9 @@ async def test_the_bound_is_exceeded_by_one_body_at_most() -> None:
 
 
 async def test_who_has_half_of_the_room_leaves_the_rest_to_others() -> None:
-    """Documents that wait for a parser keep no other user's from arriving; a feed counts for who has least."""
+    """Documents that wait for a parser don't block other users' documents; a feed counts for its follower with the
+    least.
+    """
     room = Room(total=100, free=0)
     heavy, further = room.share(["mal"]), room.share(["mal"])
     await heavy.grow(40)
@@ -110,7 +112,7 @@ async def test_who_has_half_of_the_room_leaves_the_rest_to_others() -> None:
 
 
 async def test_what_is_compressed_waits_for_room_before_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some kilobytes that become megabytes don't stand in memory while they wait."""
+    """A few kilobytes that expand to megabytes aren't expanded while they wait."""
     made: list[Body] = []
 
     class Noted(Body):

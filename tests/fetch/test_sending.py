@@ -1,4 +1,4 @@
-"""Requests to endpoints on loopback: methods, forms, tokens, redirects, limits, and what never leaves."""
+"""Requests to endpoints on loopback: methods, forms, tokens, redirects, limits, and secrets that are never sent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def failed(sending: Sending, **parts: Any) -> FetchFailed:
 
 
 async def test_a_form_is_posted_with_a_token(site: Publisher) -> None:
-    """Type, length, encoding and the header are what servers expect; the answer comes with type, body and place."""
+    """Type, length, encoding and header are as servers expect; the answer has type, body and location."""
     site.serve("/introspect", Answer(b'{"active":true}', headers=[("Content-Type", "application/json")]))
     form = {"token": "ä b&c=d\r\n", "hint": ""}
     answer = await answered(Sending(site.url("/introspect?x=1"), "POST", form, TOKEN))
@@ -55,7 +55,7 @@ async def test_a_form_is_posted_with_a_token(site: Publisher) -> None:
 
 
 async def test_a_field_may_come_twice_and_a_form_may_be_empty(site: Publisher) -> None:
-    """Pairs keep their order; an empty form is a POST of no bytes."""
+    """Pairs keep their order; an empty form is a POST with an empty body."""
     site.serve("/", Answer(b"x"))
     await answered(Sending(site.url(), "POST", [("a", "1"), ("b", "2"), ("a", "3")]))
     await answered(Sending(site.url(), "POST"))
@@ -65,7 +65,7 @@ async def test_a_field_may_come_twice_and_a_form_may_be_empty(site: Publisher) -
 
 @pytest.mark.parametrize("status", [200, 204, 401, 503])
 async def test_every_status_is_an_answer_with_its_body(site: Publisher, status: int) -> None:
-    """What a server says of an error stands in the body."""
+    """The body of an error contains the server's explanation."""
     body = b"" if status == 204 else b'{"error":"invalid_grant"}'
     site.serve("/", Answer(body, status, [("Retry-After", "7")]))
     answer = await answered(Sending(site.url()))
@@ -73,7 +73,7 @@ async def test_every_status_is_an_answer_with_its_body(site: Publisher, status: 
 
 
 async def test_head_asks_for_headers_alone(site: Publisher) -> None:
-    """Whatever length the server claims; several Link headers are one value."""
+    """The body is empty whatever length the server claims; several Link headers become one value."""
     links = [("Link", '</a>; rel="authorization_endpoint"'), ("Link", '</t>; rel="token_endpoint"')]
     site.serve("/me", Answer(b"x" * 1000, headers=[("Content-Encoding", "br"), *links]))
     site.serve("/", Answer(status=301, headers=[("Location", "/me")]))
@@ -85,7 +85,7 @@ async def test_head_asks_for_headers_alone(site: Publisher) -> None:
 
 
 async def test_redirects_are_told_one_by_one(site: Publisher) -> None:
-    """Where each led, and whether for good; the fragment and credentials are gone."""
+    """The result lists each redirect's target and whether it is permanent, without fragment and credentials."""
     for path, status, location in (
         ("/a", 301, "/b"),
         ("/b", 308, f"http://user:pass@other.test:{site.port}/c#x"),
@@ -112,7 +112,7 @@ async def test_redirects_are_told_one_by_one(site: Publisher) -> None:
 
 @pytest.mark.parametrize("status", [302, 308])
 async def test_a_post_follows_no_redirect(site: Publisher, status: int) -> None:
-    """A form with a secret isn't sent along; the redirect is the answer."""
+    """The form with a secret isn't sent again; the redirect is the answer."""
     site.serve("/token", Answer(status=status, headers=[("Location", "/elsewhere")]))
     site.serve("/elsewhere", Answer(b"x"))
     answer = await answered(Sending(site.url("/token"), "POST", {"code": "s3cret"}))
@@ -121,7 +121,7 @@ async def test_a_post_follows_no_redirect(site: Publisher, status: int) -> None:
 
 
 async def test_a_token_stays_on_its_origin(site: Publisher) -> None:
-    """A redirect to another host, port or scheme ends the request before anybody else is asked."""
+    """A redirect to another host, port or scheme ends the request before it is followed."""
     async with publisher() as other:
         other.serve("/", Answer(b"x"))
         site.serve("/there", Answer(b"x"))
@@ -137,7 +137,7 @@ async def test_a_token_stays_on_its_origin(site: Publisher) -> None:
 
 
 async def test_without_a_token_other_origins_are_followed(site: Publisher) -> None:
-    """And are sent nothing of the first one's credentials."""
+    """The redirect's target gets no credentials of the first URL."""
     site.serve("/", Answer(status=302, headers=[("Location", site.url("/x", "other.test"))]))
     site.serve("/x", Answer(b"x"))
     assert (await answered(Sending(f"http://ann:pw@a.test:{site.port}/"))).body == b"x"
@@ -145,7 +145,7 @@ async def test_without_a_token_other_origins_are_followed(site: Publisher) -> No
 
 
 async def test_a_token_takes_the_place_of_credentials_in_the_url(site: Publisher) -> None:
-    """One Authorization header, not two."""
+    """The request has one Authorization header, not two."""
     site.serve("/", Answer(b"x"))
     await answered(Sending(f"http://ann:pw@a.test:{site.port}/", bearer=TOKEN))
     assert site.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
@@ -153,7 +153,7 @@ async def test_a_token_takes_the_place_of_credentials_in_the_url(site: Publisher
 
 @pytest.mark.parametrize("sending", [{"bearer": TOKEN}, {"method": "POST", "form": {"code": "s3cret"}}])
 async def test_secrets_go_to_public_addresses_by_https_alone(sending: dict[str, Any]) -> None:
-    """Over http nobody is connected to; one public address of a name is enough, whatever the others are."""
+    """Over http no connection is made if any address of the name is public."""
     for addresses in (["93.184.216.34"], ["127.0.0.1", "93.184.216.34"]):
 
         async def resolver(_host: str, _port: int, addresses: list[str] = addresses) -> Sequence[str]:
@@ -165,7 +165,7 @@ async def test_secrets_go_to_public_addresses_by_https_alone(sending: dict[str, 
 
 
 async def test_what_isnt_secret_may_go_in_the_clear() -> None:
-    """The guard lets it pass; here there is nobody to answer."""
+    """The guard accepts the request, which fails only because the name doesn't resolve."""
     tried = []
 
     async def resolver(host: str, _port: int) -> Sequence[str]:
@@ -179,7 +179,7 @@ async def test_what_isnt_secret_may_go_in_the_clear() -> None:
 
 
 async def test_through_an_outgoing_proxy(site: Publisher) -> None:
-    """Method and form arrive; what is secret is refused to it in the clear, and a token never leaves https."""
+    """Method and form arrive; secrets aren't sent to it unencrypted, and a token is sent only over https."""
 
     async def public(_host: str, _port: int) -> Sequence[str]:
         return ["8.8.8.8"]
@@ -203,7 +203,7 @@ async def test_through_an_outgoing_proxy(site: Publisher) -> None:
 
 @pytest.mark.parametrize("token", ["a\r\nX-Injected: 1", "a\nb", "a b", "", "ü", "a\x00", "x" * 5000])
 async def test_a_token_that_is_none_isnt_sent(site: Publisher, token: str) -> None:
-    """Nothing that would end the header, or be more than one."""
+    """A token that would end the header or split into several values isn't sent."""
     failure = await failed(Sending(site.url(), bearer=token))
     assert failure.reason == "protocol"
     assert not site.asked
@@ -211,20 +211,20 @@ async def test_a_token_that_is_none_isnt_sent(site: Publisher, token: str) -> No
 
 @pytest.mark.parametrize("end", ["\r\nX-Injected: 1", "\n", "\t", "\x00", "\x7f", "\x85"])
 async def test_a_url_with_control_characters_isnt_asked(site: Publisher, end: str) -> None:
-    """Not even without them."""
+    """The URL is refused, and not requested without the control characters either."""
     assert (await failed(Sending(f"{site.url('/x')}{end}y"))).reason == "bad_url"
     assert not site.asked
 
 
 async def test_no_network_inside_is_reached_unless_listed(site: Publisher) -> None:
-    """Not by POST either, with or without a token."""
+    """POST requests to unlisted private networks are refused too, with or without a token."""
     for sending in (Sending(site.url()), Sending(site.url(), "POST", {"a": "b"}), Sending(site.url(), bearer=TOKEN)):
         assert (await failed(sending, allowed=())).reason == "blocked"
     assert not site.asked
 
 
 def test_secrets_arent_shown() -> None:
-    """Not in what is logged of a request."""
+    """The log representation of a request contains no secrets."""
     shown = repr(Sending("https://a.test/", "POST", {"code": "s3cret"}, "s3cret"))
     assert "s3cret" not in shown
 
@@ -233,7 +233,7 @@ def test_secrets_arent_shown() -> None:
 
 
 async def test_a_slow_server_is_left(site: Publisher) -> None:
-    """The whole exchange has one limit, whether nothing comes or a little now and then, redirects included."""
+    """One time limit applies to the whole exchange including redirects, for silent and for trickling servers."""
     site.serve("/nothing", Answer(b"", hang=True, head_only_length=5))
     site.serve("/", Answer(status=302, headers=[("Location", "/nothing")]))
     for path in ("/nothing", "/"):
@@ -243,7 +243,7 @@ async def test_a_slow_server_is_left(site: Publisher) -> None:
 
 
 async def test_bodies_take_room_and_give_it_back(site: Publisher) -> None:
-    """An answer counts among all bodies of the process, as long as it is held; one that is too large is refused."""
+    """A held answer counts towards the total of the process; an answer that is too large is refused."""
     room = Room()
     site.serve("/", Answer(b"x" * 300_000))
     answer = await answered(Sending(site.url(), limits=SendLimits(body=400_000)), room=room)
@@ -254,7 +254,7 @@ async def test_bodies_take_room_and_give_it_back(site: Publisher) -> None:
 
 
 async def test_nobody_listens() -> None:
-    """A refused connection, a name that isn't there, another scheme: all are failures, with credentials masked."""
+    """A refused connection, an unknown name and another scheme are failures, with credentials masked."""
     server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()

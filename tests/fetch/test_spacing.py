@@ -8,7 +8,7 @@ from microsub.fetch import FetchFailed, FetchRequest, FetchResult, HostPace, Res
 
 
 class Hosts:
-    """A fetcher that notes when it was asked; replies take `seconds` of a clock of its own."""
+    """A fetcher that records the time of each request; replies take `seconds` on a clock of its own."""
 
     def __init__(self, seconds: float = 2.0) -> None:
         self.now = 0.0
@@ -36,7 +36,7 @@ def spaced(hosts: Hosts, interval: float = 1.0) -> SpacedFetcher:
 
 
 async def test_a_host_is_asked_one_by_one() -> None:
-    """The pause begins with the reply, and there is one before the first request."""
+    """The pause begins with the reply; a pause also precedes the first request."""
     hosts = Hosts()
     fetcher = spaced(hosts)
     await asyncio.gather(*(fetcher.fetch(FetchRequest(f"https://a.example/{n}")) for n in range(3)))
@@ -44,7 +44,7 @@ async def test_a_host_is_asked_one_by_one() -> None:
 
 
 async def test_hosts_do_not_wait_for_each_other() -> None:
-    """Two hosts, two requests at once."""
+    """Requests to two hosts run at the same time."""
     hosts = Hosts()
     fetcher = spaced(hosts, 0.0)
     await asyncio.gather(*(fetcher.fetch(FetchRequest(f"https://{name}.example/")) for name in "ab"))
@@ -52,7 +52,7 @@ async def test_hosts_do_not_wait_for_each_other() -> None:
 
 
 async def test_hosts_are_forgotten(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    """Memory doesn't grow with the web; a host in its pause is remembered."""
+    """Memory use doesn't grow with the number of hosts; a host is remembered during its pause."""
     monkeypatch.setattr(spacing, "_MANY_HOSTS", 3)
     hosts = Hosts()
     fetcher = spaced(hosts, 10.0)
@@ -64,7 +64,7 @@ async def test_hosts_are_forgotten(monkeypatch) -> None:  # type: ignore[no-unty
 
 
 def test_a_server_rests_by_its_port_however_it_is_written() -> None:
-    """Where no port is written, it is the scheme's; other ports of the host are other servers."""
+    """A missing port means the scheme's default; other ports of the host are other servers."""
     resting = RestingServers(lambda: 0.0)
     resting.rest("https://push.example/a")
     assert resting.left("https://Push.example:443/b") == resting.left("https://push.example:0443/") == spacing.REST

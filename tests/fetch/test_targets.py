@@ -26,7 +26,7 @@ from microsub.kit.urls import canonical_feed_url
     ],
 )
 def test_what_is_asked_for(url: str, asked: str) -> None:
-    """Host in ASCII, path escaped, no fragment, no default port."""
+    """The requested URL has the host in ASCII, an escaped path, no fragment and no default port."""
     assert target_of(url).url == asked
 
 
@@ -37,14 +37,14 @@ def test_what_is_asked_for(url: str, asked: str) -> None:
      "http://\u2603" + "x" * 70 + ".test/"],
 )  # fmt: skip
 def test_what_cannot_be_asked_for(url: str) -> None:
-    """Other schemes, no host, nonsense: `bad_url`."""
+    """Other schemes, a missing host and nonsense are `bad_url`."""
     with pytest.raises(HopError) as failure:
         target_of(url)
     assert failure.value.reason == "bad_url"
 
 
 def test_credentials_stand_apart() -> None:
-    """They become a header and are in no URL that is asked for or shown."""
+    """Credentials become a header and are removed from all URLs that are requested or shown."""
     target = target_of("http://us%40er:p%C3%A4ss@a.test/x")
     assert target.url == "http://a.test/x"
     assert target.authorization() == b"Basic dXNAZXI6cMOkc3M="
@@ -69,7 +69,7 @@ def test_credentials_stand_apart() -> None:
     ],
 )
 def test_redirects(url: str, location: str, asked: str, keeps: bool) -> None:
-    """Relative and unescaped ones work; credentials stay with their host and never go out in the open."""
+    """Relative and unescaped redirects work; credentials are kept only on the same host and never sent unencrypted."""
     target = follow(target_of(url), location)
     assert target.url == asked
     assert bool(target.userinfo) is keeps
@@ -77,7 +77,7 @@ def test_redirects(url: str, location: str, asked: str, keeps: bool) -> None:
 
 @pytest.mark.parametrize("location", ["ftp://a.test/", "javascript:1", "http://[::1"])
 def test_redirects_to_nowhere(location: str) -> None:
-    """A redirect is checked like any URL."""
+    """The target of a redirect is checked like any URL."""
     with pytest.raises(HopError):
         follow(target_of("http://a.test/"), location)
 
@@ -94,7 +94,7 @@ def test_redirects_to_nowhere(location: str) -> None:
     ],
 )
 def test_one_address_is_one_feed_however_it_is_spelled(spelling: str) -> None:
-    """Blanks around an address mean nothing, those inside are part of it, whether or not there are some around it."""
+    """Spaces around an address are ignored; spaces inside are part of it."""
     key = canonical_feed_url(spelling)
     assert key == "https://feeds.example/my%20feed.xml"
     assert target_of(spelling.removeprefix("feed:")).url == key
