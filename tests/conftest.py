@@ -235,7 +235,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(params=["fake", "real", "cluster"] if THOROUGH else ["real"])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
     """An empty Redis: a real one, and with `make test-matrix` also a fake one with Lua and a Redis Cluster.
-    // Fails the test on stray keys.
+
+    Fails the test on stray keys.
     """
     connection = open_redis(request)
     yield connection

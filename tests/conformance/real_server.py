@@ -30,7 +30,8 @@ def real_server(
     folder: Path, module: str = "microsub", arguments: Sequence[str] = (), redis_url: str | None = None
 ) -> Iterator[Target]:
     """`serve` on a free port, with two users and a read-only token.
-    // The data is in `folder` or in the Redis at `redis_url`. The command is `python -m` with `module` and `arguments`.
+
+    The data is in `folder` or in the Redis at `redis_url`. The command is `python -m` with `module` and `arguments`.
     """
     settings = {
         "MICROSUB_DATA_DIR": str(folder / "data"),

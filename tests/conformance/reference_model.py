@@ -1,5 +1,6 @@
 """The state of the reference server: users, channels and posts in plain dictionaries, in memory, not optimised.
-// It is meant to be read and to be broken: the suite's tests override single methods of `Model`.
+
+It is meant to be read and to be broken: the suite's tests override single methods of `Model`.
 """
 
 from __future__ import annotations

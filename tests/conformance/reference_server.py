@@ -1,5 +1,6 @@
 """A small Microsub server in memory, the test double that the suite's own tests check and break in many ways.
-// It fetches a followed feed at once, and again on `POST /poll?url=…`.
+
+It fetches a followed feed at once, and again on `POST /poll?url=…`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A world on a real Redis."""
+"""A `World` on a real Redis."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.support.polling import World, world
 
 @pytest.fixture
 async def real(real_redis: Redis) -> AsyncIterator[World]:
-    """As `it`, on a real Redis in every run."""
+    """Like `it`, but on a real Redis in every run."""
     async with world(real_redis) as found:
         yield found

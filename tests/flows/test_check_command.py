@@ -25,7 +25,7 @@ _ROUNDS = 40
 
 
 async def _publish(site: Publisher, here: World, names: list[str]) -> None:
-    """Feeds that post and edit all the time, polled all the time."""
+    """Publish and edit posts in feeds continuously, and poll them."""
     for rounds in range(1, _ROUNDS):
         entries = [(guid, f"{title} {rounds // 3}", date) for guid, title, date in dated(10, start=rounds)]
         for name in names:
@@ -36,7 +36,7 @@ async def _publish(site: Publisher, here: World, names: list[str]) -> None:
 
 
 async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, chance: random.Random) -> None:
-    """A reader who marks, removes, moves, mutes, follows and unfollows all the time."""
+    """Mark, remove, move, mute, follow and unfollow continuously."""
     while not stop.is_set():
         ids = [row.id for row in await here.rows(user, "home")]
         some = chance.sample(ids, min(4, len(ids)))
@@ -55,7 +55,7 @@ async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, ch
 
 
 async def test_nothing_is_found_wrong_while_all_is_busy(real_redis: Redis, redis_url: str) -> None:
-    """Polls, edits, marks, moves and follows under way are no findings, whenever the check looks."""
+    """The check reports no findings while polls, edits, marks, moves and follows are in progress."""
     async with publisher() as site, world(real_redis) as here:
         names = [f"feed{n}" for n in range(6)]
         urls = [site.url(f"/{name}", f"{name}.test") for name in names]
@@ -86,8 +86,8 @@ async def test_nothing_is_found_wrong_while_all_is_busy(real_redis: Redis, redis
 
 
 async def test_poll_and_check_on_a_running_server(tmp_path: Path) -> None:
-    """The server polls for the command. A check ends with 0 and figures where all is well, with 1 and names where it
-    isn't, with 0 again after --repair.
+    """The server polls for the command. A check exits with 0 and figures if the data is sound, with 1 and the findings
+    if it isn't, and with 0 again after --repair.
     """
     async with publisher() as site:
         site.serve_document("/feed", rss(dated(5)))
@@ -97,7 +97,7 @@ async def test_poll_and_check_on_a_running_server(tmp_path: Path) -> None:
             assert nothing[0] == 1
             assert "no server's data" in nothing[2]
             await made.serve()
-            # The server may ask a private address, the shell of the command not: the server's settings count.
+            # The server may request a private address, the command's shell may not: the server's settings apply.
             code, out, err = await made.run("poll", "--allow-private-networks", "192.0.2.0/24", site.url("/feed"))
             assert (code, out.split()[:2]) == (0, ["polled", site.url("/feed")]), err
             code, out, err = await made.run("check", "--json")

@@ -21,7 +21,7 @@ from tests.support.web import publisher
 @pytest.mark.skipif(not THOROUGH, reason="make test-matrix runs the conformance suite on a Redis Cluster too")
 @pytest.mark.timeout(600)
 def test_the_server_conforms_on_a_cluster(tmp_path: Path, cluster_url: str) -> None:
-    """All requirements that it meets on a single Redis."""
+    """All requirements that are met on a single Redis are met on a cluster."""
     with real_server(tmp_path, redis_url=cluster_url) as target:
         results = list(run(target, REQUIREMENTS))
     wrong = [result for result in results if result.verdict != "pass"]
@@ -30,7 +30,9 @@ def test_the_server_conforms_on_a_cluster(tmp_path: Path, cluster_url: str) -> N
 
 
 async def test_several_web_and_worker_processes_share_a_cluster(tmp_path: Path, cluster_url: str) -> None:
-    """Each feed is requested once per poll, each post is there once, and what one process changes all show at once."""
+    """Each feed is requested once per poll, each post is there once, and every process sees another one's changes at
+    once.
+    """
     count, posts = 12, 5
     async with publisher() as site:
         names = [f"/{number}" for number in range(count)]
@@ -62,7 +64,7 @@ async def test_several_web_and_worker_processes_share_a_cluster(tmp_path: Path, 
                     assert [item["_id"] for item in seen if item["_is_read"]] == [items[0]["_id"]]
             assert {path: site.count(path) for path in names} == dict.fromkeys(names, 1)
 
-            # An edit of a post reaches the copies that both web processes keep.
+            # An edit of a post also updates the copies that both web processes cache.
             site.serve_document("/0", rss(of_its_own("/0", posts, "edited "), title="/0"))
             code, out, err = await installed.run("poll", feeds[0])
             assert code == 0, out + err
@@ -81,5 +83,5 @@ async def test_several_web_and_worker_processes_share_a_cluster(tmp_path: Path, 
 
 
 def of_its_own(name: str, count: int, prefix: str = "") -> list[tuple[str, str, str | None]]:
-    """Posts whose guids belong to one feed alone."""
+    """Posts with guids that contain the feed's name."""
     return [(f"{guid}-of-{name}", prefix + title, date) for guid, title, date in dated(count)]

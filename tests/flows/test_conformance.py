@@ -1,4 +1,4 @@
-"""The project's API tests: the conformance suite against a real server process, every requirement one test."""
+"""The project's API tests: the conformance suite against a real server process, one test per requirement."""
 
 from __future__ import annotations
 

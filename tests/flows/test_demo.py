@@ -1,4 +1,4 @@
-"""`microsub demo`: the product live, without internet, as the README shows it."""
+"""`microsub demo`: the running product without internet, as the README describes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 async def test_the_demo_shows_what_the_readme_says(tmp_path: Path) -> None:
-    """It prints the lines of the README's transcript, its `curl` line works, and new posts keep coming in."""
+    """It prints the lines of the README's transcript, its `curl` command works, and new posts keep arriving."""
     async with installation(tmp_path, {}) as installed:
         process = await installed.start("demo", "--publisher-port", "0")
         out = tmp_path / "0.out"

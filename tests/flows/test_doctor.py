@@ -1,4 +1,4 @@
-"""What the doctor says of a page is what the apps then come upon: real HTTP."""
+"""The doctor's report on a page matches the problems that the apps then have, over real HTTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ABOUT_LINKS = {"microsub", "micropub", "provider", "authorization_endpoint", "to
 
 
 def named(report: PageReport, client: str) -> set[str]:
-    """What of its links the report says in the client's name."""
+    """The links that the report mentions for this client."""
     return {
         one.about for one in report.findings if one.level != "ok" and client in one.clients and one.about in ABOUT_LINKS
     }
@@ -44,7 +44,7 @@ def named(report: PageReport, client: str) -> set[str]:
     "kind", [MonocleOfOld if kind is Monocle else kind for kind in APPS], ids=lambda kind: kind.name
 )
 async def test_an_app_that_is_not_named_finds_everything(kind: type[App], variant: Variant, micropub: bool) -> None:
-    """And one that is named doesn't: the advice is neither too little nor too much."""
+    """An app that is named doesn't find everything: the advice is complete and not excessive."""
     async with httpx.AsyncClient(timeout=60) as http, provider(variant) as site:
         endpoint = site.page("/microsub", "", **{"Access-Control-Allow-Origin": "*"})
         site.pages["/microsub"] = html_reply("", 401, ("Access-Control-Allow-Origin", "*"))
@@ -57,7 +57,7 @@ async def test_an_app_that_is_not_named_finds_everything(kind: type[App], varian
 
 
 async def test_an_issuer_by_http_is_told_in_the_name_of_monocle() -> None:
-    """It lets none pass but on loopback, and the doctor says so there too."""
+    """Monocle accepts an issuer with http only on loopback, but the doctor reports it there too."""
     async with httpx.AsyncClient(timeout=60) as http, provider(Variant()) as site:
         me = site.person("ann").me
         with pytest.raises(AssertionError, match="refuses the issuer"):

@@ -1,4 +1,4 @@
-"""Event streams of real processes: whatever is killed, each change is told once, and nobody has to help."""
+"""Event streams of real processes: after any crash each change is sent exactly once, without manual action."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ USERS = {"alice": {"me": "https://alice.example/", "channels": [{"uid": "home", 
 
 @dataclass
 class Listener:
-    """An app that listens at one address after the other, and goes on there where it was; all that it heard."""
+    """An app that listens at several addresses in turn, resumes after its last event and records all events."""
 
     token: str
     addresses: list[str]
@@ -41,7 +41,7 @@ class Listener:
     connections: int = 0
 
     async def listen(self) -> None:
-        """For ever; a server that ends a stream, or can't be reached, is followed by the next one."""
+        """Listen for ever; if a server ends a stream or can't be reached, connect to the next one."""
         async with httpx.AsyncClient(timeout=httpx.Timeout(5.0, read=60.0)) as client:
             for address in itertools.cycle(self.addresses):
                 try:
@@ -64,13 +64,13 @@ class Listener:
 
     @property
     def channels(self) -> list[str]:
-        """The uids of the channels that were told to be new, in that order."""
+        """The uids of the announced new channels, in order."""
         return [one.data["channel"]["uid"] for one in self.heard if one.name == "new channel"]
 
 
 @dataclass
 class Maker:
-    """Makes channels one after the other, and remembers which were acknowledged."""
+    """Creates channels one after the other, and records the acknowledged ones."""
 
     readers: Sequence[Reader]
     made: list[str] = field(default_factory=list)
@@ -95,7 +95,9 @@ class Maker:
 
 @asynccontextmanager
 async def at_work(folder: Path, url: str, webs: int = 2) -> AsyncIterator[tuple[Installation, Listener, Maker]]:
-    """Web processes on one Redis, an app that listens at the first one, and another one that makes changes at all."""
+    """Web processes on one Redis, an app that listens at the first one, and another app that makes changes at all of
+    them.
+    """
     async with installation(folder, {"users": USERS}, MICROSUB_REDIS_URL=url) as installed:
         addresses = [await installed.serve("web") for _ in range(webs)]
         token = await installed.token("alice")
@@ -115,7 +117,7 @@ async def at_work(folder: Path, url: str, webs: int = 2) -> AsyncIterator[tuple[
 
 
 async def all_told(listener: Listener, maker: Maker) -> None:
-    """Everything acknowledged was heard, each once, in its order; and no stream had to begin from now on."""
+    """Each acknowledged change was received once, in order, and no stream had to resync."""
     made = list(maker.made)
     await wait_until(lambda: set(made) <= set(listener.channels))
     told = listener.channels
@@ -125,7 +127,7 @@ async def all_told(listener: Listener, maker: Maker) -> None:
 
 
 async def test_a_web_process_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """The app goes on at another one, with what happened meanwhile, also with what was done at the other one."""
+    """The app resumes at another process, and receives all changes made in the meantime at either process."""
     with running_server(tmp_path / "redis") as server:
         async with at_work(tmp_path / "here", f"redis://127.0.0.1:{server.port}") as (installed, listener, maker):
             installed.processes[0].send_signal(signal.SIGKILL)
@@ -135,7 +137,7 @@ async def test_a_web_process_that_is_killed_loses_and_doubles_nothing(tmp_path: 
 
 
 async def test_a_redis_that_is_killed_ends_no_stream(tmp_path: Path) -> None:
-    """It waits, and goes on with the first change after it."""
+    """The stream waits, and continues with the first change after the restart."""
     options = {"appendonly": "yes", "appendfsync": "always"}
     with running_server(tmp_path / "redis", **options) as server:
         async with at_work(tmp_path / "here", f"redis://127.0.0.1:{server.port}", 1) as (_, listener, maker):
@@ -149,7 +151,7 @@ async def test_a_redis_that_is_killed_ends_no_stream(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 async def test_a_master_that_fails_ends_no_stream(tmp_path: Path) -> None:
-    """Its replica has the events; what it has missed with its master was not acknowledged."""
+    """The replica has all acknowledged events."""
     with running_cluster(tmp_path / "redis", replicas=1, cluster_node_timeout=1500) as cluster:
         victim = cluster.first_master_of("user:{alice}")
         successor = cluster.replica_of(victim)
@@ -166,7 +168,7 @@ async def test_a_master_that_fails_ends_no_stream(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_asked_to_end_ends_with_streams_open(tmp_path: Path) -> None:
-    """Within seconds, and the streams end as replies do."""
+    """The server ends within seconds, and the streams end like complete replies."""
     async with installation(tmp_path, {"users": USERS}) as installed:
         address = await installed.serve()
         async with reader(address, await installed.token("alice")) as alice:
@@ -183,7 +185,7 @@ async def test_a_server_that_is_asked_to_end_ends_with_streams_open(tmp_path: Pa
 
 
 async def test_a_server_ends_in_time_with_clients_that_take_nothing(tmp_path: Path) -> None:
-    """What waits for them isn't waited for."""
+    """The server doesn't wait until such clients have received their events."""
     async with installation(tmp_path, {"users": USERS}) as installed:
         address = await installed.serve()
         async with reader(address, await installed.token("alice")) as alice:
@@ -194,7 +196,7 @@ async def test_a_server_ends_in_time_with_clients_that_take_nothing(tmp_path: Pa
             head = f"GET {ENDPOINT}?action=events&access_token={alice.token} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n"
             silent.sendall(head.encode())
             uids = [(await alice.post(action="channels", name=f"{n} " + "x" * 60))["uid"] for n in range(150)]
-            for turn in range(600):  # each event has all uids in it: six megabytes
+            for turn in range(600):  # each event contains all uids: six megabytes in total
                 await alice.post(action="channels", method="order", channels=uids[:2] if turn % 2 else uids[1::-1])
             began = time.monotonic()
             installed.processes[0].send_signal(signal.SIGTERM)
@@ -204,14 +206,14 @@ async def test_a_server_ends_in_time_with_clients_that_take_nothing(tmp_path: Pa
 
 
 async def test_a_post_is_heard_within_moments(tmp_path: Path) -> None:
-    """From its poll in another process: it is reported, not looked for."""
+    """The event is sent right after the poll in another process, because changes are announced, not polled."""
     async with publisher() as site, installation(tmp_path, {"users": USERS}) as installed:
         address = await installed.serve()
         async with reader(address, await installed.token("alice")) as alice:
             listener = Listener(alice.token, [address])
             task = asyncio.create_task(listener.listen())
             await wait_until(lambda: listener.place)
-            await asyncio.sleep(1.5)  # until changes are reported
+            await asyncio.sleep(1.5)  # until the process announces changes
             feed = site.serve_document("/feed", rss(of_its_own("feed", 3)))
             await alice.post(action="follow", channel="home", url=feed)
             await wait_until(lambda: [one for one in listener.heard if one.name == "new item"])

@@ -1,6 +1,4 @@
-"""`microsub events` as another program has it: real processes, what comes while they run, and what came while they
-didn't.
-"""
+"""`microsub events` for another program, with real processes: events while it runs, and events while it didn't."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ async def save(posts: PostStore, *guids: str) -> None:
 
 
 class Follower:
-    """A process that follows the events; what it has printed so far."""
+    """A process that follows the events, and the lines that it has printed so far."""
 
     def __init__(self, installed: Installation, process: Process) -> None:
         self.process = process
@@ -54,7 +52,7 @@ class Follower:
 
 
 async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
-    """Nothing is missed or doubled by a program that is killed and goes on behind the last id that it saw."""
+    """A program that is killed and resumes after its last id receives each event exactly once."""
     async with installation(tmp_path, {"users": {}}) as installed:
         await installed.serve()
         async with open_post_store(data_dir=installed.folder / "data") as posts:
@@ -87,7 +85,7 @@ async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
 
 
 async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
-    """A Redis that is killed, and comes back with the next server, interrupts it, no more."""
+    """If Redis is killed and comes back with the next server, following resumes by itself."""
     async with installation(tmp_path, {"users": {}}) as installed:
         await installed.serve()
         follower = await Follower.start(installed, "--follow", "--since", "0")
@@ -95,7 +93,7 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
             await save(posts, "before")
             await follower.has("before")
             os.kill(json.loads((installed.folder / "data" / "redis.json").read_text())["pid"], signal.SIGKILL)
-            # The server ends with its Redis, and says why.
+            # The server ends with its Redis and logs the reason.
             assert await asyncio.wait_for(installed.processes[0].wait(), 60) == 1
             words = (installed.folder / "0.log").read_text()
             assert words.splitlines()[-1].startswith("microsub: the embedded Redis has stopped")
@@ -105,7 +103,7 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
             async def saved() -> bool:
                 try:
                     await save(posts, "after")
-                except StoreError:  # until it is back
+                except StoreError:  # until Redis is back
                     return False
                 return True
 
@@ -116,7 +114,7 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
 
 
 async def test_the_last_to_follow_stops_redis_when_it_is_asked_to_end(tmp_path: Path) -> None:
-    """A command that a signal ends leaves nothing running that nobody else uses."""
+    """A command that a signal ends stops the embedded Redis if nobody else uses it."""
     data = tmp_path / "data"
     async with installation(tmp_path, {"users": {}}) as installed:
         async with open_post_store(data_dir=data, create=True) as posts:

@@ -1,4 +1,4 @@
-"""Of a newly followed feed as many posts are unread as the setting says, and all that are newer than these."""
+"""In a newly followed feed, as many posts are unread as the setting says, and all posts that are newer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def unread(it: World, user: str = "alice") -> int:
 
 
 async def die_at_the_end_of_a_poll(it: World, feed: str) -> None:
-    """The document's posts are stored, and nobody has noted that it was read."""
+    """Die after the posts of the document are stored, but before the poll is recorded."""
 
     poller = it.make_poller()
     with pytest.MonkeyPatch.context() as patch:
@@ -27,7 +27,7 @@ async def die_at_the_end_of_a_poll(it: World, feed: str) -> None:
 
 
 async def finish(it: World, held: list[Message]) -> None:
-    """What a slow worker has in hand is handled after all the rest."""
+    """Let a slow worker handle its messages after all others."""
     await it.stages.stored.hand_back("slow", held)
     while (await it.stages.stored.backlog()).messages:
         await it.stages.run_once()
@@ -36,8 +36,8 @@ async def finish(it: World, held: list[Message]) -> None:
 @pytest.mark.parametrize(("first", "second"), [((100, 20), (100, 25)), ((100, 20), (90, 30)), ((100, 4), (90, 14))])
 @pytest.mark.parametrize("delivered_between", [True, False])
 async def test_a_first_document_that_is_read_twice_fills_once(it, site, first, second, delivered_between):
-    """The worker dies behind the first reading, and by the second one the document has newer or older posts besides.
-    Newer ones are unread, older ones are not.
+    """If the worker dies after the first read, and the document has more posts at the second read, the newer ones are
+    unread and the older ones are not.
     """
     (start, count), (start_again, count_again) = first, second
     site.serve_document("/feed", rss(dated(count, start=start)))
@@ -53,7 +53,7 @@ async def test_a_first_document_that_is_read_twice_fills_once(it, site, first, s
 
 
 async def test_what_comes_after_the_first_document_is_news(it, site):
-    """Ten of the first twenty are unread, and what the next document has besides, unless it is older than these."""
+    """Ten of the first twenty posts are unread, and all posts of the next document that are newer than these."""
     site.serve_document("/feed", rss(dated(20, start=100)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
@@ -64,7 +64,7 @@ async def test_what_comes_after_the_first_document_is_news(it, site):
 
 
 async def test_news_of_a_feed_with_few_posts_are_news(it, site):
-    """Three posts at first, then twelve more: all unread, as the first document's are."""
+    """Three posts first, then twelve more: all are unread."""
     site.serve_document("/feed", rss(dated(3, start=100)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
@@ -74,7 +74,7 @@ async def test_news_of_a_feed_with_few_posts_are_news(it, site):
 
 
 async def test_two_first_documents_that_are_stored_in_the_wrong_order_fill_once(it, site):
-    """Two workers read the feed at the same time, and what the later one found is delivered first."""
+    """Two workers read the feed at the same time, and the later document is delivered first."""
     site.serve_document("/feed", rss(dated(20, start=100)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await die_at_the_end_of_a_poll(it, feed.id)

@@ -1,4 +1,4 @@
-"""Following a page: the address of a blog leads to the blog's feed, and the page is left in peace."""
+"""Following a page: the address of a blog leads to its feed, and the page isn't polled any more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ H_FEED = (
 
 
 def page(*feeds: str, body: str = "<p>Words</p>") -> Answer:
-    """A page that names these feeds."""
+    """A page that links to these feeds."""
     links = "".join(f'<link rel="alternate" type="application/rss+xml" href="{url}">' for url in feeds)
     return Answer(f"<!doctype html><title>Blog</title>{links}{body}".encode(), headers=HTML)
 
@@ -29,21 +29,21 @@ def blog(site: Publisher) -> tuple[str, str]:
 
 
 async def settle(it: World) -> None:
-    """All that is due, and all that becomes due by it."""
+    """Poll all due feeds, and all that become due meanwhile."""
     for _ in range(10):
         if not await it.worker.run_once():
             return
 
 
 async def urls(it: World, user: str = "alice") -> list[tuple[str, str]]:
-    """What a user follows: address as given, and that of the feed behind it."""
+    """The follows of a user: the given address, and that of its feed."""
     subscriptions = await it.channels.subscriptions(user, "home")
     records = await it.feeds.get_many(one.feed for one in subscriptions)
     return [(one.url, records[one.feed].url) for one in subscriptions]
 
 
 async def assert_settled(it: World, site: Publisher, home: str, feed: str, user: str = "alice", posts: int = 3) -> None:
-    """That user follows the feed by the page's address, has its posts, and nobody asks for the page any more."""
+    """The user follows the feed by the page's address and has its posts, and the page isn't polled any more."""
     assert await urls(it, user) == [(home, feed)]
     assert len(await it.rows(user)) == posts
     asked = site.count("/")
@@ -55,7 +55,7 @@ async def assert_settled(it: World, site: Publisher, home: str, feed: str, user:
 
 
 async def test_a_page_leads_to_its_feed(site: Publisher, it: World) -> None:
-    """At the first poll; the feed is asked at once, on its own host; the newest ten posts are unread."""
+    """At the first poll, the feed is requested at once, on its own host; the newest ten posts are unread."""
     home, feed = site.url("/", "blog.test"), site.url("/feed", "feeds.test")
     site.serve("/", page(feed))
     site.serve_document("/feed", rss(dated(12)))
@@ -69,7 +69,7 @@ async def test_a_page_leads_to_its_feed(site: Publisher, it: World) -> None:
 
 
 async def test_the_next_follower_of_the_page_asks_nobody(site: Publisher, it: World) -> None:
-    """The page's address leads to the feed, whose posts are there."""
+    """The page's address is already known to lead to the feed, and the posts are stored."""
     home, feed = blog(site)
     one = await it.follow(home)
     await settle(it)
@@ -81,7 +81,7 @@ async def test_the_next_follower_of_the_page_asks_nobody(site: Publisher, it: Wo
 
 
 async def test_the_id_of_a_follow_stays_when_the_page_becomes_its_feed(site: Publisher, it: World) -> None:
-    """Of a feed that another follows already: what `follow` answered stays in the list, and finds the items."""
+    """If another user already follows the feed, the id that `follow` returned stays valid in the list and for items."""
     home, feed = blog(site)
     await it.follow(feed, "bob")
     await settle(it)
@@ -98,7 +98,7 @@ async def test_the_id_of_a_follow_stays_when_the_page_becomes_its_feed(site: Pub
 
 
 async def test_a_page_that_sends_its_visitors_elsewhere(site: Publisher, it: World) -> None:
-    """The feed is that of the page behind; both addresses lead to it."""
+    """The feed is taken from the page behind the redirect; both addresses lead to it."""
     home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
     site.serve("/", Answer(b'<title>Blog</title><meta http-equiv="refresh" content="0;url=/en/">', headers=HTML))
     site.serve("/en/", page("/feed"))
@@ -111,7 +111,7 @@ async def test_a_page_that_sends_its_visitors_elsewhere(site: Publisher, it: Wor
 
 @pytest.mark.parametrize("polled", [True, False])
 async def test_a_page_of_a_known_feed(site: Publisher, it: World, polled: bool) -> None:
-    """Its followers go over to the feed that others follow, whether that has been polled or not."""
+    """The page's followers are moved to the feed that others follow, whether it has been polled or not."""
     home, feed = blog(site)
     known = await it.follow(feed, "bob")
     if polled:
@@ -124,7 +124,7 @@ async def test_a_page_of_a_known_feed(site: Publisher, it: World, polled: bool) 
 
 
 async def test_page_and_feed_in_one_channel(site: Publisher, it: World) -> None:
-    """One subscription is left, every post stands there once, and both addresses name it."""
+    """One follow remains, every post is there once, and both addresses lead to it."""
     home, feed = blog(site)
     await it.follow(home)
     await it.follow(feed)
@@ -135,7 +135,7 @@ async def test_page_and_feed_in_one_channel(site: Publisher, it: World) -> None:
 
 
 async def test_a_page_that_is_a_feed_stays(site: Publisher, it: World) -> None:
-    """An h-feed with posts is followed as it is, whatever else the page names; one without posts is not."""
+    """An h-feed with posts is followed itself, even if the page links to other feeds; one without posts is not."""
     home = site.url("/", "blog.test")
     site.serve("/", page("/feed", body=H_FEED))
     site.serve("/empty", page("/feed", body='<div class="h-feed"></div>'))
@@ -150,7 +150,7 @@ async def test_a_page_that_is_a_feed_stays(site: Publisher, it: World) -> None:
 
 
 async def test_a_page_without_a_feed_is_in_trouble(site: Publisher, it: World) -> None:
-    """Its health says why, and it is asked again later."""
+    """Its health names the reason, and it is polled again later."""
     site.serve("/", page("/comments/feed/"))
     feed = await it.follow(site.url("/", "blog.test"))
     result = await it.poll(feed)
@@ -166,7 +166,7 @@ async def test_a_page_without_a_feed_is_in_trouble(site: Publisher, it: World) -
 
 
 async def test_what_has_the_address_of_a_feed_is_given_time(site: Publisher, it: World) -> None:
-    """A page in its place may be there for an hour; one that stays is left like any other."""
+    """A page at a feed's address may be temporary; if it stays, its feed is followed as with any other page."""
     site.serve("/rss/", page("/feed.xml"))
     site.serve_document("/feed.xml", rss(dated(3)))
     for back in (True, False):
@@ -182,7 +182,7 @@ async def test_what_has_the_address_of_a_feed_is_given_time(site: Publisher, it:
 
 
 async def test_feeds_that_are_gone_are_passed_over(site: Publisher, it: World) -> None:
-    """The next best one is followed."""
+    """The next best feed is followed."""
     home = site.url("/", "blog.test")
     site.serve("/", page("/old", "/feed"))
     site.serve("/old", Answer(status=410))
@@ -194,7 +194,7 @@ async def test_feeds_that_are_gone_are_passed_over(site: Publisher, it: World) -
 
 
 async def test_pages_that_name_each_other(site: Publisher, it: World) -> None:
-    """There is an end to it, also when both are followed, and when the feed sends everybody back to the page."""
+    """The polls come to an end, also if both pages are followed, and if the feed redirects back to the page."""
     site.serve("/", page("/two"))
     site.serve("/two", page("/three", "/"))
     site.serve("/three", page("/", "/two"))
@@ -214,7 +214,7 @@ async def test_pages_that_name_each_other(site: Publisher, it: World) -> None:
 
 
 async def test_a_page_that_is_refused_to_us_may_be_known(site: Publisher, it: World) -> None:
-    """Sites that show their pages to browsers only have their feeds at well-known addresses. Feeds stay put."""
+    """The feeds of sites that refuse servers are at well-known addresses. A feed that is refused isn't replaced."""
     site.serve("/r/gardening/", Answer(b"Blocked", 403))
     site.serve("/r/gardening/.rss", Answer(b"Blocked", 403))
     known = await it.follow(site.url("/r/gardening/", "www.reddit.com"))
@@ -225,7 +225,7 @@ async def test_a_page_that_is_refused_to_us_may_be_known(site: Publisher, it: Wo
 
 
 async def test_a_wall_before_a_known_page(site: Publisher, it: World) -> None:
-    """Asked for consent in place of the page, we know the feed by the page's address."""
+    """If a consent page replaces the page, the feed is derived from the page's address."""
     site.serve("/channel/UCabcdefghijklmnopqrstuv", Answer(status=302, headers=[("Location", "/consent")]))
     site.serve("/consent", page(body="<form>Agree?</form>"))
     known = await it.follow(site.url("/channel/UCabcdefghijklmnopqrstuv", "www.youtube.com"))
@@ -234,7 +234,7 @@ async def test_a_wall_before_a_known_page(site: Publisher, it: World) -> None:
 
 
 async def test_a_private_page_has_a_private_feed(site: Publisher, it: World) -> None:
-    """Its user and password go along, on the same site and nowhere else."""
+    """User and password are also used for the feed, but only on the same site."""
     site.serve("/", page("/feed"))
     site.serve("/away", page(site.url("/feed", "other.test")))
     site.serve_document("/feed", rss(dated(3)))
@@ -246,7 +246,7 @@ async def test_a_private_page_has_a_private_feed(site: Publisher, it: World) -> 
 
 
 async def test_polling_on_demand_waits_for_the_feed(site: Publisher, it: World) -> None:
-    """Not for the page: what is asked for are posts."""
+    """A poll on demand ends with the feed's posts, not with the page."""
     site.serve("/", page(site.url("/feed", "feeds.test")))
     site.serve_document("/feed", rss(dated(3)))
     feed = await it.follow(site.url("/", "blog.test"))
@@ -276,7 +276,7 @@ STEPS = {
 async def test_a_crash_on_the_way_is_made_good(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch, step: str, known: bool, after: bool
 ) -> None:
-    """Wherever the worker dies, just before or just after a step is written, the next poll finishes the work."""
+    """If the worker dies just before or just after any write, the next poll finishes the work."""
     home, feed = blog(site)
     if known:
         await it.follow(feed, "carol")
@@ -326,7 +326,7 @@ ON_THE_WAY = [
 async def test_unfollowing_on_the_way(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch, known: bool, store: str, method: str
 ) -> None:
-    """Who unfollows the page while it becomes the feed follows neither, at whatever step that happens."""
+    """A user who unfollows the page while it becomes the feed follows neither, at any step."""
     home, feed = blog(site)
     if known:
         await it.follow(feed, "carol")
@@ -356,7 +356,7 @@ async def test_unfollowing_on_the_way(
 async def test_an_unfollow_that_meets_the_change_is_not_lost(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has read the old subscription when the new one is written."""
+    """The unfollow has read the old subscription before the new one is written."""
     home, feed = blog(site)
     known = await it.follow(feed, "carol")
     await settle(it)
@@ -378,7 +378,7 @@ async def test_an_unfollow_that_meets_the_change_is_not_lost(
 async def test_who_follows_the_page_during_the_change_is_taken_along(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found under the page's old record after all others have left it."""
+    """The new follower is found under the page's old record after all others have left it."""
     home, feed = blog(site)
     await it.follow(feed, "carol")
     await settle(it)
@@ -417,7 +417,7 @@ async def _all_subscribers(it: World, home: str, feed: str, followed: FeedRecord
     ],
 )
 async def test_a_named_feed_that_does_not_work_is_passed_over(site: Publisher, it: World, broken: Answer) -> None:
-    """The next one of the page is followed, at once, and by the page's address; the broken one isn't asked again."""
+    """The page's next feed is followed at once, by the page's address; the broken one isn't requested again."""
     home, feed = site.url("/", "blog.test"), site.url("/rss", "blog.test")
     site.serve("/", page("/atom", "/other", "/rss"))
     site.serve("/atom", broken)
@@ -430,7 +430,7 @@ async def test_a_named_feed_that_does_not_work_is_passed_over(site: Publisher, i
 
 
 async def test_a_named_feed_in_passing_trouble_is_waited_for(site: Publisher, it: World) -> None:
-    """A server error isn't the address's fault: after two more tries only the next feed is followed."""
+    """A server error may be temporary: the next feed is followed only after two more attempts."""
     home = site.url("/", "blog.test")
     site.serve("/", page("/atom", "/rss"))
     site.serve("/atom", Answer(status=500))
@@ -447,7 +447,7 @@ async def test_a_named_feed_in_passing_trouble_is_waited_for(site: Publisher, it
 
 
 async def test_of_the_feeds_of_a_page_three_are_tried(site: Publisher, it: World) -> None:
-    """Then the last one is in trouble, and says so; one that has worked is left for no other."""
+    """Then the last one is reported as failing; a feed that has worked is never replaced."""
     site.serve("/", page("/1", "/2", "/3", "/4"))
     for path in ("/1", "/2", "/3", "/4"):
         site.serve(path, Answer(status=404))
@@ -468,7 +468,9 @@ async def test_of_the_feeds_of_a_page_three_are_tried(site: Publisher, it: World
 
 
 async def _named_behind_a_feed_that_fails(site: Publisher, it: World) -> tuple[str, str]:
-    """The address of a feed that fails, and the feed by which a page that names it leads to another, `/own`."""
+    """The address of a failing feed, and the record of a page that links to it and to `/own`, which now leads to
+    `/own`.
+    """
     theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
     site.serve("/feed", Answer(status=404))
     site.serve("/page", page(theirs, own))
@@ -481,7 +483,9 @@ async def _named_behind_a_feed_that_fails(site: Publisher, it: World) -> tuple[s
 
 
 async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Publisher, it: World) -> None:
-    """Else a page could name somebody's feed before it is there, and its own behind it, to be that feed for all."""
+    """Otherwise a page could link to a feed that doesn't exist yet and to its own, which would replace the first for
+    all.
+    """
     theirs, _ = await _named_behind_a_feed_that_fails(site, it)
     site.serve_document("/feed", rss(dated(1)))
     feed = await it.follow(theirs, "bob")
@@ -492,7 +496,7 @@ async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Pu
 
 
 async def test_a_feed_that_failed_is_nobodys_by_a_redirect_back_to_it(site: Publisher, it: World) -> None:
-    """The feed behind it on the page has said something meanwhile, and leads there for good."""
+    """The page's own feed has added posts meanwhile, and then redirects permanently to the failed feed."""
     theirs, through = await _named_behind_a_feed_that_fails(site, it)
     site.serve_document("/feed", rss(dated(1)))
     site.serve("/own", Answer(status=301, headers=[("Location", theirs)]))
@@ -507,7 +511,7 @@ async def test_a_feed_that_failed_is_nobodys_by_a_redirect_back_to_it(site: Publ
 
 @pytest.mark.parametrize("known", [False, True])
 async def test_who_follows_a_feed_itself_stays_when_a_page_leads_on(site: Publisher, it: World, known: bool) -> None:
-    """The page's other feeds are for who follows the page, whether they are followed already or not."""
+    """The page's other feeds are only for followers of the page, whether they are followed already or not."""
     theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
     site.serve("/feed", Answer(status=503))
     site.serve("/page", page(theirs, own))
@@ -531,7 +535,7 @@ async def test_who_follows_a_feed_itself_stays_when_a_page_leads_on(site: Publis
 
 
 async def test_who_follows_a_feed_itself_and_who_came_by_a_page_share_it(site: Publisher, it: World) -> None:
-    """Once it works, it is one feed again, which is asked once."""
+    """Once the feed works, it is one feed again and polled once."""
     theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
     site.serve("/page", page(theirs, own))
     site.serve_document("/feed", rss(dated(1)))

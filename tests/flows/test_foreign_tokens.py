@@ -1,4 +1,4 @@
-"""Readers who sign in with their own domain: their providers' tokens at our endpoint, the providers over real HTTP."""
+"""Readers with their own domain: tokens of their providers at our endpoint, with the providers over real HTTP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"
 
 
 class TokenServer:
-    """A server with Alice and Bob, whose pages and tokens are those of one provider."""
+    """A server with Alice and Bob, who have their pages and tokens from one provider."""
 
     def __init__(self, server: World, site: Provider) -> None:
         self.server, self.site = server, site
@@ -56,7 +56,7 @@ class TokenServer:
 
     @property
     def checks(self) -> int:
-        """How often the provider was asked about tokens."""
+        """The number of token checks at the provider."""
         return self.site.count("/introspect") + self.site.count("/token")
 
 
@@ -70,7 +70,7 @@ async def world(real_redis: Redis) -> AsyncIterator[TokenServer]:
 
 @pytest.mark.parametrize("variant", [Variant(), Variant.older(), Variant.lenient()], ids=["newer", "older", "both"])
 async def test_everything_works_with_a_token_of_ones_own_provider(real_redis: Redis, variant: Variant) -> None:
-    """Pages, lists and changes, by header, query and body, with and without a slash; the provider is asked once."""
+    """Pages, lists and changes work by header, query and body, with and without a slash; the provider is asked once."""
     async with instance(real_redis) as server, provider(variant) as site:
         world = TokenServer(server, site)
         await world.begin("alice", "bob")
@@ -90,7 +90,9 @@ async def test_everything_works_with_a_token_of_ones_own_provider(real_redis: Re
 
 
 async def test_each_error_says_what_it_is(world: TokenServer) -> None:
-    """Unknown, revoked, somebody else's, too few scopes, a provider that is away."""
+    """Unknown or revoked tokens, another user's tokens, missing scopes and an unavailable provider have their own
+    errors.
+    """
     unknown = await world.get("unknown")
     assert (unknown.status_code, unknown.json()["error"]) == (401, "unauthorized")
     assert unknown.headers["www-authenticate"] == "Bearer"
@@ -106,7 +108,9 @@ async def test_each_error_says_what_it_is(world: TokenServer) -> None:
 
 
 async def test_a_token_opens_its_users_things_alone(world: TokenServer) -> None:
-    """Also once it is remembered: at the other's address it is unknown, and their provider knows whose it is."""
+    """This also applies to a cached token: without a name only its user is opened, and at other addresses it is
+    refused.
+    """
     token = world.grant()
     assert await world.status(token) == 200
     for path in (BOB, f"{BOB}/", f"{ENDPOINT}/nobody", f"{ENDPOINT}/!"):
@@ -115,7 +119,7 @@ async def test_a_token_opens_its_users_things_alone(world: TokenServer) -> None:
 
 
 async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redis: Redis) -> None:
-    """Than with one of ours: the page's own script checks both. So too at the address without a name."""
+    """The page's own script checks tokens of both kinds, also at the address without a name."""
     counting = CountingRedis(real_redis)
     async with instance(counting) as server, provider(Variant()) as site:
         world = TokenServer(server, site)
@@ -143,7 +147,7 @@ async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redi
 
 
 async def test_the_address_without_a_name(world: TokenServer) -> None:
-    """Among several users, only what is known already is known there; the error says where to go."""
+    """With several users, only cached tokens work there; the error names the right address."""
     token = world.grant()
     error = await world.get(token, ENDPOINT)
     assert error.status_code == 401
@@ -158,7 +162,7 @@ async def test_the_address_without_a_name(world: TokenServer) -> None:
 
 
 async def test_a_server_of_one_needs_no_name(real_redis: Redis) -> None:
-    """There is only one provider that could have issued the token; a disabled user doesn't count."""
+    """Only one provider could have issued the token; a disabled user doesn't count."""
     async with instance(real_redis) as server, provider(Variant()) as site:
         world = TokenServer(server, site)
         await world.begin("alice", "bob")
@@ -168,7 +172,7 @@ async def test_a_server_of_one_needs_no_name(real_redis: Redis) -> None:
 
 
 async def test_tokens_of_ours_are_shown_to_nobody(world: TokenServer) -> None:
-    """Neither another user's, good or of a disabled one, nor those of programs, nor what renews tokens."""
+    """Tokens of other, also disabled, users, of programs and for renewal aren't sent to a provider."""
     bobs = await world.server.grant("bob", "read")
     await world.server.reader("carol")
     carols = await world.server.grant("carol", "read")
@@ -184,7 +188,7 @@ async def test_tokens_of_ours_are_shown_to_nobody(world: TokenServer) -> None:
 
 
 async def test_tokens_that_look_like_ours(world: TokenServer) -> None:
-    """Another server of this kind is a provider too, and its users have names."""
+    """Another server of this kind is a provider too, and its tokens begin with user names."""
     for text in ("alice.0123", "bob.0123", "carol.0123"):
         world.site.tokens[text] = world.site.tokens[world.grant()]
         assert await world.status(text) == 200
@@ -193,14 +197,14 @@ async def test_tokens_that_look_like_ours(world: TokenServer) -> None:
 
 @pytest.mark.parametrize("token", ["", "two words", "ü", "a" * 5000, "a\x7f"])
 async def test_what_can_be_no_token_is_shown_to_nobody(world: TokenServer, token: str) -> None:
-    """Such a text has no business in a header of ours."""
+    """Such a text isn't sent to a provider."""
     params = {"action": "channels", "access_token": token}
     assert (await world.server.client.get(ALICE, params=params)).status_code == 401
     assert not world.site.asked
 
 
 async def test_a_revocation_is_noticed(world: TokenServer) -> None:
-    """After ten minutes, by every process; a new token of the same app is another matter."""
+    """Every process notices it within ten minutes."""
     token = world.grant()
     async with instance(world.server.redis, now=world.server.now) as second:
         both = (world, TokenServer(second, world.site))
@@ -214,7 +218,7 @@ async def test_a_revocation_is_noticed(world: TokenServer) -> None:
 
 
 async def test_a_provider_that_is_away_signs_nobody_out(world: TokenServer) -> None:
-    """What was good serves for an hour more; then and for new tokens it is 503. When it comes back, so does all."""
+    """A cached token works until the grace period ends; after that, and for new tokens, the reply is 503."""
     world.server.settings = InstanceSettings(identity=IdentitySettings(token_cache=60, token_grace=600))
     token = world.grant()
     assert await world.status(token, action="timeline", channel="home") == 200
@@ -228,7 +232,7 @@ async def test_a_provider_that_is_away_signs_nobody_out(world: TokenServer) -> N
 
 
 async def test_a_slow_provider_holds_up_nobody_else(world: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others read meanwhile, with their own tokens and with remembered ones; who waits is told soon."""
+    """Other requests are answered meanwhile, with own and with cached tokens; the waiting request soon gets 503."""
     remembered, own = world.grant(), await world.server.grant("alice", "read")
     assert await world.status(remembered) == 200
     monkeypatch.setattr(foreign_tokens, "SECONDS", 0.5)
@@ -242,7 +246,7 @@ async def test_a_slow_provider_holds_up_nobody_else(world: TokenServer, monkeypa
 
 
 async def test_hammering_is_bounded(world: TokenServer) -> None:
-    """A hundred unknown tokens from one address are at most eighteen questions; the others are told to wait."""
+    """A hundred unknown tokens from one address cause at most 18 checks; the others get 429 with Retry-After."""
     statuses = Counter(await asyncio.gather(*(world.status(f"unknown-{number}") for number in range(100))))
     assert statuses == {401: 18, 429: 82}
     assert world.checks == 18
@@ -255,7 +259,7 @@ async def test_hammering_is_bounded(world: TokenServer) -> None:
 
 
 async def test_many_requests_with_one_new_token_are_one_question(world: TokenServer) -> None:
-    """A reader app opens with many requests at once; two processes answer them."""
+    """An app starts with many requests at once; two processes answer them with one check."""
     token = world.grant()
     async with instance(world.server.redis, now=world.server.now) as second:
         both = (world, TokenServer(second, world.site))
@@ -265,7 +269,7 @@ async def test_many_requests_with_one_new_token_are_one_question(world: TokenSer
 
 
 async def test_a_provider_that_lies_gains_nothing(world: TokenServer) -> None:
-    """It vouches for its own user alone, whatever it says, and nothing it says is believed for longer than it says."""
+    """It can vouch only for its own user, and its answers aren't used for longer than they are valid."""
     token = world.grant()
     for me in (
         world.bob.me,
@@ -286,7 +290,7 @@ async def test_a_provider_that_lies_gains_nothing(world: TokenServer) -> None:
 
 
 async def test_another_identity_counts_at_once(world: TokenServer) -> None:
-    """A changed or removed site, another token endpoint, a disabled user: what was remembered is forgotten."""
+    """A changed or removed site, another token endpoint or a disabled user invalidates cached tokens."""
     accounts, token = world.server.accounts, world.grant()
     changes = (
         lambda: accounts.set_me("alice", world.bob.me),
@@ -303,7 +307,7 @@ async def test_another_identity_counts_at_once(world: TokenServer) -> None:
 
 
 async def test_who_may_not_read_learns_nothing(world: TokenServer) -> None:
-    """Not even whether a channel exists, or what is wrong with the question."""
+    """The reply doesn't reveal whether a channel exists or what is wrong with the request."""
     token = world.grant("alice", "create")
     for channel in ("home", "nowhere", "!"):
         assert await world.status(token, action="timeline", channel=channel) == 403
@@ -311,7 +315,7 @@ async def test_who_may_not_read_learns_nothing(world: TokenServer) -> None:
 
 
 async def test_a_body_isnt_read_for_strangers(world: TokenServer) -> None:
-    """The token in the header is checked first, also where a provider has to be asked."""
+    """The token in the header is checked before the body is read, also if a provider has to be asked."""
     reply = await world.server.client.post(ALICE, content=b"x" * 2_000_000, headers={"Authorization": "Bearer unknown"})
     assert reply.status_code == 401
 
@@ -323,7 +327,7 @@ async def two_processes(folder: Path, redis_url: str, backend: dict[str, Any]) -
 
 
 async def test_real_processes_with_backend_json(tmp_path: Path, redis_url: str) -> None:
-    """What the file says of a user's site and token endpoint holds in all processes, and a change of it counts."""
+    """The file's site and token endpoint of a user apply in all processes, and a change takes effect."""
     async with provider(Variant.older()) as site:
         alice = site.person("alice")
         user: dict[str, Any] = {"me": alice.me, "channels": [{"uid": "home"}]}
@@ -347,7 +351,7 @@ async def test_real_processes_with_backend_json(tmp_path: Path, redis_url: str) 
             del user["token_endpoint"]
             installed.write(backend)
             await wait_until(lambda: "token endpoint set to the one named by the user's page" in installed.log)
-            # The refusal is remembered for a minute; another token isn't.
+            # The refusal is cached for a minute; another token is checked.
             token = site.grant("alice", "read")
             assert [await status(url) for url in urls] == [200, 200]
             assert token not in installed.log

@@ -1,4 +1,4 @@
-"""What a server says at its start, and to whom it shows a token: to somebody who sits there, or asked for it."""
+"""The output of a server's start, and when it contains a token: on a terminal, or on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAKE_ONE = "microsub token create USER"
 
 
 async def greeting(installed: Installation, *command: str) -> str:
-    """The lines of one start; the process ends again."""
+    """The output of one start; the process ends afterwards."""
     await installed.serve(*command)
     out = installed.folder / f"{len(installed.processes) - 1}.out"
     await installed.stop()
@@ -25,8 +25,9 @@ async def greeting(installed: Installation, *command: str) -> str:
 
 
 async def test_the_first_start_is_quiet(tmp_path: Path) -> None:
-    """With the example file nothing is warned of, also without internet; the log ends with a line that says so. Where
-    the output is no terminal, as under systemd, a line says how to make a token, and none is made.
+    """With the example file no warning is logged, also without internet.
+
+    Without a terminal, as under systemd, a line says how to create a token, and none is created.
     """
     example = (Path(__file__).parents[2] / "backend.json.example").read_text()
     async with installation(tmp_path, json.loads(example), MICROSUB_LOG_FORMAT="text") as installed:
@@ -42,7 +43,7 @@ async def test_the_first_start_is_quiet(tmp_path: Path) -> None:
 
 
 async def test_a_public_server_shows_none(tmp_path: Path) -> None:
-    """Not even to who asks for one, as `make serve` does: everybody who reads its log could use it from anywhere."""
+    """It shows none even with `--show-token`, as in `make serve`: readers of its log could use it from anywhere."""
     makefile = (Path(__file__).parents[2] / "Makefile").read_text()
     assert "microsub serve --show-token $(ARGS)" in makefile
     async with installation(tmp_path, USERS, MICROSUB_BASE_URL="https://reader.example") as installed:
@@ -52,7 +53,7 @@ async def test_a_public_server_shows_none(tmp_path: Path) -> None:
 
 
 async def test_a_token_is_shown_on_a_terminal(tmp_path: Path) -> None:
-    """To somebody who types `microsub serve`."""
+    """`microsub serve` prints it if its output is a terminal."""
     async with installation(tmp_path, USERS) as installed:
         ours, theirs = pty.openpty()
         with os.fdopen(theirs, "wb") as terminal, (tmp_path / "0.log").open("wb") as log:

@@ -1,4 +1,4 @@
-"""Our own hub in one server, our own subscriber in another, over HTTP: what comes to one is in the other."""
+"""Our hub in one server and our subscriber in another, over HTTP: posts from one arrive at the other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ async def topic_of(made: Installation, *arguments: str) -> str:
 
 
 async def test_a_post_goes_from_a_hub_through_both_servers(tmp_path: Path, site: Publisher) -> None:
-    """A foreign hub delivers to Alice's server, her hub to Bob's, also when hers was killed; nobody polls."""
+    """A foreign hub delivers to Alice's server, her hub delivers to Bob's, even after a kill of hers; nothing is
+    polled.
+    """
     async with hub(site) as foreign, public(tmp_path / "a", users("alice", site.url("/feed"))) as one:
         await follow(site, foreign, ["first"])
         url = await one.serve()

@@ -13,7 +13,7 @@ from tests.support.web import publisher
 
 
 async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
-    """The app shows what was there, with its state, and the first poll adds what is new and nothing twice."""
+    """The app shows the former data with its state, and the first poll adds new posts without duplicates."""
     async with publisher() as site, installation(tmp_path, {"users": {}}) as made:
         url = site.serve_document("/feed", rss(dated(12)))
         connection = Multiplexed(redis_url)

@@ -1,7 +1,7 @@
-"""Nothing crosses between users: every route, action and method, asked with whatever somebody may hold.
+"""Nothing crosses between users: every route, action and method, requested with every kind of credential.
 
-What is walked comes from the code's own tables, so what is new is walked too; only what a good request of a new action
-looks like has to be said (`tests.support.readers.parameters`).
+Routes and actions come from the code's own tables, so new ones are included; only the parameters of a valid request
+must be added for a new action (`tests.support.readers.parameters`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OK = frozenset({200, 400, 404})
 
 @dataclass
 class Neighbours:
-    """Alice, Bob, and Carol, who is removed; one provider knows all three, another one has an Alice too."""
+    """Alice, Bob, and Carol, who is removed; one provider has all three, another one also has an Alice."""
 
     server: World
     site: Provider
@@ -65,7 +65,7 @@ class Neighbours:
         await self._hold(now)
 
     async def _hold(self, now: float) -> None:
-        """Everything that somebody may come with, by what it is."""
+        """Collect all kinds of credentials, by description."""
         accounts, granted = self.server.accounts, self.site.grant
         held = {
             "alice": self.readers["alice"].token,
@@ -103,7 +103,7 @@ class Neighbours:
         return await self.server.client.request(key[0], path, headers=headers, **send)
 
     async def first_of_stream(self, token: str | None, path: str) -> httpx.Response:
-        """What a stream begins with, or the reply instead of one."""
+        """The beginning of a stream, or the reply instead of one."""
         stream = EventStream(self.server.app, Reader("", token or "", self.server.client, path))
         await stream.started()
         await stream.leave()
@@ -133,20 +133,20 @@ async def world(real_redis: Redis, second_redis_url: str) -> AsyncIterator[Neigh
 
 
 def let_in(holder: str, path: str) -> frozenset[int]:
-    """What the reply must be, at each of the three addresses."""
+    """The allowed statuses of the reply at one of the three addresses."""
     if holder in {"alice", "alice, by her provider"}:
         return {ENDPOINT: OK, ALICE: OK, BOB: frozenset({403})}[path]
     if holder in {"bob", "bob, by his provider"}:
         return {ENDPOINT: OK, ALICE: frozenset({403}), BOB: OK}[path]
     if holder == "carol, removed, by her provider" and path != ENDPOINT:
-        return frozenset({403})  # the provider says whose it is
+        return frozenset({403})  # the provider says that the token is hers
     return frozenset({401})
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
 async def test_no_action_crosses(world: Neighbours, key: Key) -> None:
-    """Each credential opens its own user's things or nothing, and shows no others'."""
-    # What a provider has vouched for is known at the address without a name from then on.
+    """Each credential gives access only to its own user's data or to nothing."""
+    # Tokens that a provider has confirmed work at the address without a name from then on.
     for holder, path in (("alice, by her provider", ALICE), ("bob, by his provider", BOB)):
         assert await world.status(world.tokens[holder], path) == 200
     alice, bob = world.readers["alice"], world.readers["bob"]
@@ -176,7 +176,7 @@ async def test_no_action_crosses(world: Neighbours, key: Key) -> None:
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
 async def test_no_action_goes_beyond_its_scope(world: Neighbours, key: Key) -> None:
-    """Every scope but the one that is needed isn't enough, of our tokens as of a provider's; and nothing changes."""
+    """All scopes except the required one aren't enough, for our tokens and for a provider's, and nothing changes."""
     needed = TABLE[key].scope
     rest = [*(scope for scope in ALL_SCOPES if scope != needed), "create", "profile"]
     before = await snapshot(world.readers["alice"])
@@ -188,7 +188,7 @@ async def test_no_action_goes_beyond_its_scope(world: Neighbours, key: Key) -> N
 
 
 async def test_no_stream_tells_what_others_do(world: Neighbours) -> None:
-    """Bob's posts, marks and channels are in his own stream alone; nor does a place in it lead there."""
+    """Bob's posts, marks and channels are only in his own stream; his event ids don't give others access to it."""
     server, alice, bob = world.server, world.readers["alice"], world.readers["bob"]
     server.services.listeners.patience = 0.02
     async with listening(server.app, bob) as his, listening(server.app, alice) as hers:
@@ -208,7 +208,7 @@ async def test_no_stream_tells_what_others_do(world: Neighbours) -> None:
 
 
 def walked(app: Starlette, private: str) -> Iterator[tuple[str, str, bool]]:
-    """Method, path and whether it takes a form of our own pages, for every route beside the Microsub endpoint.
+    """Method, path and whether it is a form of our own pages, for every route except the Microsub endpoint.
 
     `private` is the id of something that only Bob may see.
     """
@@ -227,14 +227,14 @@ def walked(app: Starlette, private: str) -> Iterator[tuple[str, str, bool]]:
 
 
 async def kept_of(redis: Redis, user: str) -> dict[bytes, bytes]:
-    """Everything that lies in the user's slot, as Redis would write it to a file."""
+    """All keys in the user's slot, as Redis dumps them."""
     names = sorted(name for name in await all_keys(redis) if f"{{{user}}}".encode() in name)
     return dict(zip(names, await redis.pipeline([("DUMP", name) for name in names]), strict=True))
 
 
 async def test_no_other_route_crosses(world: Neighbours) -> None:
-    """Asked about Bob in every way, with Alice's tokens, with her session, and with nothing: nothing of his is shown or
-    changed; and a token opens no page.
+    """Requests about Bob with Alice's tokens, with her session and without credentials neither show nor change his
+    data, and a token opens no page.
     """
     server = world.server
     sessions = server.identity.sessions
@@ -257,14 +257,14 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
     before = await kept_of(server.redis, "bob")
     server.services.listeners.stop()  # so that streams end
     routes = list(dict.fromkeys([*walked(server.app, feed), *walked(server.app, post)]))
-    routes.sort(key=lambda route: route[1].endswith(("/delete", "/end", "/end-all", "/sign-out")))  # which end much
+    routes.sort(key=lambda route: route[1].endswith(("/delete", "/end", "/end-all", "/sign-out")))  # deletions last
     assert {"/token", "/account", "/health"} <= {path for _, path, _ in routes}
     for method, path, takes_form in routes:
         for holder in ("alice", "alice, by her provider", "a session", "nothing", "cookie"):
             headers: dict[str, str] = {"Origin": ADDRESS, "Sec-Fetch-Site": "same-origin"}
             form = dict(about)
             if holder == "cookie":
-                server.clock.advance(0.1)  # of too many sessions the latest stay
+                server.clock.advance(0.1)  # only the latest sessions are kept
                 cookie = await sessions.begin("alice", me, "tests", "Alice's", server.now)
                 found = await sessions.find(cookie, server.now)
                 assert found
@@ -284,7 +284,7 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
             if path.startswith("/account") and holder != "cookie":
                 assert reply.status_code in {303, 307, 401, 403, 405}, where
             if takes_form and holder == "cookie":
-                assert "This form" not in reply.text, where  # it was taken for one of our own pages' forms
+                assert "This form" not in reply.text, where  # the form of our own page was accepted
             if path.startswith("/admin"):
                 assert reply.status_code in ({404} if holder == "cookie" else {303, 403}), where
             if path == "/store/posts/1":
@@ -297,7 +297,7 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
 
 
 async def test_a_cookie_opens_no_endpoint(world: Neighbours) -> None:
-    """A page elsewhere that has a browser send one gains nothing by it."""
+    """A foreign page that makes a browser send the cookie gains nothing."""
     session = world.tokens["a session"]
     headers = {"Cookie": f"__Host-microsub-session={session}; microsub-session={session}"}
     for path in (ENDPOINT, ALICE):

@@ -1,4 +1,4 @@
-"""The lines that the first page shows are enough: pages made of nothing else work with the reader apps."""
+"""The lines on the first page are sufficient: pages that contain only these work with the reader apps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)
 
 @dataclass
 class World:
-    """Ann has this provider, Far one of their own, Carol no site; `lines` are what the first page shows, in order."""
+    """Ann uses this provider, Far his own, Carol has no site; `lines` are those of the first page, in order."""
 
     http: httpx.AsyncClient
     site: AppSite
@@ -34,7 +34,7 @@ class World:
     browsers: dict[str, Surfer] = field(default_factory=dict)
 
     def person(self, user: str) -> Approver:
-        """The user, in a browser that stays signed in."""
+        """The user, in a browser with a lasting session."""
         surfer = self.browsers.setdefault(user, Surfer())
         return Approver(self.site, user, channel="notifications", surfer=surfer)
 
@@ -63,7 +63,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 
 async def test_each_line_is_one_link_with_one_relation(world: World) -> None:
-    """As apps want it that match a relation exactly."""
+    """Some apps require an exact match of the relation."""
     rels = [LexborHTMLParser(line).css_first("link").attributes["rel"] for line in world.lines]
     assert rels == ["microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint"]
 
@@ -71,8 +71,8 @@ async def test_each_line_is_one_link_with_one_relation(world: World) -> None:
 @pytest.mark.parametrize("user", ["ann", "carol"])
 @pytest.mark.parametrize("kind", [*APPS, MonocleOfOld], ids=lambda kind: kind.__name__)
 async def test_with_this_server_as_provider(world: World, kind: type[App], user: str) -> None:
-    """All lines on a static page, or the page here of who has none: every app gets in, but for those that want to post
-    as well, and find no place for it on the static page.
+    """With all lines on a static page, or with the server's page for a user without one, every app can sign in, except
+    those that require `micropub`, which the static page lacks.
     """
     app = kind(world.http, world.site.home(kind.name))
     profile = f"{world.site.listening.base}/ann/" if user == "ann" else f"{world.url}/u/carol"
@@ -89,7 +89,7 @@ async def test_with_this_server_as_provider(world: World, kind: type[App], user:
 
 
 async def test_a_token_that_is_pasted_reads(world: World) -> None:
-    """IndiePass on the desktop takes endpoint and token, and shows channels and posts."""
+    """IndiePass Desktop accepts endpoint and token, and shows channels and posts."""
     token = await world.installed.token("ann")
     for endpoint in (f"{world.url}/microsub", f"{world.url}/microsub/ann"):
         assert await IndiePassDesktop(world.http).pasted(endpoint, token).read() == []
@@ -97,7 +97,7 @@ async def test_a_token_that_is_pasted_reads(world: World) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in APPS if "micropub" not in kind.wants], ids=lambda kind: kind.name)
 async def test_with_a_provider_of_ones_own(world: World, kind: type[App]) -> None:
-    """The first line beside those of the own provider, which needs to know nothing of us."""
+    """The first line is enough next to those of one's own provider, which needn't know about this server."""
 
     async def person(url: str) -> str:
         return (await world.http.get(url)).headers["location"]
@@ -108,7 +108,7 @@ async def test_with_a_provider_of_ones_own(world: World, kind: type[App]) -> Non
 
 
 async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
-    """On the first page and on the command line, for both pages; and it finds it when one line is taken out."""
+    """It reports success for both pages, on the first page and on the command line, and notices a missing line."""
     for page in (*(f"{world.site.listening.base}/{name}/" for name in ("ann", "far")), f"{world.url}/u/carol"):
         _, out, _ = await world.installed.run("doctor", page)
         async with Surfer() as surfer:
@@ -125,18 +125,18 @@ async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
 
 
 async def test_the_check_advises_nothing_for_the_page_here(world: World) -> None:
-    """It is known whose it is, and neither feed nor `micropub` are missed: its user can't add any."""
+    """The page's user is known, and feed and `micropub` aren't required, because the user can't add them."""
     page = f"{world.url}/u/carol"
     code, out, err = await world.installed.run("doctor", page, "--json", "--base-url", world.url)
     assert code == 0, err
     findings = json.loads(out)["findings"]
-    # By https there is nothing to advise at all.
+    # With https there is no advice at all.
     assert {one["about"] for one in findings if one["level"] == "advice"} == {"issuer"}
     assert "account" in {one["about"] for one in findings}
 
 
 async def test_who_gets_a_site_later_stays_signed_in(world: World) -> None:
-    """A token that was given to the page here goes on reading."""
+    """A token for the page on this server remains valid."""
     app = Monocle(world.http, world.site.home("Monocle"))
     signed = await app.sign_in(f"{world.url}/u/carol", world.person("carol"))
     await world.installed.run_each("user me carol https://carol.example/")

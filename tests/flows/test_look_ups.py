@@ -1,4 +1,4 @@
-"""Posts are completed by what their authors' pages say and by what they are about, after they can be read."""
+"""Posts are completed from their authors' pages and from the posts they refer to, after they can be read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PEARS = b'<article class="h-entry"><h1 class="p-name">Pears</h1><p class="e-cont
 
 
 def likes(*texts: str) -> Answer:
-    """A page of posts that name their author by address only, and like one page."""
+    """A page of posts that give their author only as a URL, and like one page."""
     like = '<a class="u-author" href="/about"></a><a class="u-like-of" href="http://bob.test:PORT/pears">Pears</a>'
     posts = "".join(
         f'<div class="h-entry"><a class="u-url" href="/{number}"></a><p class="e-content">{text}</p>{like}</div>'
@@ -40,18 +40,18 @@ def serve(site: Publisher, *texts: str) -> str:
 
 
 def looking_up(it: World) -> Stages:
-    """The stages of a worker that looks up."""
+    """The stages of a worker that performs look-ups."""
     return it.make_stages(Completing(it.fetcher, PARSER))
 
 
 async def posts(it: World) -> list[dict[str, Any]]:
-    """What alice reads."""
+    """The posts in alice's timeline."""
     ids = [row.id for row in await it.rows()]
     return [orjson.loads(data) for (data,) in await it.items.fields(ids, ["Data"])]
 
 
 async def test_posts_are_completed_when_they_are_there_already(redis: Redis, site: Publisher, it: World) -> None:
-    """First they can be read; then author and target are in them, each asked for once by one look-up after another."""
+    """Posts can be read first; author and target are added later, each requested once for all look-ups."""
     serve(site, "one", "two", "three")
     feed = await it.follow(site.url("/", HOST))
     await it.poll(feed)
@@ -77,7 +77,7 @@ async def test_posts_are_completed_when_they_are_there_already(redis: Redis, sit
 
 
 async def test_a_poll_does_not_undo_look_ups(site: Publisher, it: World) -> None:
-    """The same posts in a changed document are no edit, and an edited post is completed again."""
+    """The same posts in a changed document aren't edits, and an edited post is completed again."""
     serve(site, "one", "two")
     feed = await it.follow(site.url("/", HOST))
     await it.poll(feed)
@@ -100,7 +100,7 @@ async def test_a_poll_does_not_undo_look_ups(site: Publisher, it: World) -> None
 
 
 async def test_what_is_edited_meanwhile_is_left_to_the_edit(site: Publisher, it: World) -> None:
-    """A look-up for an old version writes nothing over the new one."""
+    """A look-up for an old version doesn't overwrite the new one."""
     serve(site, "I agree.")
     feed = await it.follow(site.url("/", HOST))
     await it.poll(feed)
@@ -115,7 +115,7 @@ async def test_what_is_edited_meanwhile_is_left_to_the_edit(site: Publisher, it:
 
 
 async def test_look_ups_that_fail_leave_the_posts(site: Publisher, it: World) -> None:
-    """Nobody is there, a page that says nothing: the posts stay as they are, and no message is left over."""
+    """If a page is unreachable or says nothing, the posts stay as they are, and no message remains."""
     serve(site, "one")
     site.serve("/about", Answer(status=500))
     site.serve("/pears", Answer(b"\x00\x01", headers=HTML))

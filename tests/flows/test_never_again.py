@@ -1,8 +1,8 @@
-"""Any history of a feed and its reader, over the real pipeline: what the reader is done with is never unread again.
+"""Random histories of a feed and its reader, over the real pipeline: nothing becomes unread again.
 
-Publishers add, edit, rename, drop and bring back posts and write their guids differently; readers follow, unfollow,
-move, mark and remove; cleanups, sweeps and rebuilds come in between, and time passes. After every step: no post twice
-in a channel, and nothing unread that was read, removed or cleaned up there, unless its reader marked it so.
+Publishers add, edit, rename, drop and restore posts and write their guids differently; readers follow, unfollow, move,
+mark and remove; retention, sweeps and rebuilds run in between, and time passes. After every step: no post twice in a
+channel, and no post is unread that was read, removed or cleaned up there, unless its reader marked it as unread.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ numbers = st.integers(0, 11)
 
 
 class Publisher:
-    """Documents by address, written when they are asked for."""
+    """Documents by address, generated on request."""
 
     def __init__(self) -> None:
         self.listed: dict[str, dict[int, str]] = {feed: {} for feed in FEEDS}
@@ -123,7 +123,7 @@ class Machine(History):
         followed = self.run(self.it.channels.all_subscriptions("alice"))
         if any(sub.url == url(feed) for subs in followed.values() for sub in subs):
             self.run(self.following.move("alice", uid, url(feed), self.it.clock()))
-            # Where the posts are now they have the state that they had; where they were they are done with.
+            # Posts keep their state in the new channel; in the old one they are done.
             self.done[uid] -= {name for name in self.done[uid] if name.startswith(feed)}
 
     @rule(uid=uids, pick=st.integers(0, 30), unread=st.booleans())
@@ -146,7 +146,7 @@ class Machine(History):
         if chosen := self._pick(uid, pick):
             other = UIDS[1 - UIDS.index(uid)]
             self.run(self.it.timelines.move("alice", other, [chosen[0]], self.it.clock()))
-            self.done[other].discard(chosen[1])  # it comes with the state that it had
+            self.done[other].discard(chosen[1])  # its state moves with it
 
     # --- upkeep ------------------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Machine(History):
             assert self.run(violations(self.redis, "alice", uid)) == []
 
     def _shown(self, uid: str) -> list[tuple[str, str, bool]]:
-        """Item id, name of the post, and whether it is read."""
+        """Item id, post name and read flag of each item."""
         if not self.run(self.it.accounts.user("alice")):
             return []
         rows = self.run(self.it.rows("alice", uid, 1000))
@@ -214,7 +214,7 @@ class Machine(History):
         return shown[pick % len(shown)][:2] if shown else None
 
     def _excuse_unread(self, uid: str, feed: str) -> None:
-        """What leaves unread by an unfollow may come back with a new follow."""
+        """Posts that an unfollow removes while unread may come back with a new follow."""
         self.excused[uid] = {name for _, name, is_read in self._shown(uid) if not is_read and name.startswith(feed)}
 
 

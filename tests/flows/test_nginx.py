@@ -1,4 +1,4 @@
-"""The server behind nginx, with the very configuration that the how-to has."""
+"""The server behind nginx, with the configuration from the how-to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed; D
 
 
 class Through(httpx.AsyncHTTPTransport):
-    """The way to nginx for who asks for `BASE`, as DNS would show it; all others are asked where they are."""
+    """Sends requests for `BASE` to nginx, as DNS would; all others go to their own addresses."""
 
     def __init__(self, port: int, trusted: ssl.SSLContext) -> None:
         super().__init__(verify=trusted)
@@ -49,7 +49,7 @@ class Through(httpx.AsyncHTTPTransport):
 
 @dataclass
 class Behind:
-    """An installation behind nginx; `http` asks it by `BASE`, `direct` is where it listens itself."""
+    """An installation behind nginx; `http` sends requests to `BASE`, `direct` is the server's own address."""
 
     made: Installation
     site: Publisher
@@ -61,7 +61,7 @@ class Behind:
 
 
 def configuration(folder: Path, port: int, server: int) -> str:
-    """The block of the how-to with this machine's ports and files, in what nginx needs around it."""
+    """The configuration block of the how-to with this machine's ports and files, completed to a file for nginx."""
     block = re.search(r"```nginx\n(server .*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None
     text = block[1]
@@ -77,7 +77,7 @@ def configuration(folder: Path, port: int, server: int) -> str:
     paths = "".join(
         f"{name}_temp_path {folder / name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    user = "user root; " if os.getuid() == 0 else ""  # else its workers can't write into folders of the tests
+    user = "user root; " if os.getuid() == 0 else ""  # otherwise its workers can't write to the tests' folders
     return (
         f"{user}daemon off; pid {folder / 'nginx.pid'}; error_log {folder / 'error.log'};\n"
         f"events {{}}\nhttp {{\n{paths}{text}}}\n"
@@ -86,7 +86,7 @@ def configuration(folder: Path, port: int, server: int) -> str:
 
 @asynccontextmanager
 async def nginx(folder: Path, port: int, server: int) -> AsyncIterator[None]:
-    """nginx in the foreground, until the end of the block."""
+    """Run nginx in the foreground until the end of the block."""
     folder.mkdir(exist_ok=True)
     file = folder / "nginx.conf"
     file.write_text(configuration(folder, port, server))
@@ -104,7 +104,7 @@ async def nginx(folder: Path, port: int, server: int) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
-    """A server that knows what the how-to has it know; Alice follows a feed that names a hub."""
+    """A server with the settings of the how-to; Alice follows a feed with a hub."""
     port, server = free_port(), free_port()
     environ = {"MICROSUB_BASE_URL": BASE, "MICROSUB_TRUSTED_PROXIES": "127.0.0.1/32", "MICROSUB_PORT": str(server)}
     folder = tmp_path / "nginx"
@@ -118,7 +118,7 @@ async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
 
 
 async def test_events_pass_the_buffers_of_nginx(behind: Behind) -> None:
-    """Within a second, though nginx buffers as it does by default; a head alone passes too."""
+    """Events arrive within a second despite the default buffering of nginx; a reply with only its head passes too."""
     async with hub(behind.site, behind.http) as one:
         await follow(behind.site, one, ["first"])
         await behind.made.serve()
@@ -137,7 +137,7 @@ async def test_events_pass_the_buffers_of_nginx(behind: Behind) -> None:
 
 
 async def test_what_comes_through_nginx(behind: Behind) -> None:
-    """A page of the timeline, the way to sign in, what a hub delivers, a large upload; strangers see no numbers."""
+    """A timeline page, the sign-in, a hub's delivery and a large upload work; strangers get no metrics."""
     async with hub(behind.site, behind.http) as one:
         await follow(behind.site, one, ["first"])
         await behind.made.serve()

@@ -1,6 +1,6 @@
-"""A folder that an older version has written: this one brings it to its own layout and serves it.
+"""A data folder of an older version is migrated to the current layout and served.
 
-`data/layout_1` holds the backend.json of that server, which it had written API changes into, and all of its keys.
+`data/layout_1` contains the backend.json of that server, with API changes written into it, and all of its keys.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def _fill(folder: Path) -> None:
 
 
 async def test_the_data_of_layout_1_is_migrated_and_served(tmp_path: Path) -> None:
-    """Channels, settings, posts, what was read, rules, tokens and passwords are there; the check finds nothing."""
+    """Channels, settings, posts, read state, rules, tokens and passwords are there; the check finds nothing."""
     backend = (WRITTEN / "backend.json").read_text("utf-8")
     async with installation(tmp_path, {}) as installed:
         installed.write(backend)

@@ -1,5 +1,5 @@
-"""Output feeds through real processes: forty fetchers at once, clients and servers that die in the middle of a reply,
-commands, and a podcast client.
+"""Output feeds with real processes: 40 concurrent fetchers, clients and servers that die during a reply, commands, and
+a podcast client.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Passing:
     ids: list[str]
 
     async def create(self, name: str, *flags: str) -> dict[str, str]:
-        """A feed's addresses as the command prints them, on the first server."""
+        """Create a feed; its addresses as the command prints them, on the first server."""
         made = json.loads(await self.command("create", "alice", name, *flags, "--json"))
         paths = {form: urlsplit(address).path for form, address in made["addresses"].items()}
         return {form: self.urls[0] + path for form, path in paths.items()}
@@ -79,7 +79,7 @@ async def passing(folder: Path, body: bytes, count: int) -> AsyncIterator[Passin
 
 
 async def test_forty_fetchers_of_two_servers_leave_four_impressions(tmp_path: Path) -> None:
-    """Of each item, in whatever format; and HEAD and 304 leave none."""
+    """Each item has four impressions in total, whatever the formats; HEAD and 304 count none."""
     async with passing(tmp_path, rss(dated(3)), 3) as it:
         addresses = await it.create("picks", "--max-impressions", str(MOST))
         await it.command("add", "alice", "picks", *it.ids)
@@ -100,7 +100,7 @@ async def test_forty_fetchers_of_two_servers_leave_four_impressions(tmp_path: Pa
 
 
 def heavy(count: int) -> bytes:
-    """A feed whose posts together are more than sockets hold."""
+    """A feed that is too large for the socket buffers."""
     text = "&lt;" * 124_000
     items = "".join(
         f"<item><guid isPermaLink='false'>h{n}</guid><link>http://posts.test/h{n}</link><title>Heavy {n}</title>"
@@ -111,7 +111,7 @@ def heavy(count: int) -> bytes:
 
 
 def begun(address: str) -> socket.socket:
-    """A client that has asked for the address, takes the beginning of the answer and reads no further."""
+    """A client that has requested the address, and stops reading after the beginning of the reply."""
     parts = urlsplit(address)
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -123,7 +123,7 @@ def begun(address: str) -> socket.socket:
 
 
 async def test_clients_and_servers_that_die_in_the_middle_of_a_reply(tmp_path: Path) -> None:
-    """Neither leaves an impression; what a server held is free again after its time."""
+    """Neither counts an impression; the reservations of a killed server are released after their time."""
     async with passing(tmp_path, heavy(5), 5) as it:
         addresses = await it.create("picks", "--max-impressions", str(MOST))
         await it.command("add", "alice", "picks", *it.ids)
@@ -161,7 +161,7 @@ EPISODE = bytes(range(256)) * 64
 
 @pytest.mark.skipif(shutil.which("gpo") is None, reason="gpo, of Debian's package gpodder, is not installed")
 async def test_a_podcast_client_subscribes_and_downloads(tmp_path: Path) -> None:
-    """gPodder, as people run it: it takes the feed of picked episodes, and plays what it downloads from the podcast."""
+    """gPodder subscribes to the feed of picked episodes, and downloads the audio from the podcast."""
     async with publisher() as site:
         site.serve("/1.mp3", lambda asked: Answer(EPISODE, headers=[("Content-Type", "audio/mpeg")]))
         audio = site.url("/1.mp3")

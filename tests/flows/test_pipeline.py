@@ -1,4 +1,4 @@
-"""The stages behind polling, with real stores: what they tell, what they complete, and timelines from the store."""
+"""The stages after polling, with real stores: events, edits, filters, and rebuilds of timelines from the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def told(it: World) -> list[tuple[str, tuple[str, ...]]]:
 
 
 async def test_events_tell_of_feeds_and_posts(it, site):
-    """Created once, modified with the fields that changed, and nothing where nothing did; in process and by stream."""
+    """Created once, modified with the changed fields, and no event without a change; in process and in the stream."""
     heard: list[Event] = []
 
     async def listen(event: Event) -> None:
@@ -50,7 +50,7 @@ async def test_events_tell_of_feeds_and_posts(it, site):
 
 
 async def test_an_edit_brings_in_what_was_filtered_out(it, site):
-    """From the publisher's document to the timeline: a post that reads otherwise now, once, at its old place."""
+    """An edited post that now passes the filters is in the timeline once, at its original place."""
     site.serve_document("/feed", rss(dated(3)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.follow(feed.url, "bob", "all")
@@ -73,7 +73,7 @@ async def test_an_edit_brings_in_what_was_filtered_out(it, site):
 
 
 async def test_filters_hold_for_follows_and_rebuilds(it, site):
-    """What fills a timeline from the store is chosen like news."""
+    """Filters also apply to posts that are added from the store."""
     site.serve_document("/feed", rss(dated(4)))
     feed = await it.follow(site.url("/feed", "blog.test"), "bob", "all")
     await it.poll(feed)
@@ -87,7 +87,7 @@ async def test_filters_hold_for_follows_and_rebuilds(it, site):
 
 
 async def test_a_listener_that_fails_harms_nobody(it, site):
-    """The post arrives, and the next listener hears of it."""
+    """The post arrives, and the next listener gets the event."""
     heard: list[str] = []
 
     async def broken(_event: Event) -> None:
@@ -106,7 +106,7 @@ async def test_a_listener_that_fails_harms_nobody(it, site):
 
 
 async def test_a_post_whose_guid_another_one_gets_too_stays_what_it_is(it, site):
-    """Its state stays, and it isn't doubled; its edits reach it."""
+    """Its read state stays, it isn't duplicated, and it still receives edits."""
     both = rss([("http://blog.test/", "Two", None), ("http://blog.test/", "One", None)])
     both = both.replace(b"posts.test/http://blog.test/", b"posts.test/2", 1)
     both = both.replace(b"posts.test/http://blog.test/", b"posts.test/1", 1)
@@ -127,7 +127,7 @@ async def test_a_post_whose_guid_another_one_gets_too_stays_what_it_is(it, site)
 
 
 async def test_a_rebuild_brings_nothing_back(it, site):
-    """What was read, removed or unfollowed stays so, and another user's timelines aren't touched."""
+    """Posts that were read, removed or unfollowed stay so, and another user's timelines are unchanged."""
     site.serve_document("/feed", rss(dated(6)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.follow(site.url("/feed", "blog.test"), "bob")
@@ -145,7 +145,7 @@ async def test_a_rebuild_brings_nothing_back(it, site):
 
 
 async def rebuilt(it: World, uid: str | None = "home") -> dict[str, bool]:
-    """Alice's timeline after a rebuild, of all her channels for None: whether each post is read, newest first."""
+    """Rebuild one of Alice's channels, or all for None; the read flag of each post, newest first."""
     service = replace(rebuilding(it), settings=lambda: AGELESS)
     await service.rebuild("alice", uid, it.clock())
     await it.stages.run_once()
@@ -153,7 +153,7 @@ async def rebuilt(it: World, uid: str | None = "home") -> dict[str, bool]:
 
 
 async def grown(it: World, site: Publisher) -> list[str]:
-    """Alice follows a feed of twenty posts, of which she reads one, and of five that come later two; all ids."""
+    """Alice follows a feed of 20 posts and reads one of them; five come later, of which she reads two; all ids."""
     site.serve_document("/feed", rss(dated(20)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
@@ -168,7 +168,7 @@ async def grown(it: World, site: Publisher) -> list[str]:
 
 
 def with_one_guid(*names: str, about: str = "About") -> bytes:
-    """A document whose posts have the site's address for a guid, and links of their own."""
+    """A document with posts that share the site's address as guid, and have links of their own."""
     text = rss([("http://blog.test/", name, None) for name in names])
     for name in names:
         text = text.replace(b"posts.test/http://blog.test/", f"posts.test/{name}".encode(), 1)
@@ -176,7 +176,7 @@ def with_one_guid(*names: str, about: str = "About") -> bytes:
 
 
 async def test_posts_that_had_one_guid_stay_what_they_are_when_one_of_them_is_left(it, site):
-    """Listed alone, one goes by the guid that both had, and is the same post all the same; so is the other then."""
+    """If only one of them is listed, with the shared guid, it is still the same post, and so is the other one later."""
     url = site.url("/feed", "blog.test")
     site.serve_document("/feed", with_one_guid("two", "one"))
     feed = await it.follow(url)
@@ -195,7 +195,7 @@ async def test_posts_that_had_one_guid_stay_what_they_are_when_one_of_them_is_le
 
 
 async def test_a_post_that_was_deleted_while_it_shared_a_guid_stays_away(it, site):
-    """Its tombstone is known by guid and link."""
+    """Its tombstone is found by guid and link."""
     site.serve_document("/feed", with_one_guid("two", "one"))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
@@ -218,7 +218,7 @@ LOST = {
 
 @pytest.mark.parametrize("lost", LOST)
 async def test_a_rebuild_keeps_read_state_that_is_known(it, site, lost):
-    """As long as one of the two sets is left, every post has the state that it had, and the channel is sound."""
+    """If one of the two sets remains, every post keeps its read state, and the channel is sound."""
     await grown(it, site)
     before = {row.id: row.is_read for row in await it.rows()}
     for key in LOST[lost]:
@@ -228,7 +228,7 @@ async def test_a_rebuild_keeps_read_state_that_is_known(it, site, lost):
 
 
 async def test_single_posts_that_were_lost_come_back_as_they_were(it, site):
-    """Of the first document what the rule of the first fill left unread, of later ones all that wasn't read."""
+    """Unread posts of the first document and of later ones are restored as unread."""
     await grown(it, site)
     before = {row.id: row.is_read for row in await it.rows()}
     lost = [item for item, is_read in before.items() if not is_read]
@@ -238,19 +238,19 @@ async def test_single_posts_that_were_lost_come_back_as_they_were(it, site):
 
 
 async def test_where_nothing_is_known_a_timeline_begins_as_new(it, site):
-    """Posts, read and unread are lost: the newest few are unread, and what was removed stays away."""
+    """If posts, read and unread are lost, only the newest few are unread, and removed posts stay away."""
     ids = await grown(it, site)
     for key in (keys.posts, keys.unread, keys.read):
         await it.redis.command("DEL", key("alice", "home"))
     state = await rebuilt(it)
     assert await rebuilt(it) == state
     assert list(state) == [item for item in ids if item != ids[6]]
-    # The removed one has had its place.
+    # The removed post counts among the newest ten.
     assert [item for item, is_read in state.items() if not is_read] == [one for one in ids[:10] if one != ids[6]]
 
 
 async def test_rules_hold_for_what_a_rebuild_shows_again(it, site):
-    """What was lost while its source was blocked isn't shown, and leaves for good."""
+    """Lost posts of a source that has been blocked since then aren't shown, and are removed for good."""
     await grown(it, site)
     (feed,) = (await it.channels.all_subscriptions("alice"))["home"]
     await it.redis.command("DEL", keys.posts("alice", "home"))

@@ -1,4 +1,4 @@
-"""`microsub poll` as its users run it: what it says, and what it leaves alone."""
+"""`microsub poll` as its users run it: its output, and the records that it doesn't change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.web import Answer, publisher
 
 
 async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) -> None:
-    """An address that the command may not ask is reported; the feed's record and its due time stay as they were."""
+    """An address that the command may not request is reported; the feed's record and due time stay unchanged."""
     async with world(real_redis) as it:
         feed = await it.follow("http://10.1.2.3/feed", uid="private")
         refused: dict[str, str] = {}
@@ -32,7 +32,7 @@ async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) 
         assert reports[feed.id].outcome == "refused"
         assert "10.1.2.3" in refused[feed.id]
         after = await it.record(feed)
-        assert replace(after, reading=before.reading) == before  # a reading's number is taken before it asks
+        assert replace(after, reading=before.reading) == before  # a reading gets its number before the request
         due = await next_time(it.redis)
         assert due is not None
         assert due < it.clock() + 5
@@ -41,7 +41,7 @@ async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) 
 async def test_what_is_refused_to_us_is_left_to_a_worker_that_may(
     real_redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However late the server's own worker comes to it: it may be allowed more than the shell of the command."""
+    """However late the server's own worker polls it: it may have more rights than the command's shell."""
     monkeypatch.setattr(on_demand, "_FIRST_CHANCE", 0.0)
     refused: dict[str, str] = {}
 
@@ -59,7 +59,7 @@ async def test_what_is_refused_to_us_is_left_to_a_worker_that_may(
 
 
 async def test_a_poll_says_what_happened(tmp_path: Path) -> None:
-    """Counts of new and updated items; without arguments followed feeds alone are meant; the exit code tells."""
+    """It prints counts of new and updated items, polls only followed feeds by default, and has an exit code."""
     async with publisher() as site:
         url = site.serve_document("/feed", rss(dated(3)))
         left = site.serve_document("/left", rss(dated(1)))
@@ -84,9 +84,9 @@ async def test_a_poll_says_what_happened(tmp_path: Path) -> None:
 
 
 def test_with_nothing_followed_poll_says_so(tmp_path: Path) -> None:
-    """No feeds are no failure, and no silence."""
+    """A server without feeds isn't an error, but a message says so."""
     place = ["--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "none.json")]
-    start_embedded(tmp_path / "data").stop()  # as the first start of a server does
+    start_embedded(tmp_path / "data").stop()  # like the first start of a server
     assert CliRunner().invoke(main, ["user", "add", "alice", *place]).exit_code == 0
     result = CliRunner().invoke(main, ["poll", *place])
     assert (result.exit_code, "no followed feeds" in result.stderr) == (0, True)

@@ -1,4 +1,4 @@
-"""From a publisher to timelines, over real wiring: stores, schedule, fetching, parsing, delivery."""
+"""From a publisher to timelines, with real wiring: stores, schedule, fetching, parsing, delivery."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.support.web import Answer, Publisher
 
 
 async def test_one_poll_serves_all_followers(site: Publisher, it: World) -> None:
-    """Three users follow one feed: the publisher is asked once, and its User-Agent names three subscribers."""
+    """Three users follow one feed: it is requested once, and the User-Agent names three subscribers."""
     site.serve_document("/feed", rss(dated(3)))
     feeds = [await it.follow(site.url("/feed", "blog.test"), user) for user in ("alice", "bob", "carol")]
     assert {feed.id for feed in feeds} == {feeds[0].id}
@@ -19,7 +19,7 @@ async def test_one_poll_serves_all_followers(site: Publisher, it: World) -> None
 
 
 async def test_second_poll_is_conditional(site: Publisher, it: World) -> None:
-    """Validators go back byte for byte, both of them, and a 304 leaves everything as it was."""
+    """Both validators are sent back byte for byte, and a 304 changes nothing."""
     tag, date = 'W/"b\xe4r, \\"x\\""', "Mon, 01 Jan 2024  00:00:00 GMT"
     reply = Answer(rss(dated(3)), headers=[("ETag", tag), ("Last-Modified", date)])
     site.serve("/feed", lambda asked: reply if len(site.asked) == 1 else Answer(status=304))
@@ -36,7 +36,7 @@ async def test_second_poll_is_conditional(site: Publisher, it: World) -> None:
 
 
 async def test_undated_posts_of_a_new_feed_are_old(site: Publisher, it: World) -> None:
-    """Thirty posts without dates: ten are unread, in the document's order; a later one is unread on top of them."""
+    """Of 30 posts without dates, the first ten of the document are unread; a later one is unread above them."""
     posts = [(f"p{n}", f"Post {n}", None) for n in range(30)]
     feed = await it.follow(site.serve_document("/feed", rss(posts)))
     it.clock.advance(5)
@@ -50,7 +50,7 @@ async def test_undated_posts_of_a_new_feed_are_old(site: Publisher, it: World) -
 
 
 async def test_an_edit_reaches_the_reader(site: Publisher, it: World) -> None:
-    """A changed title changes the stored item; id, place and read state stay."""
+    """A changed title changes the stored item; id, place and read state stay the same."""
     site.serve_document("/feed", rss([("a", "First", None), ("b", "Second", None)]))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.worker.run_once()

@@ -1,4 +1,4 @@
-"""What polling costs Redis: each round trip of a poll by the worker, its cache and its stages is counted."""
+"""The cost of polling in Redis: each round trip of a worker's poll, its cache and its stages is counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.web import Publisher, publisher
 
 
 class NamingRedis(Wrapped):
-    """Names each round trip, but for looks of the stages that found nothing to do."""
+    """Records the name of each round trip, except reads of the stages that found nothing."""
 
     def __init__(self, redis: Redis) -> None:
         super().__init__(redis)
@@ -39,7 +39,7 @@ class NamingRedis(Wrapped):
 
 @dataclass
 class Followed:
-    """A worker by the real wiring, and one feed with one follower."""
+    """A worker with real wiring, and one feed with one follower."""
 
     redis: NamingRedis
     stores: Stores
@@ -49,7 +49,7 @@ class Followed:
     feed: str
 
     async def poll(self) -> list[str]:
-        """The round trips of the feed's next poll, until its posts stand in the timeline."""
+        """The round trips of the feed's next poll, until its posts are in the timeline."""
         host = host_of(self.url)
         await self.redis.command("HDEL", keys.host(host), "free")
         await self.stores.schedule.bump([(self.feed, host)], time.time())
@@ -67,13 +67,13 @@ class Followed:
 
 
 def document(posts: int) -> bytes:
-    """A feed that names no page of an author, who would be looked up."""
+    """A feed without a link to an author's page, which would be looked up."""
     return rss(dated(posts)).replace(b"<link>http://posts.test/</link>", b"")
 
 
 @asynccontextmanager
 async def followed(redis: Redis, folder: Path) -> AsyncIterator[Followed]:
-    """After the first poll and one that brought nothing."""
+    """The state after the first poll and one without changes."""
     naming = NamingRedis(redis)
     stores = Stores(naming, "", "", Watch())
     settings = Settings(data_dir=folder, allow_private_networks=(ipaddress.ip_network("127.0.0.0/8"),))
@@ -92,7 +92,7 @@ async def followed(redis: Redis, folder: Path) -> AsyncIterator[Followed]:
 
 
 async def test_the_round_trips_of_a_poll(real_redis: Redis, tmp_path: Path) -> None:
-    """Six for a 304, from the due host to its next time; sixteen for a new post, to the timeline of the one follower,
+    """A 304 takes six, from the due host to its next time; a new post takes 16, up to the timeline of the one follower,
     cache and stages included.
     """
     async with followed(real_redis, tmp_path) as here:

@@ -1,4 +1,4 @@
-"""A process may die between any two steps of a poll: the next poll completes it, without loss and without doubles."""
+"""A process may die between any two steps of a poll: the next poll completes it, without loss or duplicates."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _poll_with_news_and_edits(it: World, site: Publisher) -> None:
 
 
 class _Ready(Exception):
-    """Where a scenario has come to the poll that is to be killed."""
+    """Raised at the poll of a scenario that is to be killed."""
 
     def __init__(self, feed_id: str) -> None:
         self.feed_id = feed_id
@@ -104,7 +104,7 @@ async def test_killed_between_any_two_steps(
 async def test_what_a_killed_poll_had_found_arrives_though_it_is_edited_before_the_next(
     real_redis: Redis, after: bool
 ) -> None:
-    """To the store such a post is edited; no timeline has it yet."""
+    """The store treats the post as edited, although no timeline has it yet."""
     killing = Killing(real_redis)
     async with publisher() as site, world(killing, patience=IMPATIENT) as it:
 
@@ -141,7 +141,7 @@ async def test_what_a_killed_poll_had_found_arrives_though_it_is_edited_before_t
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_a_worker_killed_at_any_step_of_a_turn(real_redis: Redis, after: bool) -> None:
-    """Lease, poll, plan and hand-back: whatever was cut off, after the lease the feed is polled and planned again."""
+    """If lease, poll, plan or hand-back is cut off, the feed is polled and planned again after the lease."""
     killing = Killing(real_redis)
     async with publisher() as site, world(killing, patience=IMPATIENT) as it:
 
@@ -175,7 +175,7 @@ async def test_a_worker_killed_at_any_step_of_a_turn(real_redis: Redis, after: b
 
 
 async def test_a_redis_that_fails_during_a_turn(real_redis: Redis) -> None:
-    """The worker goes on: the turn ends, the feed stays due, and is polled when Redis is back."""
+    """The worker continues: the turn ends, the feed stays due, and is polled when Redis is back."""
     broken = Killing(real_redis)
     broken.error = StoreUnavailable
     async with publisher() as site, world(broken, patience=IMPATIENT) as it:
@@ -185,7 +185,7 @@ async def test_a_redis_that_fails_during_a_turn(real_redis: Redis) -> None:
             site.serve_document("/feed", rss(dated(3)))
             feed_id = (await it.follow(site.url("/feed", "blog.test"))).id
             broken.kill_at = broken.trips + step
-            with pytest.raises(StoreUnavailable):  # by the stages behind the turn
+            with pytest.raises(StoreUnavailable):  # from the stages after the turn
                 await it.worker.run_once()
             broken.kill_at = None
             it.clock.advance(61)
@@ -197,7 +197,7 @@ async def test_a_redis_that_fails_during_a_turn(real_redis: Redis) -> None:
 
 
 async def test_a_worker_waits_for_a_redis_that_fails(real_redis: Redis) -> None:
-    """When the schedule can't be read nothing is asked of anybody, and stopping still works."""
+    """While the schedule can't be read, nothing is requested, and stopping still works."""
     broken = Killing(real_redis)
     broken.error = StoreUnavailable
     async with publisher() as site, world(broken, patience=IMPATIENT) as it:
@@ -215,7 +215,7 @@ async def test_a_worker_waits_for_a_redis_that_fails(real_redis: Redis) -> None:
 
 
 async def test_a_worker_that_dies_gives_its_hosts_back(site: Publisher, real: World) -> None:
-    """A lease that nobody renews runs out, and the feed is polled by another worker."""
+    """The lease expires, and another worker polls the feed."""
     site.serve_document("/feed", rss(dated(3)))
     await real.follow(site.url("/feed", "blog.test"))
     assert len(await real.schedule.take(real.clock(), 10, 30)) == 1

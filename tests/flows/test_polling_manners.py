@@ -1,4 +1,4 @@
-"""What publishers are owed: validators, pauses, moves, an end after 410; and what readers see of failures."""
+"""Politeness towards publishers: validators, pauses, moves, an end after 410; and errors as readers see them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAY = 24 * HOUR
 
 
 async def test_an_unchanged_body_is_not_parsed(site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A 200 with the same bytes costs a hash; the validators that came with it are remembered."""
+    """A 200 with the same bytes costs only a hash; its validators are stored."""
     site.serve("/feed", lambda _: Answer(rss(dated(1)), headers=[("ETag", f'"{len(site.asked)}"')]))
     feed = await it.follow(site.url("/feed", "blog.test"))
     assert (await it.poll(feed)).outcome == "changed"
@@ -44,7 +44,7 @@ async def test_an_unchanged_body_is_not_parsed(site: Publisher, it: World, monke
 
 
 async def test_a_failure_is_stored_with_its_reason(site: Publisher, it: World) -> None:
-    """The record names what went wrong and counts; the next success wipes it."""
+    """The record contains the error and counts failures; the next success resets both."""
     feed = await it.follow(site.serve("/feed", Answer(status=500)))
     for count in (1, 2):
         await it.poll(feed)
@@ -62,7 +62,7 @@ async def test_a_failure_is_stored_with_its_reason(site: Publisher, it: World) -
 
 
 async def test_credentials_stay_between_us_and_the_publisher(site: Publisher, it: World) -> None:
-    """A feed behind a password: no log line, error or stored post carries it, in good times and in bad."""
+    """The password of a feed is in no log line, error or stored post, after success and after failure."""
     site.serve_document("/feed", rss(dated(2)).replace(b"http://posts.test/post", b"/post"))
     feed = await it.follow(site.url("/feed", "ann:s3cret@blog.test"))
     with structlog.testing.capture_logs() as lines:
@@ -79,7 +79,7 @@ async def test_credentials_stay_between_us_and_the_publisher(site: Publisher, it
 
 
 async def test_a_broken_document_leaves_validators_and_items(site: Publisher, it: World) -> None:
-    """A document that is no feed is asked for again in full, and what was there stays."""
+    """A document that isn't a feed is requested again in full, and existing items stay."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(2)), etag='"good"'))
     await it.poll(feed)
     site.serve("/feed", Answer(b"<html>Maintenance</html>", headers=[("ETag", '"bad"')]))
@@ -89,7 +89,7 @@ async def test_a_broken_document_leaves_validators_and_items(site: Publisher, it
 
 
 async def test_gone_is_for_ever(site: Publisher, it: World) -> None:
-    """After a 410 no request is sent, by schedule or otherwise; followers see the reason."""
+    """After a 410 the feed is never requested again, also not on demand; followers see the reason."""
     feed = await it.follow(site.serve("/feed", Answer(status=410)))
     await it.worker.run_once()
     assert (await it.record(feed)).gone
@@ -102,7 +102,7 @@ async def test_gone_is_for_ever(site: Publisher, it: World) -> None:
 
 
 async def test_retry_after_holds_the_url_and_then_the_host(site: Publisher, it: World) -> None:
-    """One feed that is told to wait waits alone; when three of a host are, all of the host wait."""
+    """One feed with `Retry-After` waits alone; if three of a host have it, the whole host waits."""
     for number in range(4):
         site.serve(f"/feed{number}", Answer(status=429, headers=[("Retry-After", "7200")]))
     site.serve_document("/good", rss(dated(1)))
@@ -125,7 +125,7 @@ async def test_retry_after_holds_the_url_and_then_the_host(site: Publisher, it: 
 
 
 async def test_max_age_puts_the_next_poll_off(site: Publisher, it: World) -> None:
-    """What the publisher calls fresh for two days isn't asked for within 38 hours, also after a 304."""
+    """A feed that is fresh for two days isn't requested within 38 hours, also after a 304."""
     fresh = [("Cache-Control", "max-age=172800"), ("ETag", '"1"')]
     site.serve("/feed", lambda asked: Answer(rss(dated(2)), 304 if len(site.asked) > 1 else 200, fresh))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -136,7 +136,7 @@ async def test_max_age_puts_the_next_poll_off(site: Publisher, it: World) -> Non
 
 
 async def test_a_304_without_max_age_lets_the_last_one_stand(site: Publisher, it: World) -> None:
-    """What came with the document is remembered in the feed's record, until a reply says something else."""
+    """The document's max-age is stored in the feed's record, until a reply has another one."""
     later = {1: [("Cache-Control", "max-age=36000")], 3: [("Cache-Control", "no-cache")]}
 
     def reply(_asked: object) -> Answer:
@@ -154,7 +154,7 @@ async def test_a_304_without_max_age_lets_the_last_one_stand(site: Publisher, it
 
 
 async def test_nobody_follows(site: Publisher, it: World) -> None:
-    """A feed without followers leaves the schedule unasked; the next follower brings it back."""
+    """A feed without followers leaves the schedule without a request; the next follower adds it again."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
     await it.feeds.unsubscribe(feed.id, "alice", "home")
     assert await it.worker.run_once() == 1
@@ -167,7 +167,7 @@ async def test_nobody_follows(site: Publisher, it: World) -> None:
 
 
 async def test_a_follow_during_the_farewell(site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who follows a feed between the count of followers and its leaving the schedule is not forgotten."""
+    """If a user follows a feed between the count of followers and its removal from the schedule, it stays scheduled."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
     await it.feeds.unsubscribe(feed.id, "alice", "home")
     count = it.feeds.subscriber_count
@@ -192,8 +192,8 @@ async def _poll_thrice_over_a_day(it: object, feed: object) -> None:
 @pytest.mark.parametrize("ahead", [HOUR, DAY, 3650 * DAY])
 @pytest.mark.parametrize("answer", ["document", "429"])
 async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, answer: str) -> None:
-    """What was polled meanwhile, or was asked to be left alone, is asked again as soon as the clock is right; a host
-    whose worker died in that moment, when its lease has ended. What was planned before stays so.
+    """Feeds that were polled or paused meanwhile are polled as soon as the clock is right; a host of a worker that died
+    in that moment, when its lease has ended. Earlier plans stay unchanged.
     """
     async with publisher() as site, world(redis, settings=InstanceSettings()) as it:
         if answer == "429":
@@ -215,7 +215,7 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         site.serve_document("/feed", rss(dated(2)))
         await it.worker.run_once()
         assert (site.count("/feed"), site.count("/third")) == (2, 1)
-        it.clock.advance(91)  # the end of the lease, but for one that ends further ahead than anything can
+        it.clock.advance(91)  # the lease has ended, except one that ends impossibly far ahead
         await it.worker.run_once()
         assert (site.count("/feed"), site.count("/other"), site.count("/third")) == (2, 1, 1)
         assert len(await it.rows()) == 4
@@ -227,7 +227,7 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
 
 
 async def test_a_clock_that_was_half_a_minute_ahead(redis: Redis) -> None:
-    """Nothing is asked again for that: what was polled meanwhile is due half a minute later."""
+    """Nothing is polled again because of it: feeds that were polled meanwhile are due half a minute later."""
     async with publisher() as site, world(redis, settings=InstanceSettings()) as it:
         site.serve_document("/feed", rss(dated(1)))
         feed = await it.follow(site.url("/feed", "blog.test"))
@@ -245,7 +245,7 @@ async def test_a_clock_that_was_half_a_minute_ahead(redis: Redis) -> None:
 
 
 async def test_a_feed_moves(site: Publisher, it: World) -> None:
-    """After three permanent redirects over a day the new address is asked, on its own host; read state stays."""
+    """After three permanent redirects over a day the new address is polled, on its own host; read state stays."""
     new = site.url("/new", "new.test")
     site.serve("/old", Answer(status=301, headers=[("Location", new)]))
     site.serve_document("/new", rss(dated(3)))
@@ -272,10 +272,10 @@ async def test_a_feed_moves(site: Publisher, it: World) -> None:
 
 
 async def test_what_a_feed_said_before_it_moved_isnt_said_by_the_new_address(site: Publisher, it: World) -> None:
-    """Else anybody could add posts to a feed that nobody follows here, or date what it will say, by a redirect to it.
+    """Otherwise anybody could add posts to a feed that nobody follows here, or predate its posts, by a redirect to it.
 
-    Who follows the new address itself gets what stands there, as it stands there; those who came by the redirect are
-    brought to the same feed, with their read state.
+    A user who follows the new address itself gets its posts with its dates; those who came by the redirect are moved to
+    the same feed, with their read state.
     """
     new = site.url("/new", "new.test")
     scandal = ("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")
@@ -305,7 +305,7 @@ async def test_what_a_feed_said_before_it_moved_isnt_said_by_the_new_address(sit
 
 
 async def _moved_to(site: Publisher, it: World, address: str) -> FeedRecord:
-    """A feed of somebody else that has said something, and redirects for good to an address that nobody follows."""
+    """Somebody else's feed that had posts and then redirects permanently to an address that nobody follows."""
     site.serve_document("/elsewhere", rss([("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")]))
     moved = await it.follow(site.url("/elsewhere", "elsewhere.test"))
     await it.poll(moved)
@@ -316,7 +316,7 @@ async def _moved_to(site: Publisher, it: World, address: str) -> FeedRecord:
 
 
 async def test_who_comes_by_another_redirect_gets_the_new_addresses_posts_alone(site: Publisher, it: World) -> None:
-    """Else anybody who redirects to where a publisher is about to move has its followers when it does."""
+    """Otherwise anybody who redirects to a publisher's future address would get its followers when it moves."""
     new = site.url("/new", "new.test")
     site.serve_document("/new", rss(dated(3)))
     site.serve_document("/old", rss(dated(2)))
@@ -334,7 +334,7 @@ async def test_who_comes_by_another_redirect_gets_the_new_addresses_posts_alone(
 
 
 async def test_an_address_passed_on_the_way_is_its_publishers(site: Publisher, it: World) -> None:
-    """A feed has moved twice: who follows the address in the middle gets what stands behind it, and no more."""
+    """A feed has moved twice: a follower of the address in the middle gets only the posts behind that address."""
     middle, new = site.url("/middle", "new.test"), site.url("/new", "new.test")
     site.serve_document("/middle", rss(dated(2)))
     moved = await _moved_to(site, it, middle)
@@ -356,7 +356,7 @@ async def _titles(it: World, user: str) -> list[str]:
 
 
 async def test_a_temporary_redirect_moves_nothing(site: Publisher, it: World) -> None:
-    """A 302 may last for years: the address stays the publisher's first one."""
+    """A 302 may last for years: the feed keeps the publisher's first address."""
     site.serve("/old", Answer(status=302, headers=[("Location", "/new")]))
     site.serve_document("/new", rss(dated(1)))
     feed = await it.follow(site.url("/old", "old.test"))
@@ -365,9 +365,9 @@ async def test_a_temporary_redirect_moves_nothing(site: Publisher, it: World) ->
 
 
 async def test_a_feed_moves_between_services_to_one_that_is_known(site: Publisher, it: World) -> None:
-    """Neither address is on the host that the posts link to: the followers go over; posts that both had stand once, in
-    the state that they had; what was read and is gone stays away; what the new one lists later is the same post too;
-    the old address rests.
+    """Neither address is on the host of the posts' links. The followers move to the known feed; common posts are there
+    once, with their read state; posts that were read and are gone stay away; later entries of the new feed are the
+    same posts too; the old address isn't polled any more.
     """
     new = site.url("/new", "new.test")
     site.serve_document("/old", rss(dated(4)))
@@ -399,7 +399,7 @@ async def test_a_feed_moves_between_services_to_one_that_is_known(site: Publishe
 
 
 async def test_a_move_between_services_of_a_reader_who_follows_both(site: Publisher, it: World) -> None:
-    """In one channel the posts stood twice; then they stand once, and are read where one of the two was."""
+    """The posts that were in one channel twice are there once, and read if one of the two was."""
     new = site.url("/new", "new.test")
     site.serve_document("/old", rss(dated(2)))
     site.serve_document("/new", rss(dated(2)))
@@ -417,7 +417,7 @@ async def test_a_move_between_services_of_a_reader_who_follows_both(site: Publis
 
 
 async def test_a_feed_does_not_move_to_one_that_has_gone(site: Publisher, it: World) -> None:
-    """As long as the redirect brings news it is followed."""
+    """The redirect is followed as long as it delivers posts."""
     new = await it.follow(site.serve("/new", Answer(status=410)), "bob")
     await it.poll(new)
     site.serve("/old", Answer(status=301, headers=[("Location", "/new")]))
@@ -429,7 +429,7 @@ async def test_a_feed_does_not_move_to_one_that_has_gone(site: Publisher, it: Wo
 
 
 async def test_a_bug_in_one_poll_stops_nothing(site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception that nobody expected is logged, shown as the feed's failure, and backs off like one."""
+    """An unexpected exception is logged, shown as the feed's failure, and backs off like one."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
 
     async def bug(*_args: object) -> None:
@@ -447,7 +447,7 @@ async def test_a_bug_in_one_poll_stops_nothing(site: Publisher, it: World, monke
 
 
 async def test_an_authors_block_counts_after_an_edit(redis: Redis, site: Publisher, it: World) -> None:
-    """When an edit gives a post an author who is blocked, it leaves the timeline."""
+    """If an edit gives a post a blocked author, the post is removed from the timeline."""
 
     def atom(author: str) -> bytes:
         return (
@@ -471,7 +471,7 @@ RESTS = "out of file descriptors or processes, polling pauses for a while"
 async def test_that_no_parser_can_be_started_is_no_failure_of_publishers(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by the system's limits nor by time: records stay as they were, and the feed is asked again soon."""
+    """If system limits or a timeout prevent the start, records stay unchanged, and the feed is polled again soon."""
 
     def starts_for_ever(_memory: int) -> ParserProcess:
         raise OSError("the process for parsing documents didn't start")
@@ -494,7 +494,7 @@ async def test_that_no_parser_can_be_started_is_no_failure_of_publishers(
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """This process can open nothing; what is open stays."""
+    """This process can't open any file; open ones stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -504,7 +504,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 
 async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(site: Publisher, it: World) -> None:
-    """Records and copies stay as they were, one line says it, nobody is asked for a while, then all are again."""
+    """Records and copies stay unchanged, one log line reports it, and polling pauses for a while."""
     site.serve_document("/feed", rss(dated(1)))
     feeds = [await it.follow(site.url("/feed", f"b{n}.test")) for n in range(20)]
     before = [await it.record(feed) for feed in feeds]
@@ -523,7 +523,7 @@ async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(
 
 
 async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
-    """Everything is read; then retention and the sweep have nine days, and `kept` posts of the feed stay stored."""
+    """Mark everything as read, then run retention and sweep for nine days; `kept` posts of the feed stay stored."""
 
     async def limits(_user: str, _uid: str) -> ChannelSettings:
         return replace(USUAL, keep_read_days=7)
@@ -545,8 +545,8 @@ async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
 @pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
 @pytest.mark.parametrize("identity", ["guid", "link"])
 async def test_an_entry_that_is_listed_again_is_not_new(site: Publisher, real: World, identity: str, kept: int) -> None:
-    """The feed had dropped it for nine days, in which retention took it from its reader, and perhaps the sweep from the
-    store: it stays away.
+    """The feed had dropped the entry for nine days, in which retention removed it from the timeline, and perhaps the
+    sweep from the store: it stays away.
     """
 
     def document(count: int) -> bytes:
@@ -570,7 +570,7 @@ async def test_an_entry_that_is_listed_again_is_not_new(site: Publisher, real: W
 async def test_an_entry_that_another_feed_of_the_site_lists_later_is_not_new(
     site: Publisher, real: World, kept: int
 ) -> None:
-    """Where its copy was read, and has left since: somebody who reads a blog follows one of its topics too."""
+    """Its copy was read in the first feed, and removed since: a reader of a blog may follow one of its topics too."""
     site.serve_document("/feed", rss(dated(5)))
     feed = await real.follow(site.url("/feed", "blog.test"))
     await real.poll(feed)
@@ -583,7 +583,7 @@ async def test_an_entry_that_another_feed_of_the_site_lists_later_is_not_new(
 
 @pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
 async def test_an_entry_whose_guid_others_share_later_is_not_new(site: Publisher, real: World, kept: int) -> None:
-    """It had its guid alone when it was read; what is published now by the same guid is new."""
+    """Its guid was unique when it was read; posts published now with the same guid are new."""
 
     def document(*names: str) -> bytes:
         text = rss([(name, name, None if name == "late" else "01 Jan 2024 10:00:00 GMT") for name in names])
