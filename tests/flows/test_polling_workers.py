@@ -1,4 +1,4 @@
-"""Workers beside each other: politeness, slow hosts, stopping, polling on demand."""
+"""Several workers: politeness, slow hosts, stopping, polling on demand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def running(*workers: Worker, grace: float = 0.0) -> AsyncIterator[None]:
 
 
 async def test_hung_hosts_do_not_delay_the_others(real_redis: Redis) -> None:
-    """Twenty hosts that accept and say nothing: eighty others are polled meanwhile."""
+    """While 20 hosts accept connections but never reply, 80 others are polled."""
     async with publisher() as site, world(real_redis, limits=FOR_EVER) as it:
         site.serve_document("/feed", rss(dated(1)))
         site.serve("/hung", Answer(hang=True, head_only_length=5))
@@ -52,7 +52,7 @@ async def test_hung_hosts_do_not_delay_the_others(real_redis: Redis) -> None:
 
 
 async def test_two_workers_never_double_a_request(site: Publisher, real: World) -> None:
-    """Sixty feeds on twenty hosts, three workers: every feed once per due, one request per host at a time."""
+    """Sixty feeds on 20 hosts, three workers: each due feed is polled once, with one request at a time per host."""
     busy: Counter[str] = Counter()
     worst: Counter[str] = Counter()
 
@@ -77,7 +77,7 @@ async def test_two_workers_never_double_a_request(site: Publisher, real: World) 
 
 
 async def test_requests_to_a_host_are_spaced(real_redis: Redis) -> None:
-    """`host_interval` lies between the end of one request and the start of the next, for all workers together."""
+    """`host_interval` separates the end of one request from the start of the next one, across all workers."""
     settings = InstanceSettings(polling=Polling(host_interval=0.15))
     async with publisher() as site, world(real_redis, settings=settings) as it:
         for number in range(4):
@@ -90,7 +90,7 @@ async def test_requests_to_a_host_are_spaced(real_redis: Redis) -> None:
 
 
 async def test_an_admin_may_raise_a_hosts_concurrency(real_redis: Redis) -> None:
-    """With a concurrency of three for one host, three requests are in flight there, and no more."""
+    """With a concurrency of three for one host, at most three requests are in flight there."""
     settings = InstanceSettings(polling=FAST.polling, hosts={"blog.test": HostPolicy(0, 3)})
     async with publisher() as site, world(real_redis, settings=settings) as it:
         together = asyncio.Event()
@@ -109,7 +109,7 @@ async def test_an_admin_may_raise_a_hosts_concurrency(real_redis: Redis) -> None
 
 
 async def test_a_worker_stops_soon_and_hands_its_hosts_back(real_redis: Redis) -> None:
-    """A poll in flight at the end of the grace is given up; its host is at the next worker's disposal at once."""
+    """A poll in flight at the end of the grace period is cancelled; another worker can take its host at once."""
     async with publisher() as site, world(real_redis, limits=FOR_EVER) as it:
         site.serve("/hung", Answer(hang=True, head_only_length=5))
         await it.follow(site.url("/hung", "hung.test"))
@@ -121,7 +121,7 @@ async def test_a_worker_stops_soon_and_hands_its_hosts_back(real_redis: Redis) -
 
 
 class Hanging:
-    """A Redis that accepts everything and answers nothing, from some moment on."""
+    """A Redis that accepts commands but doesn't reply while `hangs`."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -139,7 +139,7 @@ class Hanging:
 
 
 async def test_a_worker_stops_though_redis_has_fallen_silent(real_redis: Redis) -> None:
-    """Neither the stages nor the polls wait for an answer that doesn't come."""
+    """Neither stages nor polls wait for a reply that never comes."""
     redis = Hanging(real_redis)
     async with publisher() as site, world(redis) as it:
         site.serve("/slow", Answer(hang=True, head_only_length=5))
@@ -166,7 +166,7 @@ class Failing:
 
 
 async def test_a_host_is_handed_back_when_redis_comes_back(real_redis: Redis) -> None:
-    """A turn that ends while Redis is away blocks its host for no longer than that, and not until its lease runs out.
+    """After a turn that ends while Redis is away, the host is handed back when Redis returns, before the lease expires.
 
     Until then it stays with its worker; its next request comes a few seconds later.
     """
@@ -191,13 +191,13 @@ async def test_a_host_is_handed_back_when_redis_comes_back(real_redis: Redis) ->
 
 
 def test_the_parts_of_a_stop_fit_into_ten_seconds() -> None:
-    """Polls, hosts handed back, stages, and the worker's name taken off the list, one after the other."""
+    """The times for polls, handing hosts back, stages and removing the worker's name, in sequence."""
     parts = (GRACE_SECONDS, HAND_BACK_SECONDS, STAGES_END_SECONDS, HAND_BACK_SECONDS / 3)
     assert sum(parts) <= 10
 
 
 async def test_a_lost_lease_ends_the_poll(site: Publisher, real: World) -> None:
-    """A worker that finds its lease taken over lets go: it neither stores nor plans anything."""
+    """A worker that finds its lease taken over stops: it neither stores nor plans anything."""
     go_on = asyncio.Event()
 
     async def answer(_asked: Asked) -> Answer:
@@ -217,7 +217,7 @@ async def test_a_lost_lease_ends_the_poll(site: Publisher, real: World) -> None:
 
 
 async def test_a_worker_that_comes_too_late_doubles_and_undoes_nothing(site: Publisher, real: World) -> None:
-    """A busy machine kept it from renewing: another one has polled the host meanwhile, whose plan and posts stay."""
+    """If it couldn't renew in time and another worker has polled the host, that worker's plan and posts stay."""
     go_on = asyncio.Event()
 
     async def answer(_asked: Asked) -> Answer:
@@ -244,7 +244,7 @@ async def test_a_worker_that_comes_too_late_doubles_and_undoes_nothing(site: Pub
 async def test_a_lease_is_renewed_while_a_publisher_is_slow(
     site: Publisher, real: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A poll that takes longer than a lease stays with its worker."""
+    """A poll that takes longer than the lease stays with its worker."""
     go_on, renew, renewed = asyncio.Event(), real.schedule.renew, []
 
     async def answer(_asked: Asked) -> Answer:
@@ -260,7 +260,7 @@ async def test_a_lease_is_renewed_while_a_publisher_is_slow(
     monkeypatch.setattr(real.schedule, "renew", noted)
     began = real.clock()
     turn = asyncio.create_task(real.make_worker(lease_seconds=1.8).run_once())
-    # A renewal each 0.6 s, which may be late by 1.2 s.
+    # Renewed every 0.6 s, at most 1.2 s late.
     await wait_until(lambda: renewed and renewed[-1] > began + 1.8)
     assert await real.schedule.take(real.clock(), 1, 60) == []
     go_on.set()
@@ -269,7 +269,7 @@ async def test_a_lease_is_renewed_while_a_publisher_is_slow(
 
 
 async def test_poll_now_works_alone_and_says_why_not(site: Publisher, real: World) -> None:
-    """Without any worker it polls by itself; what can't be polled is named with its reason."""
+    """Without a worker it polls on its own; for feeds that can't be polled it gives the reason."""
     site.serve_document("/good", rss(dated(2)))
     site.serve("/slow-down", Answer(status=429, headers=[("Retry-After", "3600")]))
     good = await real.follow(site.url("/good", "good.test"))

@@ -1,4 +1,4 @@
-"""The post store as other programs have it: a real server, real HTTP, a token from the command line."""
+"""The post store as other programs use it: a real server, real HTTP, a token from the command line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.support.web import publisher
 
 
 async def test_polled_and_saved_posts_are_read_by_programs_and_readers(tmp_path: Path) -> None:
-    """What a publisher has published and what a program has saved, by id, guid and page; the reader has both once."""
+    """Polled posts and posts that a program saved are found by id, guid and page; the reader has each of them once."""
     async with publisher() as site:
         polled = site.serve_document("/feed", rss(dated(25), title="Polled"))
-        own = site.url("/harbour")  # where nothing is to be had
+        own = site.url("/harbour")  # the address doesn't serve a feed
         channel = {"uid": "home", "name": "Home", "feeds": [polled, own]}
         backend = {"users": {"alice": {"me": "https://alice.example/", "channels": [channel]}}}
         async with installation(tmp_path, backend) as installed:

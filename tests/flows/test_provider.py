@@ -1,5 +1,7 @@
-"""The provider that other tests rely on refuses what the specs have it refuse, so what they show is not an agreement of
-two mistakes. That it serves whom it should show the reader apps of test_sign_in_apps.py, at each of its variants.
+"""The provider of the tests refuses invalid requests as the specs require.
+
+Otherwise the tests could pass because of matching mistakes on both sides. Valid requests are tested with the reader
+apps in test_sign_in_apps.py, for each variant.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def authorize(http: httpx.AsyncClient, site: Provider, **other: str | None) -> httpx.Response:
-    """Ask the authorization endpoint as a client of the newest kind; None leaves a parameter out."""
+    """Request the authorization endpoint like a client with the current protocol; None omits a parameter."""
     asked = {"response_type": "code", "client_id": APP, "redirect_uri": BACK, "state": "s1", "scope": "read profile"}
     asked |= {"code_challenge": CHALLENGE, "code_challenge_method": "S256"} | other
     sent = {name: value for name, value in asked.items() if value is not None}
@@ -36,7 +38,7 @@ async def authorize(http: httpx.AsyncClient, site: Provider, **other: str | None
 
 
 def told(reply: httpx.Response) -> dict[str, str]:
-    """What a redirect tells the client."""
+    """The parameters that a redirect passes to the client."""
     assert reply.status_code == 302, reply.text
     return dict(parse_qsl(urlsplit(reply.headers["location"]).query))
 
@@ -48,7 +50,7 @@ async def redeem(http: httpx.AsyncClient, url: str, code: str, **other: str | No
 
 
 async def sign_in(http: httpx.AsyncClient, site: Provider, **other: str | None) -> dict[str, Any]:
-    """The reply of the token endpoint after a whole flow."""
+    """The reply of the token endpoint after a complete flow."""
     code = told(await authorize(http, site, **other))["code"]
     reply = await redeem(http, site.url("/token"), code)
     assert reply.status_code == 200, reply.text
@@ -56,7 +58,7 @@ async def sign_in(http: httpx.AsyncClient, site: Provider, **other: str | None) 
 
 
 async def test_codes_are_good_once_for_whom_they_were_made(http: httpx.AsyncClient) -> None:
-    """Another client, address, verifier, or no verifier gets nothing; a second use takes back what was given."""
+    """Another client, redirect address or verifier, or none, gets nothing; a second use revokes the token."""
     async with provider() as site:
         site.person("alice")
         code = told(await authorize(http, site))["code"]
@@ -71,7 +73,7 @@ async def test_codes_are_good_once_for_whom_they_were_made(http: httpx.AsyncClie
 
 
 async def test_codes_and_tokens_expire(http: httpx.AsyncClient) -> None:
-    """A code after ten minutes, a token after its `expires_in`."""
+    """A code expires after ten minutes, a token after its `expires_in`."""
     async with provider(Variant(lifetime=100)) as site:
         site.person("alice")
         now = 1000.0
@@ -85,7 +87,7 @@ async def test_codes_and_tokens_expire(http: httpx.AsyncClient) -> None:
 
 
 async def test_a_profile_code_gives_no_token(http: httpx.AsyncClient) -> None:
-    """Without scopes the code is good at the authorization endpoint, for `me` alone."""
+    """A code without scopes is valid only at the authorization endpoint, and only for `me`."""
     async with provider() as site:
         alice = site.person("alice")
         code = told(await authorize(http, site, scope=None))["code"]
@@ -95,7 +97,7 @@ async def test_a_profile_code_gives_no_token(http: httpx.AsyncClient) -> None:
 
 
 async def test_what_is_not_told_to_strangers(http: httpx.AsyncClient) -> None:
-    """An address of another origin gets no redirect unless the client published it; other mistakes are told to it."""
+    """A redirect address on another origin is refused unless the client publishes it; other errors are sent to it."""
     async with provider(Variant(fetches=True)) as site:
         site.person("alice")
         assert (await authorize(http, site, redirect_uri="https://evil.example/")).status_code == 400
@@ -107,7 +109,7 @@ async def test_what_is_not_told_to_strangers(http: httpx.AsyncClient) -> None:
 
 
 async def test_introspection_demands_what_it_says(http: httpx.AsyncClient) -> None:
-    """Nobody learns of a token without authorization; a provider with secrets accepts that one only."""
+    """Introspection requires authorization; a provider with secrets accepts only its secret."""
     async with provider(Variant(authorized="secret")) as site:
         site.person("alice")
         token, url = site.grant("alice", "read"), site.url("/introspect")
@@ -120,7 +122,7 @@ async def test_introspection_demands_what_it_says(http: httpx.AsyncClient) -> No
 
 
 async def test_the_page_of_consent(http: httpx.AsyncClient) -> None:
-    """Only who knows the password lets an app in, with the scopes left ticked, and each request is decided once."""
+    """Consent requires the password; the app gets only the ticked scopes, and each request is decided once."""
     async with provider(Variant(consent="form")) as site:
         alice = site.person("alice")
         page = (await authorize(http, site)).text

@@ -1,4 +1,4 @@
-"""The replays of reader apps sign in as they were seen to, and stumble over what the real ones stumble over."""
+"""The replays of reader apps sign in as the real apps were observed to, and fail where the real ones fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGE = {"items": [POST], "paging": {"before": "b1"}}
 
 
 class Server:
-    """A Microsub server that says little and remembers what it was asked."""
+    """A minimal Microsub server that records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
@@ -77,7 +77,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 def in_a_browser(http: httpx.AsyncClient) -> Person:
-    """A browser in which the provider asks nothing."""
+    """A browser in which the provider redirects without a question."""
 
     async def person(url: str) -> str:
         reply = await http.get(url)
@@ -93,7 +93,7 @@ def alice(made: Provider, server: Server) -> str:
 
 
 async def test_peculiarities_of_signing_in(http: httpx.AsyncClient, site: AppSite, server: Server) -> None:
-    """Redemption twice, HEAD before GET, rels by exact match, the missing micropub rel, the issuer without TLS."""
+    """Double redemption, HEAD before GET, exact rels, a missing micropub rel, and an issuer without TLS."""
     person = in_a_browser(http)
     async with provider(Variant.lenient(twice=True)) as made:
         me = alice(made, server)
@@ -137,7 +137,7 @@ async def test_peculiarities_of_signing_in(http: httpx.AsyncClient, site: AppSit
 
 
 async def test_peculiarities_of_reading(http: httpx.AsyncClient, site: AppSite, server: Server) -> None:
-    """Queries in POST, cursors that are stored, slashes, preflights, and replies that may be kept."""
+    """Queries in POST, stored cursors, slashes, preflights, and cacheable replies."""
     person = in_a_browser(http)
     async with provider(Variant.lenient(twice=True)) as made:
         me = alice(made, server)
@@ -177,7 +177,7 @@ BROKEN: list[tuple[type[App], Callable[[], dict[str, Any]]]] = [
 async def test_pages_that_break_apps(
     http: httpx.AsyncClient, site: AppSite, server: Server, kind: type[App], page: Callable[[], dict[str, Any]]
 ) -> None:
-    """A source as an object, a list as a string, a page without items."""
+    """A source as an object, a list as a string, and a page without items break apps."""
     async with provider(Variant.lenient()) as made:
         signed = await kind(http, site.home(kind.name)).sign_in(alice(made, server), in_a_browser(http))
         server.page = page()
@@ -186,7 +186,7 @@ async def test_pages_that_break_apps(
 
 
 async def test_app_pages(http: httpx.AsyncClient, site: AppSite) -> None:
-    """An app is a page with an h-app and links, or a JSON document."""
+    """An app's page has an h-app and links, or is a JSON document."""
     page = await http.get(site.home("One", redirects=("app://back",)))
     assert '<link rel="redirect_uri" href="app://back">' in page.text
     home = site.home("Two", document=True)

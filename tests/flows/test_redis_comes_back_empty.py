@@ -1,4 +1,4 @@
-"""Redis loses its data under a running server: what backend.json declares is there again, with nobody's help."""
+"""Redis loses its data under a running server: everything that backend.json declares is restored automatically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.web import publisher
 
 @asynccontextmanager
 async def running(folder: Path, document: dict[str, Any], url: str | None) -> AsyncIterator[tuple[Installation, str]]:
-    """A server on Redis at `url`, with web and worker apart, or all in one with the embedded Redis; and its address."""
+    """The address of a server on Redis at `url`, with web and worker apart, or in one with the embedded Redis."""
     async with installation(folder, document, **({"MICROSUB_REDIS_URL": url} if url else {})) as installed:
         address = await installed.serve("web" if url else "serve")
         if url:
@@ -35,7 +35,7 @@ def embedded(installed: Installation) -> str:
 
 @pytest.mark.parametrize("whose", ["embedded", "own"])
 async def test_the_file_is_applied_again(tmp_path: Path, redis_url: str, whose: str) -> None:
-    """Users, channels and feeds are there again, and posts come; no process ends, and the log says what happened."""
+    """Users, channels and feeds are there again, posts arrive, no process ends, and the log explains what happened."""
     url = redis_url if whose == "own" else None
     async with publisher() as site:
         feed = site.serve_document("/feed", rss(of_its_own("feed", 5)))

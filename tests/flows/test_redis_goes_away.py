@@ -1,4 +1,4 @@
-"""Redis is killed under running web and worker processes: no acknowledged change is lost, and nobody has to help."""
+"""Redis is killed under running web and worker processes: no acknowledged change is lost, without manual repair."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HELD_BACK = 2.5
 async def at_work(
     folder: Path, url: str, site: Publisher
 ) -> AsyncIterator[tuple[Installation, Reader, Promises, asyncio.Task[None]]]:
-    """A web and a worker process on that Redis, and a reader who makes changes all the time."""
+    """A web and a worker process on this Redis, and a reader that makes changes all the time."""
     feed = site.serve_document("/home", rss(of_its_own("home", POSTS)))
     more = [site.serve_document(f"/{n}", rss(of_its_own(f"{n}", 2), title=f"Feed {n}")) for n in range(30)]
     channels = [{"uid": "home", "name": "Home", "feeds": [feed]}, {"uid": "more", "name": "More", "feeds": []}]
@@ -54,7 +54,7 @@ async def at_work(
 
 
 async def reached(promises: Promises, task: asyncio.Task[None], count: int) -> None:
-    """Until that many more changes are acknowledged."""
+    """Wait until `count` more changes are acknowledged."""
     wanted = promises.acknowledged + count
 
     def there() -> bool:
@@ -71,7 +71,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 async def everything_goes_on(installed: Installation, alice: Reader, promises: Promises, site: Publisher) -> None:
-    """What was acknowledged holds, what is followed gets polled, and /health is content, with nobody's help."""
+    """All acknowledged changes are there, feeds are polled, and /health is OK, without manual repair."""
     await promises.hold()
     site.serve_document("/home", rss(of_its_own("home", POSTS + 1, "edited ")))
 
@@ -99,9 +99,9 @@ async def everything_goes_on(installed: Installation, alice: Reader, promises: P
 
 
 async def fall_behind(master: Node, replica: Node, key: str, promises: Promises) -> None:
-    """The replica hears nothing for a while in which changes are made, and what it has missed dies with its master.
+    """Pause the replica while changes are made, so that the master's failure loses what the replica has missed.
 
-    On one machine the kernel would hand it over even then; so the connection is stuffed first.
+    On one machine the kernel would still deliver it, so the connection's buffers are filled first.
     """
     replica.send(signal.SIGSTOP)
     with master.client() as client:
@@ -113,10 +113,10 @@ async def fall_behind(master: Node, replica: Node, key: str, promises: Promises)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("failure", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 async def test_a_replica_takes_over_from_a_master_that_fails(tmp_path: Path, failure: signal.Signals) -> None:
-    """Marks, follows and channels that were acknowledged before, while and after it happened are all there.
+    """Marks, follows and channels that were acknowledged before, during and after the failure are all there.
 
-    Once the reader's own master dies, which is also the only node that the processes were given; once the one through
-    which new posts go falls silent, without closing a connection. The processes stay, also when it comes back.
+    In one case the reader's own master is killed, the only node that the processes were given; in the other, the master
+    of the stream of new posts freezes without closing connections. The processes keep running, also when it returns.
     """
     key = "user:{alice}" if failure == signal.SIGKILL else "stream:{stored}"
     with running_cluster(tmp_path / "redis", replicas=1, cluster_node_timeout=1500) as cluster:
@@ -159,10 +159,9 @@ async def test_a_replica_takes_over_from_a_master_that_fails(tmp_path: Path, fai
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("appendfsync", ["always", "everysec"])
 async def test_a_single_redis_is_killed_and_started_again(tmp_path: Path, appendfsync: str) -> None:
-    """With its append-only file it comes back with all that it has ever acknowledged.
+    """With an append-only file, Redis returns with all acknowledged changes.
 
-    With `everysec` the last two seconds are in doubt: so long Redis holds its log back while an earlier second is
-    still being synced.
+    With `everysec` the last two seconds are uncertain, because Redis may hold back its log for that long during a sync.
     """
     options = {"appendonly": "yes", "appendfsync": appendfsync}
     with running_server(tmp_path / "redis", **options) as server:
@@ -182,7 +181,7 @@ async def test_a_single_redis_is_killed_and_started_again(tmp_path: Path, append
 
 
 async def test_what_can_be_read_is_served_where_redis_is_full_at_the_start(tmp_path: Path) -> None:
-    """A web process starts and serves pages; the file that was edited meanwhile is applied when there is room again."""
+    """A web process starts and serves pages; a changed file is applied when there is memory again."""
     channels = [{"uid": "home", "name": "Home"}]
     users = {"alice": {"me": "https://alice.example/", "channels": channels}}
     with running_server(tmp_path / "redis") as server:
@@ -212,7 +211,7 @@ async def test_what_can_be_read_is_served_where_redis_is_full_at_the_start(tmp_p
 
 @dataclass
 class Promises:
-    """Marks, follows and channels that `reader` was told are done. What failed in between may be done or not."""
+    """Marks, follows and channels that were acknowledged to `reader`. Failed requests may have been done or not."""
 
     reader: Reader
     feeds: list[str]
@@ -225,7 +224,7 @@ class Promises:
     """When the newest change of a post, feed or channel was acknowledged, by `time.monotonic`."""
 
     async def make(self, ids: list[str]) -> None:
-        """Mark each post in turn as read and as unread, and now and then follow a feed or make a channel; for ever."""
+        """Mark each post in turn as read and as unread, and sometimes follow a feed or create a channel; for ever."""
         feeds = iter(self.feeds)
         for number, item_id in enumerate(itertools.cycle(ids)):
             method = "mark_unread" if self.read.pop(item_id, False) else "mark_read"
@@ -244,11 +243,11 @@ class Promises:
                 self.times[f"Made {number}"] = time.monotonic()
 
     def older(self, moment: float) -> int:
-        """How many of what holds was acknowledged before that moment."""
+        """The number of changes that were acknowledged before that moment."""
         return sum(at < moment for at in self.times.values())
 
     def doubt(self, since: float) -> None:
-        """What was acknowledged since then may be done or not."""
+        """Changes that were acknowledged since then may be lost."""
         for name in [name for name, at in self.times.items() if at >= since]:
             del self.times[name]
             self.read.pop(name, None)
@@ -263,14 +262,14 @@ class Promises:
             reply = None
         if reply is None or reply.status_code == 503:
             self.refused += 1
-            await asyncio.sleep(0.02)  # a reader who tries again
+            await asyncio.sleep(0.02)  # the reader tries again
             return False
         assert reply.status_code == 200, reply.text
         self.acknowledged += 1
         return True
 
     async def hold(self) -> None:
-        """Fail unless everything that was acknowledged is there."""
+        """Fail unless all acknowledged changes are there."""
         items = await self.reader.timeline("home")
         assert len({item["_id"] for item in items}) == len(items)
         read = {item["_id"]: item["_is_read"] for item in items}

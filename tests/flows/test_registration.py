@@ -1,4 +1,4 @@
-"""People make accounts by signing in, and read; the admin sees and removes them: real processes, real HTTP."""
+"""Users register by signing in, and read; the admin sees and removes them: real processes, real HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEED = "http://127.0.0.1:9/feed{}"
 
 
 async def sign_in(url: str, me: str) -> tuple[str, int, str]:
-    """Title, status and text of where somebody ends who signs in as `me`."""
+    """Title, status and text of the last page of a sign-in as `me`."""
     async with Surfer() as browser:
         await browser.goto(f"{url}/sign-in")
         await browser.submit(me=me)
@@ -36,7 +36,7 @@ async def listing(installed: Installation) -> dict[str, str]:
 
 
 async def test_somebody_comes_reads_meets_limits_and_goes(tmp_path: Path) -> None:
-    """By a provider of their own, in two web processes that share what they count."""
+    """With the user's own provider, and two web processes that share quotas."""
     limits = {"channels": 2, "feeds": 2, "requests": 40}
     backend = {"users": {"alice": {}}, "settings": {"registration": {"open": "everybody", "quotas": limits}}}
     async with provider() as site, installation(tmp_path, backend) as installed:
@@ -85,7 +85,7 @@ async def _meets_limits(site: Provider, urls: list[str], name: str) -> None:
 
 
 async def _survives_edits(installed: Installation, backend: dict[str, object], name: str, url: str) -> None:
-    """Neither another edit nor an entry that comes and goes disables an account that isn't the file's."""
+    """An account that isn't from the file survives edits, also ones that add and remove an entry for it."""
     installed.write({**backend, "users": {"alice": {}, "bob": {}, name: {"settings": {"quotas": {"requests": 0}}}}})
     await wait_until(lambda: _has(installed, "bob"))
     installed.write({**backend, "users": {"alice": {}, "carol": {}}})
@@ -119,7 +119,7 @@ async def _goes(installed: Installation, name: str, me: str, url: str) -> None:
 
 
 async def test_one_person_at_many_doors_at_once_gets_one_account(tmp_path: Path) -> None:
-    """In two processes, in browsers of their own, before there is an account; and everybody else gets theirs."""
+    """Concurrent sign-ins in two processes and several browsers create one account; another person gets another one."""
     backend = {"users": {}, "settings": {"registration": {"open": "everybody"}}}
     async with provider() as site, installation(tmp_path, backend) as installed:
         me = site.person("ann").me
@@ -133,7 +133,9 @@ async def test_one_person_at_many_doors_at_once_gets_one_account(tmp_path: Path)
 
 
 async def test_who_moves_is_known_and_who_claims_is_not(tmp_path: Path) -> None:
-    """An account whose own page redirects for good isn't doubled; a page that claims to be it gets nothing of it."""
+    """If an account's page redirects permanently, the account isn't doubled; a page that claims to be it gets no
+    access.
+    """
     async with provider() as site, provider() as elsewhere:
         new = elsewhere.person("ann").me
         linked = f'<link rel="me" href="{site.url("/linked/")}">'

@@ -1,4 +1,4 @@
-"""What a feed lists again isn't read again, and no reader sees a difference."""
+"""Entries that a feed lists again aren't processed again, and no reader sees a difference."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CHANGES = 12
 
 
 async def _seen(it: World, user: str) -> list[tuple[str, str, bool]]:
-    """Place, title and read flag of the whole timeline, without the ids, which decide among posts in one place."""
+    """Score, title and read flag of the whole timeline, without the ids, which only order posts with the same score."""
     rows = await it.rows(user)
     names = [text.partition('"name":"')[2].partition('"')[0] for text in await it.texts(user)]
     return sorted((row.score, name, row.is_read) for row, name in zip(rows, names, strict=True))
 
 
 def _changed(chance: Random, entries: list[Entry], number: int) -> list[Entry]:
-    """The document as it may be next time: with news, edits, an old entry again, another order, a shared guid."""
+    """The next version of the document: with new posts, edits, an old entry, another order or a shared guid."""
     entries = list(entries)
     place = chance.randrange(len(entries))
     guid, title, date = entries[place]
@@ -49,7 +49,7 @@ def _changed(chance: Random, entries: list[Entry], number: int) -> list[Entry]:
 async def test_the_same_timelines_with_and_without_marks(
     real_redis: Redis, site: Publisher, real: World, seed: int
 ) -> None:
-    """Of two feeds with the same documents one is read in full each time: their followers see the same."""
+    """Of two feeds with the same documents, one is always processed in full: their followers see the same."""
     chance = Random(seed)
     feeds = {user: await real.follow(site.url(f"/{user}", "blog.test"), user) for user in ("marked", "in-full")}
     entries = dated(8, 10)
@@ -67,7 +67,7 @@ async def test_the_same_timelines_with_and_without_marks(
 
 
 async def _delete_oldest(it: World, user: str) -> None:
-    """As the sweep does with what nobody refers to."""
+    """Delete the oldest post, as the sweep does with posts that no timeline refers to."""
     oldest = (await it.rows(user))[-1].id
     await it.timelines.remove(user, "home", [oldest], it.clock())
     await garbage.condemn(it.redis, [oldest], it.clock())
@@ -75,7 +75,7 @@ async def _delete_oldest(it: World, user: str) -> None:
 
 
 async def test_everything_is_read_once_a_day(redis: Redis, site: Publisher, it: World) -> None:
-    """The time of the fingerprints begins with the first ones, however often they are written again."""
+    """The lifetime of the fingerprints starts with the first ones, and isn't extended by later ones."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
     await it.poll(feed)
     await redis.command("PEXPIRE", keys.feed_fingerprints(feed.id), 5_000_000)
@@ -85,7 +85,7 @@ async def test_everything_is_read_once_a_day(redis: Redis, site: Publisher, it: 
 
 
 async def test_marks_of_another_document_are_none(site: Publisher, it: World) -> None:
-    """Marks count beside the hash of their own document alone."""
+    """Fingerprints are valid only together with the hash of their document."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
     await it.poll(feed)
     record = await it.record(feed)

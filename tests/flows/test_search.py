@@ -1,4 +1,4 @@
-"""Search in posts through real processes: from a poll to the reply, over kills, lost files and commands."""
+"""Search in posts with real processes: from a poll to the reply, after kills and lost files, and with commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.web import publisher
 
 
 async def found(app: Reader, query: str, **more: Any) -> list[str] | None:
-    """The titles that a search finds; None while the server says that it can't."""
+    """The titles that a search finds; None while the server says that search isn't available."""
     parameters = {"action": "search", "channel": "global", "query": query, "limit": 100, **more}
     reply = await app.client.get(app.endpoint, params=parameters, headers=app.headers)
     if reply.status_code == 503:
@@ -32,7 +32,7 @@ async def found(app: Reader, query: str, **more: Any) -> list[str] | None:
 
 async def finds(app: Reader, query: str, count: int) -> None:
     async def there() -> bool:
-        await asyncio.sleep(0.5)  # 120 a minute are allowed
+        await asyncio.sleep(0.5)  # the limit is 120 a minute
         return len(await found(app, query) or ()) == count
 
     await wait_until(there)
@@ -46,7 +46,7 @@ async def status(installed: Installation) -> dict[str, Any]:
 
 
 async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: Path) -> None:
-    """Built at the start, followed, built by command, and again after the worker was killed and the folder lost."""
+    """Posts are found with an index built at the start, updated, built by command, and rebuilt after kill and loss."""
     async with publisher() as site:
         first = site.serve_document("/first", rss(dated(3), title="First"))
         second = site.serve_document("/second", rss(renamed(2), title="Second"))
@@ -79,7 +79,7 @@ async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: P
 
 
 async def test_a_machine_that_only_answers_writes_its_own_index(tmp_path: Path) -> None:
-    """And with the search off there is none, and the reply says so."""
+    """With search off it has no index, and the reply says so."""
     async with publisher() as site:
         feed = site.serve_document("/first", rss(dated(3), title="First"))
         async with installation(tmp_path, document(home=[feed])) as installed:
@@ -100,7 +100,7 @@ async def test_a_machine_that_only_answers_writes_its_own_index(tmp_path: Path) 
 
 
 async def test_an_index_that_cant_be_written_hurts_nothing_else(tmp_path: Path) -> None:
-    """Timelines fill, and the log says why there is no search."""
+    """Posts still arrive, and the log says why search isn't available."""
     async with publisher() as site:
         feed = site.serve_document("/first", rss(dated(2), title="First"))
         place = tmp_path / "a-file"

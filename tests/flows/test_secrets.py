@@ -1,4 +1,4 @@
-"""Nothing that opens an account stands in clear in Redis, in a file, in a log or in an address, after every flow."""
+"""No secret is stored in clear text in Redis, files, logs or addresses, after any flow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Flows:
-    """What was done, and what must not be found: `secrets` by what each is."""
+    """The performed flows, and `secrets` that must not be found, by description."""
 
     installed: Installation
     secrets: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Flows:
     def note(self, what: str, secret: str) -> None:
         assert len(secret) > 12, what
         self.secrets[f"{what} {len(self.secrets)}"] = secret
-        # The part behind the name of a user is as good as the whole.
+        # The part after the user's name is as sensitive as the whole token.
         if len(secret.rpartition(".")[2]) > 20:
             self.secrets[f"the secret of {what} {len(self.secrets)}"] = secret.rpartition(".")[2]
 
@@ -44,7 +44,7 @@ class Flows:
 
 
 async def everything_in_redis(folder: Path) -> dict[str, str]:
-    """Every key with all that it holds, as text."""
+    """Every key with its whole value, as text."""
     paths = list(folder.rglob("*.sock")) + [Path(line) for line in _sockets(folder)]
     client = redis_py.Redis(unix_socket_path=str(paths[0]))
     found = {}
@@ -76,7 +76,7 @@ def _sockets(folder: Path) -> list[str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def flows(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flows]:
-    """An instance after invitations, passwords, sessions, codes, tokens of ours and of others, and sign-ins."""
+    """An instance after invitations, passwords, sessions, codes, own and foreign tokens, and sign-ins."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         http, site = await enter(httpx.AsyncClient(timeout=60)), await enter(app_site())
@@ -97,7 +97,7 @@ async def flows(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flows
         shown = re.search(r"Bearer ([^']+)", terminal.read_text())
         assert shown
         flows.note("token shown at start", shown[1])
-        terminal.unlink()  # where the person saw it, who asked for it; elsewhere it must not be
+        terminal.unlink()  # shown to the user on request; it must not be anywhere else
         await made.run_each("user list", "token list ann")
         await enrolled(made, url, "ann")
         flows.note("password", PASSWORD)
@@ -168,7 +168,7 @@ async def _a_foreign_token_and_sign_in(
 
 
 async def test_no_secret_is_stored_logged_or_addressed(flows: Flows) -> None:
-    """Keys, values, the saved data, backend.json, logs and addresses are searched for each secret of each flow."""
+    """Keys, values, saved data, backend.json, logs and addresses are searched for each secret of each flow."""
     assert len(flows.secrets) > 20
     stored = await everything_in_redis(flows.installed.folder)
     assert len(stored) > 20
@@ -183,7 +183,7 @@ async def test_no_secret_is_stored_logged_or_addressed(flows: Flows) -> None:
 
 
 async def test_the_search_finds_what_is_there(flows: Flows) -> None:
-    """What may be stored is found by the same search: it does look everywhere."""
+    """Values that may be stored are found by the same search, which proves that it works."""
     stored = await everything_in_redis(flows.installed.folder)
     assert any("127.0.0.1" in value for value in stored.values())
     assert any(":session:" in key or "session" in key for key in stored)

@@ -1,4 +1,4 @@
-"""From backend.json to a reader app, through real processes: what the product promises in its first sentences."""
+"""From backend.json to a reader app, with real processes: the core promises of the product."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def settled(site: Publisher, installed: Installation, feeds: int) -> None:
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real feeds is not beside the project")
 async def test_real_feeds_reach_two_users_once_each_in_order(tmp_path: Path) -> None:
-    """255 posts where each file has its own channel, 230 where all share one, and the same after a second poll."""
+    """There are 255 posts if each file has its own channel, 230 if all share one, and the same after a second poll."""
     names = sorted(path.name for path in CORPUS.iterdir())
     async with publisher() as site:
         urls = [site.serve_document(f"/{name}", (CORPUS / name).read_bytes(), "text/xml") for name in names]
@@ -73,7 +73,7 @@ async def test_real_feeds_reach_two_users_once_each_in_order(tmp_path: Path) -> 
 
 
 async def test_an_edit_of_the_file_takes_effect_without_a_restart(tmp_path: Path) -> None:
-    """Feed, name and user are taken over; what the app did stays, and appears in the file; a typo changes nothing."""
+    """Feed, name and user are applied; the app's changes stay, and appear in the file; a typo changes nothing."""
     async with publisher() as site:
         first = site.serve_document("/first", rss(dated(3)))
         second = site.serve_document("/second", rss(dated(2), title="Second"))
@@ -113,7 +113,7 @@ async def test_an_edit_of_the_file_takes_effect_without_a_restart(tmp_path: Path
 
 
 async def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
-    """Marks that were acknowledged hold after `kill -9`, every post is there once, and the next start goes on."""
+    """Acknowledged marks survive `kill -9`, every post is there once, and the next start continues."""
     async with publisher() as site:
         count = 12
         feeds = [site.serve_document(f"/{n}", rss(renamed(n), title=f"Feed {n}")) for n in range(count)]
@@ -142,12 +142,12 @@ async def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -
 
 
 def renamed(number: int) -> list[tuple[str, str, str | None]]:
-    """Five posts whose guids belong to one feed alone."""
+    """Five posts with guids that contain the feed's name."""
     return [(f"{guid}-of-{number}", name, date) for guid, name, date in dated(5)]
 
 
 async def mark_until_killed(installed: Installation, alice: Any, *, after: float) -> set[str]:
-    """Mark posts as read, one by one, until the server is killed; the ids whose mark was acknowledged."""
+    """Mark posts as read, one by one, until the server is killed; the ids with an acknowledged mark."""
     marked: set[str] = set()
 
     async def mark() -> None:
@@ -167,8 +167,8 @@ async def mark_until_killed(installed: Installation, alice: Any, *, after: float
 
 
 async def test_who_may_see_metrics_and_open_connections_is_as_the_settings_say(tmp_path: Path) -> None:
-    """Metrics are for a program with the token: this machine isn't among the listed networks, and learns the status
-    alone. An address has five connections.
+    """Metrics require the token, because this machine isn't in the listed networks; without it only the status is
+    shown. An address may have five connections.
     """
     token = "a-token-of-the-monitor"
     settings = {"MICROSUB_METRICS_NETWORKS": "10.0.0.0/8", "MICROSUB_METRICS_TOKEN": token}
@@ -188,7 +188,7 @@ async def test_who_may_see_metrics_and_open_connections_is_as_the_settings_say(t
 
 
 async def test_web_and_worker_as_the_procfile_starts_them(tmp_path: Path) -> None:
-    """Both attach to one Redis; the web process shows what the worker counts, how feeds fare, and whether both live."""
+    """Both use one Redis; the web process shows the worker's counts, the feeds' health, and whether both are alive."""
     async with publisher() as site:
         good = site.serve_document("/good", rss(dated(3), title="Good"))
         bad = site.serve("/bad", Answer(status=500))
@@ -219,7 +219,7 @@ async def test_web_and_worker_as_the_procfile_starts_them(tmp_path: Path) -> Non
 
 
 async def feeds_are_listed(installed: Installation, good: str, bad: str) -> None:
-    """By the command, with their state and followers; and the store is in order."""
+    """The command lists the feeds with state and followers, and the check finds no problem."""
     code, out, err = await installed.run("feed", "list", "--json")
     assert code == 0, err
     found = {one["url"]: one for one in json.loads(out)}

@@ -1,4 +1,4 @@
-"""Search, preview, discovery and polling share what was fetched: nobody is asked twice within the time to live."""
+"""Search, preview, discovery and polling share fetched documents: no second request within the time to live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOUR = 3600.0
 
 @dataclass
 class Shared:
-    """A world whose poller and search go through one cache, each as a process of its own."""
+    """A world whose poller and search use the same cache, as separate processes do."""
 
     it: World
     site: Publisher
@@ -52,7 +52,7 @@ async def shared(redis: Redis) -> AsyncIterator[Shared]:
 
 
 async def test_from_search_to_the_first_poll_with_one_request(redis: Redis) -> None:
-    """Who searches for a feed, looks at it and follows it within minutes costs its publisher one request."""
+    """Searching for a feed, previewing it and following it within minutes costs its publisher one request."""
     async with shared(redis) as here:
         url = here.site.serve_document("/feed", rss(dated(3)))
         assert await here.found(url) == [url]
@@ -70,7 +70,7 @@ async def test_from_search_to_the_first_poll_with_one_request(redis: Redis) -> N
 
 
 async def test_the_page_is_asked_once_too(redis: Redis) -> None:
-    """Searching for a site, previewing it and previewing its feed: one request for the page, one for the feed."""
+    """Searching for a site, previewing it and previewing its feed takes one request each for page and feed."""
     async with shared(redis) as here:
         feed = here.site.serve_document("/feed", rss(dated(3)))
         page = b"<html><link rel=alternate type=application/rss+xml href=/feed><p>Hello"
@@ -83,7 +83,7 @@ async def test_the_page_is_asked_once_too(redis: Redis) -> None:
 
 
 async def test_a_poll_refreshes_what_a_preview_shows(redis: Redis) -> None:
-    """After a poll, a preview shows the new document without asking; after a poll's 304 the copy is young again."""
+    """After a poll, a preview shows the new document without a request; a poll's 304 also renews the copy."""
     async with shared(redis) as here:
         url = here.site.serve_document("/feed", rss(dated(1)))
         feed = await here.it.follow(url)
@@ -100,7 +100,7 @@ async def test_a_poll_refreshes_what_a_preview_shows(redis: Redis) -> None:
 
 
 async def test_polls_ask_as_the_schedule_says(redis: Redis) -> None:
-    """A copy that a poll has worked through already is no news to the next: that one asks, however young the copy."""
+    """A poll doesn't use a copy that an earlier poll has processed, however fresh it is."""
     async with shared(redis) as here:
         url = here.site.serve_document("/feed", rss(dated(1)))
         feed = await here.it.follow(url)
@@ -113,7 +113,7 @@ async def test_polls_ask_as_the_schedule_says(redis: Redis) -> None:
 
 
 async def test_a_preview_since_the_last_poll_saves_one(redis: Redis) -> None:
-    """What a reader's preview has fetched is stored by the next poll, with its validators, without a request."""
+    """The document of a reader's preview is stored by the next poll, with its validators, without a request."""
     async with shared(redis) as here:
         url = here.site.serve_document("/feed", rss(dated(1)), etag='"1"')
         feed = await here.it.follow(url)
@@ -128,7 +128,7 @@ async def test_a_preview_since_the_last_poll_saves_one(redis: Redis) -> None:
 
 
 async def test_a_crash_between_copy_and_record_loses_nothing(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy has the new validators, the record hasn't: the next poll stores the document."""
+    """If the copy has the new validators but the record doesn't, the next poll stores the document."""
     async with shared(redis) as here:
         for number, wait in enumerate((10.0, HOUR)):
             path = f"/feed{number}"
@@ -152,7 +152,9 @@ async def _die(*_: object, **__: object) -> None:
 
 
 async def test_a_304_refers_to_what_the_poll_knows(redis: Redis) -> None:
-    """A poll sends its record's validators, not those of a newer copy: else a 304 would hide what isn't stored."""
+    """A poll sends its record's validators, not those of a newer copy, because a 304 would hide posts that aren't
+    stored.
+    """
     async with shared(redis) as here:
         url = here.site.serve_document("/feed", rss(dated(1)), etag='"1"')
         feed = await here.it.follow(url)
@@ -166,7 +168,7 @@ async def test_a_304_refers_to_what_the_poll_knows(redis: Redis) -> None:
 
 
 async def test_errors_stay_with_the_poll(redis: Redis) -> None:
-    """A preview shows the older copy where the publisher fails; a poll says that it failed."""
+    """If the publisher fails, a preview shows the older copy, but a poll reports the failure."""
     async with shared(redis) as here:
         url = here.site.serve_document("/feed", rss(dated(1)))
         feed = await here.it.follow(url)
@@ -183,7 +185,7 @@ async def test_errors_stay_with_the_poll(redis: Redis) -> None:
 
 
 async def test_pauses_and_farewells_hold_for_previews_too(redis: Redis) -> None:
-    """After a 429 with `Retry-After`, or a 410, neither preview nor poll asks."""
+    """After a 429 with `Retry-After`, or a 410, neither preview nor poll sends a request."""
     async with shared(redis) as here:
         for path, answer in (
             ("/busy", Answer(status=429, headers=[("Retry-After", "1000")])),
@@ -204,7 +206,7 @@ async def test_pauses_and_farewells_hold_for_previews_too(redis: Redis) -> None:
 
 
 async def test_a_preview_and_a_poll_at_once(redis: Redis) -> None:
-    """One request serves both, whichever comes first."""
+    """One request serves both, in any order."""
     async with shared(redis) as here:
         until = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Reader apps sign in with a provider of the person's own choice and read here: real processes, real HTTP."""
+"""Reader apps sign in with the user's own provider and read here: real processes, real HTTP."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ VARIANTS = {
 
 
 def stumbles(kind: type[App], variant: Variant) -> str | None:
-    """What the app stumbles over at such a provider, whatever we do; None where it works."""
+    """The known failure of the app at such a provider, which we can't prevent; None if it works."""
     if kind is Together and not variant.twice and variant.discovery != "metadata":
         return "redeems in vain"
     if kind is IndiePassAndroid and variant.joined:
@@ -56,7 +56,7 @@ def stumbles(kind: type[App], variant: Variant) -> str | None:
 
 @dataclass
 class World:
-    """An instance with a user for each provider, who all follow one feed of three posts."""
+    """An instance with one user per provider, who all follow one feed with three posts."""
 
     http: httpx.AsyncClient
     apps: AppSite
@@ -65,7 +65,7 @@ class World:
     url: str
 
     async def person(self, url: str) -> str:
-        """A browser in which the provider asks nothing."""
+        """A browser in which the provider redirects without a question."""
         reply = await self.http.get(url)
         assert reply.status_code == 302, reply.text
         return str(reply.headers["location"])
@@ -74,7 +74,7 @@ class World:
         return kind(self.http, self.apps.home(kind.name))
 
     def profile(self, name: str) -> str:
-        """The profile URL of the person at that provider."""
+        """The profile URL of the user at that provider."""
         return self.providers[name].people["ann"].me
 
 
@@ -102,7 +102,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 @pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("name", VARIANTS)
 async def test_apps_with_foreign_providers(world: World, name: str, kind: type[App]) -> None:
-    """Each app signs in at each provider that it can use, reads three posts, marks one, and sees that it is read."""
+    """Each app signs in at each usable provider, reads three posts, marks one, and sees that it is read."""
     app, made = world.app(kind), world.providers[name]
     problem = stumbles(kind, made.variant)
     if problem:

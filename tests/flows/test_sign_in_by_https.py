@@ -1,4 +1,4 @@
-"""Reader apps sign in at an instance as it is run in earnest: by https, behind a proxy, at a host or below its path."""
+"""Reader apps sign in at an instance in production setup: with https, behind a proxy, at a host or below its path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)
 
 @dataclass
 class World:
-    """`public` is where the outside sees the instance."""
+    """An instance behind a proxy; `public` is its address from outside."""
 
     public: str
     inside: str
@@ -31,7 +31,7 @@ class World:
 
     @cached_property
     def browser(self) -> Surfer:
-        """Ann's, which stays signed in."""
+        """Ann's browser, with a lasting session."""
         return Surfer(http=self.http())
 
     @property
@@ -71,7 +71,7 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
 async def test_apps_sign_in_and_read(world: World, kind: type[App]) -> None:
-    """Monocle too, which wants the issuer to be https."""
+    """Monocle works too, which requires an issuer with https."""
     async with world.http() as http:
         visitor = Approver(world.site, "ann", surfer=world.browser)
         more = {"loopback": False} if kind is Monocle else {}
@@ -82,7 +82,7 @@ async def test_apps_sign_in_and_read(world: World, kind: type[App]) -> None:
 
 
 async def test_metadata_and_pages_are_those_of_the_public_address(world: World) -> None:
-    """The issuer, every endpoint, our client's id, and the way after signing in."""
+    """Issuer, endpoints, our client id and the redirect after sign-in use the public address."""
     async with world.http() as http:
         metadata = (await http.get(f"{world.public}/.well-known/oauth-authorization-server")).json()
         assert metadata["issuer"] == world.public
@@ -99,7 +99,9 @@ async def test_metadata_and_pages_are_those_of_the_public_address(world: World) 
 
 
 async def test_cookies_are_bound_to_host_and_https(world: World) -> None:
-    """Named so that no other host of the domain can plant them, secret to scripts, sent by https alone."""
+    """Their names prevent planting by other hosts of the domain; scripts can't read them, and they are sent only over
+    https.
+    """
     async with Surfer(http=world.http()) as surfer:
         set_cookies: list[str] = []
 
@@ -119,7 +121,7 @@ async def test_cookies_are_bound_to_host_and_https(world: World) -> None:
 
 
 async def test_a_planted_cookie_of_the_plain_name_is_nothing(world: World) -> None:
-    """Cookie tossing: what a neighbour of the domain may set doesn't sign in, nor stand in the way."""
+    """A cookie that another host of the domain sets neither signs in nor prevents a sign-in."""
     async with Surfer(http=world.http()) as surfer:
         await surfer.goto(f"{world.public}/sign-in/local")
         await surfer.submit(who="ann", password=PASSWORD)
@@ -135,7 +137,7 @@ async def test_a_planted_cookie_of_the_plain_name_is_nothing(world: World) -> No
 
 
 async def test_forms_from_http_or_a_neighbour_are_refused(world: World) -> None:
-    """The origin has to be the public one: not the plain one, and not another host of the domain."""
+    """The origin must be the public one, not the http one or another host of the domain."""
     async with Surfer(http=world.http()) as surfer:
         await surfer.goto(f"{world.public}/sign-in/local")
         form = surfer.fields(next(form for form in surfer.forms if form.css_first("[name=password]")))
@@ -147,9 +149,9 @@ async def test_forms_from_http_or_a_neighbour_are_refused(world: World) -> None:
 
 
 class Proxied(httpx.AsyncBaseTransport):
-    """Requests below `public` go to `inside`, with the path behind `public`'s own and the Host that was asked for.
+    """Sends requests below `public` to `inside`, with the path after `public`'s own and the requested Host.
 
-    Everything else goes where it says.
+    All other requests are sent to their own address.
     """
 
     def __init__(self, public: str, inside: str) -> None:
@@ -177,5 +179,5 @@ class Proxied(httpx.AsyncBaseTransport):
 
 
 def behind(public: str, inside: str) -> httpx.AsyncClient:
-    """A client for which the server at `inside` is at `public`."""
+    """A client that reaches the server at `inside` by the address `public`."""
     return httpx.AsyncClient(transport=Proxied(public, inside), timeout=60)

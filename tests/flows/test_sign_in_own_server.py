@@ -1,4 +1,4 @@
-"""Reader apps sign in at an instance that is its users' provider, and read there or at another instance of ours."""
+"""Reader apps sign in at an instance that is its users' provider, and read there or at another of our instances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = {"polling": {"host_interval": 0}, "identity": {"token_cache": 1}}
 
 @dataclass
 class World:
-    """`own` is the provider of all, and where Ann reads; Beth reads at `other`, an instance that trusts her page."""
+    """`own` is the provider of both users; Ann reads there, Beth at `other`, to which her page links."""
 
     http: httpx.AsyncClient
     site: AppSite
@@ -68,7 +68,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 
 def person(world: World, user: str, **more: object) -> Approver:
-    """The user, in a browser that stays signed in; by `more` they decide otherwise than to allow everything."""
+    """The user, in a browser with a lasting session; `more` changes the decision from allowing everything."""
     surfer = world.browsers.setdefault(user, Surfer())
     return Approver(world.site, user, surfer=surfer, **more)  # type: ignore[arg-type]
 
@@ -76,13 +76,13 @@ def person(world: World, user: str, **more: object) -> Approver:
 @pytest.mark.parametrize("user", ["ann", "beth"])
 @pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
 async def test_every_app_signs_in_and_reads(world: World, kind: type[App], user: str) -> None:
-    """By our pages, with a password; here and at an instance that has the token checked; links in HTML and in HTTP."""
+    """With our pages and a password, here and at an instance that checks the token here; links in HTML and in HTTP."""
     visitor = person(world, user)
     signed = await world.app(kind).sign_in(world.profile(user), visitor)
     assert signed.me == world.profile(user)
     meant = {"read"} if "timeline" in kind.scopes else set()
     assert set(signed.scope.split()) == set(kind.scopes.split()) | meant
-    # Of clients on this machine nothing is fetched (section 4.2 of the spec): the address has to do.
+    # Clients on this machine aren't fetched (section 4.2 of the spec): their address is shown.
     assert signed.app.client_id in visitor.seen[0]
     items = await wait_until(lambda: signed.read("home"))  # a poll is logged before its posts are delivered
     assert len(items) == 3
@@ -92,7 +92,7 @@ async def test_every_app_signs_in_and_reads(world: World, kind: type[App], user:
 
 
 async def test_together_redeems_twice_and_both_tokens_are_one(world: World) -> None:
-    """One after the other and at once: the same answer, one grant, and both are good."""
+    """Sequential and concurrent redemptions get the same reply with one grant, and the token works."""
     for at_once in (False, True):
         app = world.app(Together, at_once=at_once)
         signed = await app.sign_in(world.profile("ann"), person(world, "ann"))
@@ -103,7 +103,7 @@ async def test_together_redeems_twice_and_both_tokens_are_one(world: World) -> N
 
 
 async def test_fewer_scopes(world: World) -> None:
-    """What is left ticked is what the app may do, at both instances; ticking more than asked is nothing."""
+    """The app gets only the ticked scopes, at both instances; scopes that it didn't request can't be added."""
     for user in ("ann", "beth"):
         visitor = person(world, user, grants=["read", "mute"])
         signed = await world.app(IndiePassAndroid).sign_in(world.profile(user), visitor)
@@ -117,13 +117,13 @@ async def test_fewer_scopes(world: World) -> None:
 
 
 async def test_saying_no(world: World) -> None:
-    """The app is told that access was denied, with its state and our issuer."""
+    """The app gets `access_denied`, with its state and our issuer."""
     with pytest.raises(AppBreaks, match="access_denied"):
         await world.app(Monocle).sign_in(world.profile("ann"), person(world, "ann", allows=False))
 
 
 async def test_taking_an_app_out_ends_its_tokens_everywhere(world: World) -> None:
-    """Here at once, and at the other instance as soon as it asks again."""
+    """They end here at once, and at the other instance with its next check."""
     for user in ("ann", "beth"):
         visitor = person(world, user)
         signed = await world.app(IndiePassAndroid).sign_in(world.profile(user), visitor)
@@ -143,8 +143,8 @@ async def test_taking_an_app_out_ends_its_tokens_everywhere(world: World) -> Non
 
 
 async def test_signing_in_to_another_instance(world: World) -> None:
-    """Our pages are a client of our server: Beth signs in at the other instance with her password at this one."""
-    # By another name, because cookies don't tell ports apart.
+    """Our pages are a client of our own provider: Beth signs in at the other instance with her password at this one."""
+    # Another host name, because cookies ignore ports.
     other = world.other_url.replace("127.0.0.1", "localhost")
     async with Surfer() as surfer:
         await surfer.goto(f"{other}/sign-in")
@@ -171,7 +171,7 @@ ACCEPTS = (
 
 @pytest.mark.parametrize("accept", ACCEPTS)
 async def test_whatever_an_app_accepts_tokens_come_as_json(world: World, accept: str) -> None:
-    """By exactly that type, and not to be kept, because apps differ in what they say and agree in what they read."""
+    """The content type is exactly JSON and not cacheable, because apps send different headers but all read JSON."""
 
     class Choosy(Notifier):
         async def redeem(self, endpoint: str, form: Mapping[str, str], profile: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ async def test_whatever_an_app_accepts_tokens_come_as_json(world: World, accept:
 
 
 async def test_the_ways_in_which_apps_show_a_token(world: World) -> None:
-    """In the header, whatever the case of its scheme, in the query, or in the form: for own and for foreign tokens."""
+    """The header in any case of its scheme, the query and the form work, for own and for foreign tokens."""
     for user in ("ann", "beth"):
         signed = await world.app(IndiePassAndroid).sign_in(world.profile(user), person(world, user))
         asked = {"action": "channels"}

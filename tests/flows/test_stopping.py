@@ -1,4 +1,4 @@
-"""A server that is ended while requests wait for others: it ends at once, says so to all of them, and is quiet."""
+"""A server that is stopped while requests wait: it ends at once, answers all of them, and logs no errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REQUESTS = 6
 
 
 async def test_requests_that_wait_for_a_parser_are_answered_when_the_server_ends(tmp_path: Path) -> None:
-    """With 503, long before the seconds are over that other requests have; the log has no traceback."""
+    """They get 503 long before the grace period for other requests ends; the log has no traceback."""
     async with publisher() as site, installation(tmp_path, BACKEND) as installed, httpx.AsyncClient(timeout=60) as http:
         urls = [site.serve_document(f"/{number}", SPINS) for number in range(REQUESTS)]
         url = await installed.serve("web")
@@ -41,7 +41,7 @@ async def test_requests_that_wait_for_a_parser_are_answered_when_the_server_ends
 
 
 async def test_a_request_that_waits_for_somebody_else_is_answered_in_the_end(tmp_path: Path) -> None:
-    """It has some seconds, as any request; then it is answered with 503, and the log has no traceback."""
+    """It has the usual grace period, then it gets 503, and the log has no traceback."""
     async with publisher() as site, installation(tmp_path, BACKEND) as installed, httpx.AsyncClient(timeout=60) as http:
         silent = site.serve("/silent", Answer(b"", head_only_length=100, hang=True))
         url = await installed.serve("web")

@@ -11,7 +11,7 @@ from tests.support.web import publisher
 
 
 async def test_a_user_comes_with_a_list_and_takes_everything_along(tmp_path: Path) -> None:
-    """A list goes in, feeds are polled, and all of it comes over to another server, where the app shows the same."""
+    """A list is imported, feeds are polled, and everything is moved to another server, where the app shows the same."""
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     async with (

@@ -1,4 +1,4 @@
-"""WebSub as people run it: a server with its worker, a publisher and a hub, over HTTP."""
+"""WebSub in production setup: a server with its worker, a publisher and a hub, over HTTP."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def status(made: Installation) -> dict[str, Any]:
 
 
 async def test_published_posts_are_there_without_a_poll(made: Installation, site: Publisher) -> None:
-    """Subscribed by the worker, verified and delivered at the web port, shown in follow lists, status and metrics."""
+    """The worker subscribes, the web port verifies and receives; follow lists, status and metrics show it."""
     async with hub(site) as one:
         await follow(site, one, ["first"])
         url = await made.serve()
@@ -105,7 +105,7 @@ async def test_published_posts_are_there_without_a_poll(made: Installation, site
 
 
 async def test_killed_at_any_moment_nothing_acknowledged_is_lost(made: Installation, site: Publisher) -> None:
-    """Server and worker are killed again and again; each post whose delivery was answered with 2xx is there once."""
+    """Server and worker are killed repeatedly; each post whose delivery was answered with 2xx is there once."""
     async with hub(site) as one:
         await follow(site, one, ["first"])
         url = await made.serve()

@@ -1,4 +1,4 @@
-"""`microsub serve` and the worker beside it: it is there, comes back when it dies, and ends with its server."""
+"""`microsub serve` and its worker process: it runs, is restarted when it dies, and ends with its server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.support.web import Publisher, publisher
 
 
 def worker_of(server: int) -> int | None:
-    """The process id of the worker that the server has beside it, None while it has none."""
+    """The process id of the server's worker, None while there is none."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             command = (folder / "cmdline").read_bytes()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
         if parent == server and b"microsub.cli.serving.process" in command:
             return int(folder.name)
@@ -29,7 +29,7 @@ def worker_of(server: int) -> int | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of that number."""
+    """Whether a process with this id runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -38,14 +38,14 @@ def is_alive(pid: int) -> bool:
 
 
 def of_alice(folder: Path, site: Publisher, posts: int) -> AbstractAsyncContextManager[Installation]:
-    """Alice follows a feed of so many posts."""
+    """An installation in which Alice follows a feed of `posts` posts."""
     channel = {"uid": "home", "name": "Home", "feeds": [site.serve_document("/a", rss(dated(posts)))]}
     users, settings = {"alice": {"channels": [channel]}}, {"polling": {"host_interval": 0}}
     return installation(folder, {"users": users, "settings": settings}, program=PROGRAM)
 
 
 async def started(installed: Installation) -> int:
-    """The process id of the worker of a server."""
+    """Start a server; the process id of its worker."""
     await installed.serve()
     server = installed.processes[-1].pid
     worker: int = await wait_until(lambda: worker_of(server))
@@ -53,11 +53,11 @@ async def started(installed: Installation) -> int:
 
 
 async def test_the_worker_is_there_gives_way_and_is_replaced_when_it_is_killed(tmp_path: Path) -> None:
-    """Readers notice nothing, what is followed afterwards is polled, and the metrics of both workers are added up."""
+    """Requests are answered meanwhile, new follows are polled, and the metrics of both workers are added up."""
     async with publisher() as site, of_alice(tmp_path, site, 3) as here:
         url = await here.serve()
         async with reader(url, await here.token("alice")) as alice:
-            # The worker may take its time to start: that is no trouble, and nobody takes its place.
+            # The worker may start slowly: that isn't an error, and no other one is started.
             health = await alice.client.get(f"{url}/health")
             assert health.status_code == 200, health.text
             server = here.processes[-1].pid
@@ -79,7 +79,7 @@ async def test_the_worker_is_there_gives_way_and_is_replaced_when_it_is_killed(t
 
 
 async def gives_way(worker: int, server: int) -> None:
-    """By its niceness, and by that of its session, which counts first where sessions share out processors."""
+    """The worker has lower priority by its niceness and by that of its session, which counts first on some systems."""
     await wait_until(lambda: os.getpriority(os.PRIO_PROCESS, worker) > os.getpriority(os.PRIO_PROCESS, server))
     group = Path(f"/proc/{worker}/autogroup")
     if group.exists():
@@ -87,7 +87,7 @@ async def gives_way(worker: int, server: int) -> None:
 
 
 async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -> None:
-    """Killed, the server leaves none behind that nobody would stop; asked to end, it ends one that is frozen."""
+    """If the server is killed, its worker ends too; if it is stopped, it also ends a frozen worker."""
     async with publisher() as site, of_alice(tmp_path, site, 1) as here:
         worker = await started(here)
         await here.stop(signal.SIGKILL)
