@@ -81,7 +81,7 @@ class CallbackAnswer:
 
 
 GONE = CallbackAnswer(410, "there is no such subscription (any more)")
-UNKNOWN = CallbackAnswer(404, "this server didn't ask for that")
+UNKNOWN = CallbackAnswer(404, "this server didn't request this")
 IGNORED = CallbackAnswer(202)
 
 

@@ -134,7 +134,7 @@ class Subscriber:
         asked = replace(
             agreement, callbacks=(*agreement.callbacks, callback), tries=agreement.tries + 1, next=now + pause
         )
-        if not await self._write(feed, asked, "the hub was asked, and has not verified yet", callback):
+        if not await self._write(feed, asked, "waiting for the hub to verify the subscription", callback):
             return now + _PUT_OFF
         answer = await self._hubs.ask(feed.id, callback, "subscribe")
         if answer.accepted:

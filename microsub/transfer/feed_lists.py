@@ -358,7 +358,7 @@ class _Planning:
                 name = f"{name} (feeds)"
             if name != folder.name:
                 self._problem(
-                    folder.line, folder.name, f"no channel can have that name; the channel is called '{name}'"
+                    folder.line, folder.name, f"a channel can't have this name; it is called '{name}' instead"
                 )
             found = self._by_name.get(name) or self._made(folder, name)
         if not stated(found.own) and not found.refused:
@@ -383,18 +383,18 @@ class _Planning:
         given = dict(folder.settings)
         if not self._may_filter and given.pop("filters", None) is not None:
             # Filters cost time of a process that serves all users, so only the admin sets them.
-            self._problem(folder.line, folder.name, "its filters are left out: they are the admin's to set")
+            self._problem(folder.line, folder.name, "its filters are left out: only the admin can set them")
         try:
             return _read_settings(given)
         except ValueError as error:
-            self._problem(folder.line, folder.name, f"its settings can't be used, and are left out: {error}")
+            self._problem(folder.line, folder.name, f"its settings are invalid and were left out: {error}")
             return OwnChannelSettings()
 
     def _decide_feed(self, feed: OutlineFeed, target: _Target) -> None:
         shown = mask_credentials(feed.url)
         canonical = self._canonical[feed.url]
         if self._listed.own and _MASK in feed.url:
-            self._problem(feed.line, shown, "its password or key was left out when the list was written")
+            self._problem(feed.line, shown, "its password or key was removed when the list was exported")
         elif (why := self._private_host(canonical)) is not None:
             self._problem(feed.line, shown, why)
         elif canonical in target.urls or self._known.get(canonical) in target.feeds:
@@ -406,7 +406,7 @@ class _Planning:
         elif not self._listed.own and (earlier := target.urls.get(_other_form(canonical), 0)):
             self._problem(feed.line, shown, f"the same feed as in line {earlier}, under another address")
         elif target.refused:
-            self._problem(feed.line, shown, "there is no room for its channel")
+            self._problem(feed.line, shown, "its channel can't be created")
         elif self._feeds_left < 1:
             self._problem(feed.line, shown, self._reached["feeds"])
         else:
@@ -422,14 +422,14 @@ class _Planning:
             target.feeds.add(known)
 
     def _private_host(self, url: str) -> str | None:
-        """Why a feed can't be fetched if its address lies in a private network; no name is resolved."""
+        """Why a feed can't be fetched if its address is in a private network; no name is resolved."""
         host = host_of(url)
         address = parse_address(host)
         if address is not None:
-            return None if may_connect(address, self._private) else "its address lies in a private network"
+            return None if may_connect(address, self._private) else "its address is in a private network"
         if self._private:
             return None
-        return "its host is one of a private network" if f".{host}".endswith(_LOCAL) else None
+        return "its host name belongs to a private network" if f".{host}".endswith(_LOCAL) else None
 
     def _problem(self, line: int, found: str, why: str) -> None:
         self._problems.append(ListProblem(line, found[:MOST_OF_NAME], why))
@@ -442,9 +442,7 @@ def _canonical_urls(listed: FeedList) -> dict[str, str]:
     """
     hosts = {parts.netloc for feed in listed.feeds if not feed.url.isascii() and (parts := web_parts(feed.url))}
     if len(hosts) > MOST_UNICODE:
-        raise InvalidRequest(
-            f"the list names {len(hosts)} hosts in other letters than ASCII, expected {MOST_UNICODE} at most"
-        )
+        raise InvalidRequest(f"the list names {len(hosts)} hosts with non-ASCII names, expected at most {MOST_UNICODE}")
     return {feed.url: canonical_feed_url(feed.url) for feed in listed.feeds}
 
 

@@ -37,6 +37,7 @@ _EVERY = 100
 """Feeds between two reports of progress."""
 _AT_FIRST = 1.0
 """Seconds to wait for the result; most lists are done by then, so no progress is shown."""
+_FAILED = "the import failed because of an error on this server; import the list again, nothing is added twice"
 
 log = structlog.get_logger(__name__)
 
@@ -139,7 +140,7 @@ class ListImports:
             state = replace(state, problem=f"the list can't be used: {error.detail}")
         except MicrosubError:
             log.exception("can't import a list", user=user)
-            state = replace(state, problem="the server failed; import the list again, which doubles nothing")
+            state = replace(state, problem=_FAILED)
         await self._note(user, state)
         self.changed()
 

@@ -125,7 +125,7 @@ class _Node:
 class _Reader:
     def __init__(self, body: bytes) -> None:
         if len(body) > MOST_BYTES:
-            self._refuse(1, f"the list has {len(body)} bytes; {MOST_BYTES} are read at most")
+            self._refuse(1, f"the list has {len(body)} bytes; the maximum is {MOST_BYTES}")
         if not body.strip():
             self._refuse(1, "the list is empty, expected OPML")
         self._text = decode(body, None)
@@ -148,9 +148,9 @@ class _Reader:
             line = self._line_at(tag.start())
             subset = tag["subset"]
             if tag["entity"] or (subset and "<!entity" in subset.lower()):
-                self._refuse(line, "found declarations of entities, which no list of feeds needs")
+                self._refuse(line, "the list declares entities, which isn't allowed")
             if tag["open"] is not None:
-                self._refuse(line, "found a comment without an end: the list was cut off")
+                self._refuse(line, "a comment isn't closed: the list is incomplete")
             if tag["broken"]:
                 self._problem(
                     line, self._text[tag.start() : tag.start() + _SHOWN].partition("\n")[0], "the element can't be read"
@@ -166,9 +166,9 @@ class _Reader:
                 ended = ended or name in {root, "body"}
                 self._end(name)
         if not root:
-            self._refuse(1, "found no element, expected OPML")
+            self._refuse(1, "found no XML element, expected OPML")
         if not ended:
-            self._refuse(self._line_at(len(self._text)), f"the list was cut off: it ends without </{root}>")
+            self._refuse(self._line_at(len(self._text)), f"the list is incomplete: </{root}> is missing at the end")
         return self._result()
 
     def _root(self, name: str, attributes: str, line: int) -> str:
@@ -215,7 +215,7 @@ class _Reader:
     def _folder(self, node: _Node, said: Mapping[str, str], line: int) -> None:
         above = [one for one in self._open[:-1] if one.folder >= 0]
         if len(above) >= MOST_DEPTH:
-            self._refuse(line, f"folders lie inside each other more than {MOST_DEPTH} deep")
+            self._refuse(line, f"folders are nested more than {MOST_DEPTH} deep")
         self._paths.append((*(self._paths[above[-1].folder] if above else ()), node.name))
         node.folder = len(self._folders)
         own = {key.removeprefix(self._prefix): text for key, text in said.items() if key.startswith(self._prefix)}
@@ -257,7 +257,7 @@ class _Reader:
             if node.folder >= 0 and not node.children:
                 self._empty.add(node.folder)
             if node.says and not node.children:
-                why = "it names a page and no feed (htmlUrl without xmlUrl)" if ":" in node.says else "it names no feed"
+                why = "it names a page but no feed (htmlUrl without xmlUrl)" if ":" in node.says else "it names no feed"
                 self._problem(node.line, node.name or node.says, why)
                 self._empty.discard(node.folder)
 
@@ -270,7 +270,7 @@ class _Reader:
             return
         self._outlines += 1
         if self._outlines > MOST_OUTLINES:
-            self._refuse(line, f"the list has more than {MOST_OUTLINES} feeds")
+            self._refuse(line, f"the list names more than {MOST_OUTLINES} feeds")
         self._feed(address, "", {}, line)
 
     def _result(self) -> FeedList:

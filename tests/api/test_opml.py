@@ -48,7 +48,7 @@ async def test_passwords_and_keys_stay_here(server: World, alice: Reader) -> Non
     assert "secret" not in reply.text
     assert "1234" not in reply.text
     found = (await ask(server, alice.token, content=reply.content)).json()
-    assert [one["why"] for one in found["problems"]] == ["its password or key was left out when the list was written"]
+    assert [one["why"] for one in found["problems"]] == ["its password or key was removed when the list was exported"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_filters_are_the_admins(server: World, alice: Reader) -> None:
         b"</body>", f"<outline text='New' {settings}><outline xmlUrl='https://b.example/'/></outline></body>".encode()
     )
     found = (await ask(server, alice.token, content=content)).json()
-    assert [one["why"] for one in found["problems"]] == ["its filters are left out: they are the admin's to set"]
+    assert [one["why"] for one in found["problems"]] == ["its filters are left out: only the admin can set them"]
     made = next(one for one in await server.channels.list(alice.name) if one.name == "New")
     assert (made.settings.unread, made.settings.filters) == ("none", OwnChannelSettings().filters)
 

@@ -29,7 +29,7 @@ async def test_a_user_comes_with_a_list_and_takes_everything_along(tmp_path: Pat
         code, out, err = await old.run("opml", "import", "ann", str(given), "--dry-run")
         assert code == 0, err
         assert "news (News): 1 feed, new channel" in out
-        assert "line 3: Page: it names a page and no feed" in out
+        assert "line 3: Page: it names a page but no feed" in out
         code, out, err = await old.run("opml", "import", "ann", str(given), "--json")
         assert code == 0, err
         assert json.loads(out)["added"] == 1

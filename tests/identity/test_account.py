@@ -15,6 +15,7 @@ from microsub.identity.limits import CONFIRMATION
 from microsub.identity.pages import visit
 from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from microsub.kit.http.pages import moment
+from microsub.wiring.backend import GREETING
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.visitor import (
@@ -416,6 +417,16 @@ GERMAN = {
     "/enrol": "Wählen Sie, wie Sie sich anmelden",
     "/absent": "Seite nicht gefunden",
 }
+
+
+async def test_the_token_of_a_start_has_a_german_name(server: World, ann: Visitor, signed_in) -> None:
+    """Other tokens keep the names that users gave them."""
+    await signed_in(ann)
+    for name in (GREETING, "a laptop's"):
+        await server.accounts.create_token("ann", ["read"], name, server.now)
+    page = await ann.get("/account", **{"accept-language": "de", "accept": "text/html"})
+    assert ("beim Start des Servers angezeigt" in page.text, GREETING in page.text) == (True, False)
+    assert "a laptop's" in page.text
 
 
 @pytest.mark.parametrize(("path", "title"), GERMAN.items())

@@ -152,7 +152,7 @@ async def test_202_says_nothing_yet(push: Push) -> None:
     push.hub.verifies = False
     feed = await push.subscribe()
     health = await push.health(feed)
-    assert (health.subscribed, health.why) == (False, "the hub was asked, and has not verified yet")
+    assert (health.subscribed, health.why) == (False, "waiting for the hub to verify the subscription")
     (form,) = push.hub.requests
     reply = await push.hub.deliver(form["hub.callback"], push.document("early"), form["hub.secret"])
     assert reply.status_code == 410

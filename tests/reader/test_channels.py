@@ -223,10 +223,11 @@ async def test_a_feed_says_how_it_is_and_is_asked_at_once(ann: ReadingVisitor) -
     assert "Last post 2 years ago" in (await ann.get("/channels/home")).text
     asked = await ann.browser.submit(page, path, feed="1")
     assert "as soon as its host" in (await ann.get(asked.location)).text
-    await server.feeds.update("1", {"last_poll": str(server.now), "failures": "2", "last_error": "http: 404"})
+    failed = {"last_poll": str(server.now), "failures": "2", "last_error": "http: the server answered 404"}
+    await server.feeds.update("1", failed)
     refused = await ann.browser.submit(page, path, feed="1")
     assert (refused.status, "less than a minute ago" in refused.text) == (429, True)
-    assert "The last 2 polls failed: http: 404" in refused.text
+    assert "The last 2 polls failed: the server answered 404" in refused.text
     assert (await ann.browser.submit(page, path, feed="77")).status == 404
 
 

@@ -19,7 +19,6 @@ SAID = (
         str(QuotaReached("items of the output feed 'a {b}'", 2, 2)),
         "die Grenze für Einträge des Ausgabe-Feeds „a {b}“ ist erreicht: 2 von 2",
     ),
-    ("http: the server answered 500", "der Server antwortet mit 500"),
     (
         "the list can't be used: line 1: the list is empty, expected OPML",
         "die Liste ist nicht zu gebrauchen: Zeile 1: die Liste ist leer, erwartet wird OPML",
@@ -34,6 +33,13 @@ def test_what_was_said_is_found_again(said: str, wanted: str) -> None:
     """With its values, and sentences within it."""
     assert TEMPLATES.translated(said, "de") == wanted
     assert TEMPLATES.translated(said, "en") == said
+
+
+def test_the_code_of_an_error_is_left_out() -> None:
+    """A page shows the sentence after it."""
+    said = "http: the server answered 500"
+    assert TEMPLATES.translated(said, "en") == "the server answered 500"
+    assert TEMPLATES.translated(said, "de") == "der Server antwortet mit 500"
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ async def test_settings_that_no_channel_may_have_are_left_out(here: World) -> No
     body = body.replace(b"</body>", "".join(opml(feed(1), feed(1)).decode().splitlines()[1:3]).encode() + b"</body>")
     report = await here.feed_lists.import_list("bob", body, here.now)
     why = [one.why for one in report.problems]
-    assert "its settings can't be used, and are left out: max_items" in why[0]
+    assert "its settings are invalid and were left out: max_items" in why[0]
     assert "the same feed as in line" in why[1]
     assert (await here.channels.get("bob", "n1")).settings == OwnChannelSettings()
     assert "1 feed followed for bob" in report.as_text()
@@ -267,7 +267,7 @@ async def test_hosts_in_unicode_are_taken_apart_in_a_thread_and_bounded(
     hosts = [f"<outline text='{n}' xmlUrl='https://bücher{n}.example/feed'/>" for n in range(1001)]
     report = await here.feed_lists.import_list("ann", opml(*hosts[:1000]), here.now, dry_run=True)
     assert (report.added, report.problems) == (1000, [])
-    with pytest.raises(InvalidRequest, match="names 1001 hosts in other letters than ASCII, expected 1000 at most"):
+    with pytest.raises(InvalidRequest, match="names 1001 hosts with non-ASCII names, expected at most 1000"):
         await here.feed_lists.import_list("ann", opml(*hosts), here.now, dry_run=True)
     assert await shown(here) == {}
 
