@@ -1,7 +1,7 @@
-"""What the server costs, measured against static bytes through the same stack, in one command:
+"""The server's costs, measured against static bytes through the same stack, in one command:
 
     python -m benchmarks [--quick] [--items 1000,100000,1000000] [--json FILE]
 
 `world` starts and fills a real server, `cases` defines requests and expected replies, `load` sends requests as fast as
-eight connections can, `report` turns rounds into a table. `docs/explanation/performance.md` explains the figures.
+8 connections can, `report` turns rounds into a table. `docs/explanation/performance.md` explains the figures.
 """

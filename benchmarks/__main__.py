@@ -35,7 +35,7 @@ from benchmarks.world import World, world, yardstick
 
 WARM_SECONDS = 1
 SLACK = load.CONNECTIONS
-"""How many requests may still be open, and uncounted, when a round ends."""
+"""Maximum number of requests that are open, and therefore uncounted, when a round ends."""
 
 
 PARTS = {
@@ -61,7 +61,7 @@ class Part:
 
     `text` is for the terminal; `figures` goes between the marks called `mark` in pages of the documentation; `short`, a
     list of the most important figures, goes between the marks of the same name followed by `SHORT`; `data` is for
-    programs; `met` says whether all aims were reached.
+    programs; `met` is whether all aims were reached.
     """
 
     text: str
@@ -197,7 +197,7 @@ def refreshing(*, quick: bool) -> Part:
 
 
 def fanning_out(*, quick: bool) -> Part:
-    """Measure the delivery of one post to all followers."""
+    """Measure the time to deliver one post to all followers."""
     found = fanout.measure(quick=quick)
     figures = f"{this_machine()}\n\n{fanout.text(found)}"
     return Part(
@@ -211,7 +211,7 @@ def fanning_out(*, quick: bool) -> Part:
 
 
 def working_together(*, quick: bool) -> Part:
-    """Measure two workers against one."""
+    """Compare two workers with one."""
     if not compare.is_linux():
         return Part("workers: left out; it needs Linux", {})
     found = workers.measure(quick=quick)
@@ -220,7 +220,7 @@ def working_together(*, quick: bool) -> Part:
 
 
 def reading_meanwhile(*, quick: bool) -> Part:
-    """Measure readers' waits while feeds are polled."""
+    """Measure readers' waiting times while feeds are polled."""
     if not compare.is_linux():
         return Part("busy: left out; it needs Linux", {})
     found = busy.measure(quick=quick)
@@ -244,7 +244,7 @@ def search(*, quick: bool) -> Part:
 
 
 def push(*, quick: bool) -> Part:
-    """Measure the time of a post from its hub to timelines."""
+    """Measure the time from a hub's delivery until the post is in timelines."""
     found = pushing.measure(quick=quick)
     figures = f"{this_machine()}\n\n{pushing.text(found)}"
     return Part(figures, pushing.document(found), met=found.met, mark=PARTS["push"], figures=figures)
@@ -267,7 +267,7 @@ def following_much(*, quick: bool) -> Part:
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:
-    """All cases on all shelves, in interleaved rounds, each next to static bytes of the same size."""
+    """Measure all cases on all shelves, in interleaved rounds, each next to static bytes of the same size."""
     asked = [case for shelf in there.shelves for case in cases(shelf)]
     marks = {shelf.size: write_marks(shelf, there.folder) for shelf in there.shelves}
     sizes = {case: _checked(case, there) for case in asked}
@@ -296,7 +296,7 @@ def measure(there: World, rounds: int, seconds: float) -> list[Line]:
 
 
 def _checked(case: Case, there: World) -> int:
-    """Send one request, verify the reply, and return its size; a mark is undone."""
+    """Send one request, verify the reply and return its size. A mark is undone afterwards."""
     if not case.marks:
         return len(ask(case, there.endpoint))
     lines = (there.folder / f"marks-{case.shelf.size}.txt").read_bytes().splitlines()
@@ -306,7 +306,7 @@ def _checked(case: Case, there: World) -> int:
 
 
 def _require_changes(result: Load) -> None:
-    """Require that every mark changed an item, except marks still uncounted from the last round."""
+    """Check that every mark changed an item, except marks of the last round that aren't counted yet."""
     if result.counted < result.requests - 4 * SLACK:
         raise load.LoadFailedError(f"only {result.counted} of {result.requests} marks changed something")
 

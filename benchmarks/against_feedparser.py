@@ -1,8 +1,8 @@
-"""Parsing, sanitising and normalising beside `feedparser.parse` with its defaults, in one run and one process.
+"""Parsing, sanitising and normalising compared with `feedparser.parse` with its defaults, in one run and one process.
 
-Our side does all of it: sniffing, parsing, cleaning, absolute URLs, text, post types. Theirs is what the library does
-by itself. The real feeds are those of a folder, the corpus beside the clone if nothing else is said; one HTML-heavy
-document is made here. `python -m benchmarks.against_feedparser [FOLDER]` measures this alone.
+Our side does every step: sniffing, parsing, sanitising, absolute URLs, text, post types. feedparser's side is one call
+of the library. The real feeds are in a folder, by default the corpus next to the clone; one HTML-heavy document is
+generated. `python -m benchmarks.against_feedparser [FOLDER]` measures only this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from microsub.formats.parse import parse
 
 RUNS = 7
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "feeds"
-"""Real feeds, which aren't ours to publish: beside the clone where somebody put them there."""
+"""Real feeds, which this repository may not publish: a folder next to the clone, which may be missing."""
 
 AIM_FEEDS, AIM_HTML = 1.8, 4.0
 
@@ -32,7 +32,7 @@ AIM_FEEDS, AIM_HTML = 1.8, 4.0
 class Line:
     """One set of documents: milliseconds of processor time for all of them, medians over the runs.
 
-    `ratio` is the median of the runs' own ratios: how many times as fast as feedparser we are.
+    `ratio` is the median of each run's ratio: our speed as a multiple of feedparser's.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Line:
 
     @property
     def met(self) -> bool:
-        """Whether ours was as fast as it shall be."""
+        """Whether our side reached the required speed."""
         return self.ratio >= self.aim
 
 
 def html_heavy(entries: int = 30) -> bytes:
-    """An RSS feed whose entries are long marked-up articles."""
+    """An RSS feed with long articles in HTML."""
     paragraph = (
         '<p class="x" style="a">The <em>harbour</em> was <a href="/tide?x=1&amp;y=2">late</a>, and so was '
         "<strong>the <code>ferry</code></strong>.</p><ul><li>gulls</li><li>ropes</li></ul>"
@@ -67,7 +67,7 @@ def html_heavy(entries: int = 30) -> bytes:
 
 
 def line(name: str, documents: Sequence[bytes], aim: float, runs: int = RUNS) -> Line:
-    """Measure one set of documents. The two take turns, so that noise hits both alike."""
+    """Measure one set of documents. The two sides alternate, so that noise affects both equally."""
     theirs: list[float] = []
     ours: list[float] = []
     for _ in range(runs):
@@ -94,7 +94,7 @@ def _milliseconds(action: Callable[[], object]) -> float:
 
 
 def compare(folder: Path = CORPUS, runs: int = RUNS) -> list[Line]:
-    """The feeds of the folder, where there is one, and the HTML-heavy document."""
+    """Measure the feeds of the folder, if it exists, and the HTML-heavy document."""
     found = []
     if folder.is_dir():
         found.append(line("real feeds", [path.read_bytes() for path in sorted(folder.iterdir())], AIM_FEEDS, runs))
@@ -131,7 +131,7 @@ def in_short(lines: Sequence[Line]) -> str:
 
 
 def left_out(folder: Path = CORPUS) -> str:
-    """Why there are no real feeds in the comparison; empty where there are."""
+    """The reason why the comparison has no real feeds; empty if it has some."""
     return "" if folder.is_dir() else f"Real feeds are left out: there is no folder {folder}."
 
 

@@ -1,8 +1,8 @@
-"""How long a reader waits for a page under the heaviest work: first loads of hundreds of feeds, and cleaning up.
+"""A reader's waiting time for a page under the heaviest load: first polls of hundreds of feeds, and clean-up.
 
-Once with a web process and a worker that are started apart, once with `serve`, which starts its own worker. The
-server's own retention and sweep run now and then; here a process like a worker (`benchmarks.cleaning`)
-runs them all the time. The feeds come in portions, between which the server is idle.
+Measured twice: with a separate web process and worker, and with `serve`, which starts its own worker. The server runs
+retention and sweep only occasionally; here a process like a worker (`benchmarks.cleaning`) runs them continuously. The
+feeds are polled in portions, between which the server is idle.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from benchmarks.shelves import HOME
 from benchmarks.world import rewritten
 
 FEEDS, TURNS = 900, 12
-"""How many come in for the first time, and in how many portions; each takes a second or two."""
+"""The number of feeds polled for the first time, and of portions; each portion takes a second or two."""
 
 SECONDS = 1.3
-"""How long a reader asks the idle server in each turn."""
+"""Seconds for which a reader sends requests to the idle server in each turn."""
 
 MOST_WAITING = 3.0
 ELSEWHERE = 19
-"""The niceness of the publisher, which takes no processor from readers where it is on another machine."""
+"""The niceness of the publisher, because in production it is on another machine and takes no processor time here."""
 
 FORMS = ("web and work", "serve")
 _LONG = 300.0
 _BREATH = 0.2
-"""Seconds after which a worker has ended what follows from the last posts."""
+"""Seconds after the last posts in which a worker finishes the remaining work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One form of the server. `rate` is how many posts per second came in meanwhile."""
+    """The results of one form of the server. `rate`: posts per second that were stored meanwhile."""
 
     form: str
     waits: Compared
@@ -51,12 +51,12 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether waits are short enough; None if the machine is too uneven to tell."""
+        """Whether waiting times are short enough; None if the machine is too uneven to decide."""
         return self.waits.within(MOST_WAITING)
 
 
 def measure(*, quick: bool) -> list[Line]:
-    """Both forms, each from nothing."""
+    """Measure both forms, each from an empty server."""
     with tempfile.TemporaryDirectory(prefix="microsub-busy-") as folder:
         return asyncio.run(_measured(Path(folder), *(150, 2) if quick else (FEEDS, TURNS)))
 
@@ -80,7 +80,7 @@ async def _measured(folder: Path, feeds: int, turns: int) -> list[Line]:
 
 
 class _Reading:
-    """A reader of one server, which is idle or takes in the next portion of the feeds."""
+    """A reader of one server, which is idle or polls the next portion of the feeds."""
 
     def __init__(self, there: Place, others: Executor, url: str, cleaning: Child, turns: int) -> None:
         self._there = there
@@ -92,7 +92,7 @@ class _Reading:
         self._seconds = 0.0
 
     async def line(self, form: str, turns: int) -> Line:
-        """Both kinds of waiting, in turn."""
+        """Measure the waiting times idle and busy, in turn."""
         await self._pages(SECONDS)
         waits = await comparison(self._idle, self._busy, turns)
         if not self._rounds:
@@ -105,7 +105,7 @@ class _Reading:
 
     async def _idle(self) -> list[float]:
         await asyncio.sleep(_BREATH)
-        await rewritten(self._there.stores.redis)  # which what came in may have brought about
+        await rewritten(self._there.stores.redis)  # new posts may have caused a rewrite
         return await self._pages(SECONDS)
 
     async def _busy(self) -> list[float]:
@@ -124,7 +124,7 @@ class _Reading:
 
 
 def portions(feeds: int, turns: int) -> Iterator[tuple[int, int]]:
-    """The beginning and end of each of that many equal portions."""
+    """The start and end of each of `turns` equal portions."""
     return ((feeds * turn // turns, feeds * (turn + 1) // turns) for turn in range(turns))
 
 

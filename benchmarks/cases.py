@@ -16,14 +16,14 @@ from benchmarks.shelves import CHANNELS, HOME, PAGE, Shelf, is_read
 
 
 class WrongAnswerError(Exception):
-    """The server's reply doesn't match the shelf, so its speed is meaningless."""
+    """The server's reply doesn't match the filled data, so its speed is meaningless."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """One kind of request on one shelf. `aim` is the wanted ratio to static bytes of the same size, if any.
 
-    `foreign` uses a token of another provider, at the address that names the user.
+    With `foreign`, the request has a token of another provider and goes to the endpoint that names the user.
     """
 
     name: str
@@ -36,15 +36,15 @@ class Case:
 
     @property
     def token(self) -> str:
-        """The token of the request."""
+        """The request's token."""
         return self.shelf.foreign if self.foreign else self.shelf.token
 
     def at(self, endpoint: str) -> str:
-        """The address of the request."""
+        """The request's address."""
         return f"{endpoint}/{self.shelf.user}" if self.foreign else endpoint
 
     def target(self, endpoint: str, folder: Path, skip: int = 0) -> Target:
-        """The request for a load generator; bodies of POSTs lie in `folder`."""
+        """The request for a load generator; bodies of POSTs are in `folder`."""
         headers = (f"Authorization: Bearer {self.token}",)
         if self.marks:
             return Target(endpoint, headers, folder / f"marks-{self.shelf.size}.txt", skip)
@@ -52,7 +52,7 @@ class Case:
 
 
 def cases(shelf: Shelf) -> tuple[Case, ...]:
-    """All requests that are measured on a shelf, the writing one last."""
+    """All requests that are measured on a shelf; the one that writes comes last."""
     timeline = f"action=timeline&channel={HOME}&limit={PAGE}"
     deep = f"{timeline}&after={shelf.cursor(shelf.middle)}"
     return (
@@ -66,7 +66,7 @@ def cases(shelf: Shelf) -> tuple[Case, ...]:
 
 
 def write_marks(shelf: Shelf, folder: Path) -> int:
-    """Write the bodies for `mark read`: each entry once to read, then each once back. Returns their number."""
+    """Write the bodies for `mark read`: each entry is marked read, then unread again. Returns their number."""
     entries = shelf.to_mark()
     common = f"action=timeline&channel={HOME}"
     lines = [f"{common}&method={method}&entry={item}\n" for method in ("mark_read", "mark_unread") for item in entries]

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cleaning FOLDER`: run retention and sweep continuously, instead of now and then."""
+"""`python -m benchmarks.cleaning FOLDER`: run retention and sweep continuously."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BREATH = 0.1
 
 
 class Cleaning:
-    """Cleans the data of `folder` up in a thread, from `begin` to `end`."""
+    """Cleans up the data of `folder` in a thread, from `begin` to `end`."""
 
     def __init__(self, folder: Path) -> None:
         self._settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
@@ -29,14 +29,14 @@ class Cleaning:
         self._rounds = 0
 
     def begin(self) -> dict[str, Any]:
-        """Start, again after an end."""
+        """Start, also again after `end`."""
         self._over.clear()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._clean()), daemon=True)
         self._thread.start()
         return {}
 
     def end(self) -> dict[str, Any]:
-        """Stop after the round that is under way; how many there were since the first start."""
+        """Stop after the current round; returns the number of rounds since the first start."""
         self._over.set()
         self._thread.join()
         return {"rounds": self._rounds}
@@ -52,7 +52,7 @@ class Cleaning:
 
 if __name__ == "__main__":
     os.setsid()
-    give_way()  # as a worker
-    set_up_logs("text", "warning")  # standard output is for answers
+    give_way()  # like a worker
+    set_up_logs("text", "warning")  # standard output is for the answers
     here = Cleaning(Path(sys.argv[1]))
     answer({"begin": here.begin, "end": here.end})

@@ -25,7 +25,7 @@ CALLERS, CALLS = 8, 16_000
 
 
 async def main() -> None:
-    """Print a row per kind of connection."""
+    """Print a row for each kind of connection."""
     folder = Path(tempfile.mkdtemp(prefix="microsub-bench-"))
     print("|                       | reads/s | µs of processor | writes/s | µs of processor |")
     print("|-----------------------|--------:|----------------:|---------:|----------------:|")
@@ -48,7 +48,7 @@ async def _row(name: str, connection: Redis) -> None:
 
 
 async def _redis_py(client: Any) -> None:
-    """For comparison: a client of redis-py, which takes a connection from a pool for each call."""
+    """A redis-py client for comparison, which takes a connection from a pool for each call."""
     scripts = {script.name: client.register_script(script.text) for script in (READ, WRITE)}
 
     async def call(script: Script, key: str) -> None:
@@ -67,7 +67,7 @@ async def _print(name: str, call: Callable[[Script, str], Awaitable[None]]) -> N
 
 
 async def _measure(call: Callable[[Script, str], Awaitable[None]], script: Script) -> tuple[float, float]:
-    """Calls per second, and microseconds of this process's time for each."""
+    """Calls per second, and microseconds of this process's processor time per call."""
 
     async def caller(first: int) -> None:
         for number in range(CALLS // CALLERS):

@@ -1,10 +1,10 @@
-"""One new post to all who follow its feed: from the poll that has found it to the last timeline that holds it.
+"""Delivery of one new post to all followers of its feed: from the poll that found it to the last timeline.
 
-Thousands of users have a channel each, of lengths as they occur, unread and read, some of them full. All of them follow
-one feed, some of them two smaller ones too. A worker is handed the post as a poll hands it on, and knows nothing of the
-feed and its followers: between two polls of a feed lie minutes, after which what was remembered of them has lapsed. The
-stages take it from there: the post is stored, the next stage is told, the list of followers is read, and limits,
-filters and the timelines come. Beside that the last stage is measured alone, with a list that is remembered.
+Thousands of users have one channel each, with realistic lengths, unread and read items, some of them full. All users
+follow one feed, some also follow two smaller ones. A worker receives the post as it does from a poll, with empty caches
+for the feed and its followers: polls of a feed are minutes apart, so cached values have expired by then. Then the usual
+stages run: the post is stored, the next stage is notified and reads the list of followers, and limits, filters and
+timelines follow. In addition, the last stage is measured alone, with a cached list of followers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MOST_BYTES = 340
 MOST_WAITING = 3.0
 
 ROUNDS, SECONDS = 24, 1.25
-"""Turns of readers, and how long they ask in each, idle and meanwhile."""
+"""Turns of readers, and the seconds of each, idle and during a fan-out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """So many turns of one kind: medians in seconds, and the extremes. `stored` is 0 where the last stage is alone."""
+    """The turns of one kind: medians in seconds, and the extremes. `stored` is 0 for the last stage alone."""
 
     seconds: float
     lowest: float
@@ -64,7 +64,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One feed: `whole` is the way from the poll to the last timeline, `last` that of the last stage alone."""
+    """The results of one feed: `whole` from the poll to the last timeline, `last` for the last stage alone."""
 
     followers: int
     whole: Way
@@ -72,14 +72,14 @@ class Line:
 
     @property
     def each(self) -> float:
-        """Microseconds of wall time per channel that the last stage takes."""
+        """Microseconds of wall time that the last stage needs per channel."""
         return self.last.seconds / self.followers * 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All figures. `bytes_per_id` is what an id costs in a timeline, in all its sets and with their keys; `waits` how
-    long readers wait while nothing happens, and during a fan-out.
+    """All figures. `bytes_per_id` is the memory of an id in a timeline, in all its sets and with their keys; `waits`
+    compares readers' waiting times on an idle server and during a fan-out.
     """
 
     lines: tuple[Line, ...]
@@ -93,7 +93,7 @@ class Found:
         return self.lines[-1].each / self.lines[0].each
 
     def aims(self) -> list[tuple[str, str, bool | None]]:
-        """Each aim, its result, and whether it was reached; None if the machine is too uneven to tell."""
+        """Each aim, its result, and whether it was reached; None if the machine is too uneven to decide."""
         last = self.lines[-1]
         return [
             (
@@ -121,7 +121,7 @@ class Found:
 
 
 def measure(*, quick: bool) -> Found:
-    """Fill a Redis, deliver, and throw everything away."""
+    """Fill a Redis, measure deliveries, and delete everything."""
     followers = tuple(number // 10 for number in FOLLOWERS) if quick else FOLLOWERS
     with tempfile.TemporaryDirectory(prefix="microsub-fanout-") as folder:
         return asyncio.run(_measured(Path(folder), followers, 5 if quick else 9, 4 if quick else ROUNDS))
@@ -139,7 +139,7 @@ async def _measured(folder: Path, followers: Sequence[int], turns: int, rounds: 
             loop = asyncio.get_running_loop()
 
             async def idle() -> list[float]:
-                await rewritten(stores.redis)  # which a fan-out may have brought about
+                await rewritten(stores.redis)  # a fan-out may have caused a rewrite
                 return await loop.run_in_executor(others, pages, url, token, SECONDS)
 
             async def busy() -> list[float]:
@@ -148,14 +148,14 @@ async def _measured(folder: Path, followers: Sequence[int], turns: int, rounds: 
                     await there.last_stage(followers[-1], check=False)
                 return await reader
 
-            await idle()  # which also starts the reader's process, with the priority that it shall have
-            os.setpriority(os.PRIO_PROCESS, 0, NICENESS)  # as a worker, who gives way to those who wait for a page
+            await idle()  # also starts the reader's process, before this process lowers its own priority
+            os.setpriority(os.PRIO_PROCESS, 0, NICENESS)  # like a worker, which must not slow down pages
             waits = await comparison(idle, busy, rounds)
         return Found(tuple(lines), ids, size / ids, waits)
 
 
 async def _line(there: Followers, followers: int, turns: int) -> Line:
-    """So many posts of a feed by each way, one after the other; the first of each goes by."""
+    """Measure `turns` posts of a feed in each way, one after the other; the first of each isn't counted."""
     whole = [await there.whole(followers) for _ in range(turns + 1)][1:]
     last = [await there.last_stage(followers) for _ in range(turns + 1)][1:]
     return Line(followers, Way.of(whole), Way.of(last))
@@ -186,7 +186,7 @@ def text(found: Found) -> str:
 
 
 def in_short(found: Found) -> str:
-    """How long the most followers wait, as a Markdown list of one item."""
+    """The time for the feed with most followers, as a Markdown list of one item."""
     most = found.lines[-1]
     return (
         f"- A new post is in the timelines of {most.followers:,} followers {most.whole.seconds:.2f} s after a poll has "

@@ -1,6 +1,6 @@
-"""Readers who follow one feed, and one new post on its way to them: as a worker does it, and its last stage alone.
+"""Readers who follow one feed, and the delivery of one new post to them: all of a worker's stages, or the last alone.
 
-Every reader has a channel, of lengths as they occur, unread and read, some of them full.
+Every reader has one channel, with a realistic length, unread and read items; some are full.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from microsub.wiring.stores import Stores, delivery
 
 HOME = "home"
 FULL = 10
-"""Every so manieth channel is full: what comes in pushes the oldest out."""
+"""One channel in this many is full: a new item pushes the oldest one out."""
 CHUNK = 500
 _FIRST_PLACE = 1_600_000_000_000_000
-"""The beginning of the orders of arrival: long ago."""
+"""The first place in each order of arrival, a time long ago."""
 _LATE = 120.0
 _BREATH = 0.1
-"""Seconds in which the stages of a worker that begins have looked, and wait."""
+"""Seconds after which all stages of a new worker have looked for messages and wait."""
 _SPACING = 0.001
-"""Seconds between two posts, by their dates."""
+"""Seconds between the dates of two posts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One post to all followers: wall seconds, and seconds of processor time of the worker and of Redis. `stored` are
-    the seconds until the stage behind had the news; 0 where that stage is looked at alone.
+    """One post to all followers: wall seconds, and seconds of processor time of the worker and of Redis. `stored`: the
+    seconds until the last stage was notified; 0 if that stage is measured alone.
     """
 
     seconds: float
@@ -55,7 +55,7 @@ class Turn:
 
 
 class _Noting:
-    """The last stage, and when it began and ended with the news."""
+    """The last stage, with the times when it began and finished a message."""
 
     def __init__(self, inner: Delivery) -> None:
         self._inner = inner
@@ -71,7 +71,7 @@ class _Noting:
 
 
 class Followers:
-    """The stores with their readers. A feed is named by the number of its followers."""
+    """The stores with all readers. A feed is identified by the number of its followers."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
@@ -83,7 +83,7 @@ class Followers:
         self._now = time.time()
 
     async def fill(self, followers: Sequence[int]) -> tuple[int, int]:
-        """Make feeds, users and timelines; how many ids stand in timelines, and the bytes that these take."""
+        """Create feeds, users and timelines; returns the number of ids in timelines, and their bytes."""
         for number in followers:
             feed = await self._stores.feeds.ensure(f"https://blog.example/{number}.xml", self._now)
             self._feeds[number] = feed.id
@@ -102,7 +102,7 @@ class Followers:
                 count += (len(commands[length]) - 2) // 2
             await self._redis.pipeline(commands)
         size = await self._memory() - before
-        # What loading left to rewrite shall not be rewritten while something is measured.
+        # Rewrite the append-only file now, because a rewrite during the measurement would disturb it.
         await rewritten(self._redis)
         await self._redis.command("BGREWRITEAOF")
         await rewritten(self._redis)
@@ -122,14 +122,14 @@ class Followers:
             await self._stores.channels.set_settings(name, HOME, settings, self._now)
 
     def _timeline(self, name: str) -> list[Command]:
-        """Items in sets as a reader leaves them: newer ones mostly unread, older ones mostly read."""
+        """A realistic timeline: newer items are mostly unread, older ones mostly read."""
         chance = random.Random(name)
         ids = sorted(chance.sample(range(1_000_000, 9_000_000), length_of(name)))
         posts: list[Any] = []
         unread: list[Any] = []
         read: list[Any] = []
         for place, number in enumerate(ids):
-            # Publishers mostly say seconds; some say more, and what has no date is given one of ours.
+            # Most publishers give whole seconds, some more; a post without a date gets one from the server.
             score = f"{self._now - 9_000_000 + number:.{0 if number % 10 else 6}f}"
             posts += (score, number)
             if chance.random() < place / len(ids):
@@ -143,9 +143,9 @@ class Followers:
         return made
 
     async def whole(self, followers: int) -> Turn:
-        """Hand a post to a worker that knows nothing of the feed or its followers, as a poll does that has found it.
+        """Pass a post to a worker without cached data about the feed or its followers, as a poll does.
 
-        The clock runs from before the post is stored until the last timeline holds the post.
+        The measured time is from before the post is stored until the last timeline contains it.
         """
         feed, post, now = await self._post(followers)
         stores = Stores(self._redis, self._stores.url, self._stores.where, self._stores.watch)
@@ -170,10 +170,10 @@ class Followers:
         return turn
 
     async def last_stage(self, followers: int, *, check: bool = True) -> Turn:
-        """Store a post, and bring it to everybody, by a worker that has done so before: the list of followers is
-        remembered. The clock runs from when the message is taken until it is acknowledged.
+        """Store a post and deliver it to all followers by a worker that has cached the list of followers. The measured
+        time is from reading the message until it is acknowledged.
 
-        Without `check` nobody looks whether it has arrived everywhere, so that delivering can go on at once.
+        Without `check`, the timelines aren't checked, so that the next delivery can begin at once.
         """
         feed, post, now = await self._post(followers)
         stored = await PostWriter(self._redis).write(feed, [post], now)
@@ -189,7 +189,7 @@ class Followers:
         return turn
 
     async def _post(self, followers: int) -> tuple[FeedRecord, ItemToStore, float]:
-        """The next post of the feed with so many followers, newer than all others; and the time."""
+        """The next post of the feed with that many followers, newer than all others; and the time."""
         feed = await self._stores.feeds.get(self._feeds[followers])
         if feed is None:
             raise RuntimeError("the feed is gone")
@@ -198,7 +198,7 @@ class Followers:
         return feed, post, now
 
     async def _check(self, feed: FeedRecord, post: ItemToStore, followers: int) -> None:
-        """It must be in all timelines."""
+        """Check that the post is in all timelines."""
         item = await self._stores.items.id_of(feed.id, post.guid)
         for start in range(0, followers, CHUNK):
             places = range(start, min(start + CHUNK, followers))
@@ -208,7 +208,7 @@ class Followers:
                     raise RuntimeError(f"reader{place} didn't get item {item}")
 
     async def token(self) -> str:
-        """A token of a reader whose timeline isn't full, with posts that can be shown."""
+        """The token of a reader whose timeline isn't full and has posts that can be shown."""
         return await self._stores.accounts.create_token("reader1", ["read"], "bench", time.time())
 
     async def _memory(self) -> int:
@@ -220,7 +220,7 @@ class Followers:
 
 
 def length_of(name: str) -> int:
-    """How many items a reader's timeline has: most are short, a few are long."""
+    """The number of items in a reader's timeline: most are short, a few are long."""
     chance = random.Random(f"length {name}")
     low, high = chance.choices([(20, 120), (150, 300), (400, 1000)], [60, 30, 10])[0]
     return chance.randint(low, high)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.generator URL SECONDS CONNECTIONS [--header 'Name: value']… [--bodies FILE] [--skip N]
 
-Prints the same JSON line as `report.lua`. It understands just what the servers under test send: HTTP/1.1 with
+Prints the same JSON line as `report.lua`. It supports only what the servers under test send: HTTP/1.1 with
 `Content-Length`.
 """
 
@@ -41,7 +41,7 @@ class Asker(asyncio.Protocol):
         self._ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """A connection that breaks before the deadline is a failure."""
+        """Count a failure if the connection breaks before the deadline."""
         if not self.finished.done():
             self.failed += 1
             self.finished.set_result(None)
@@ -58,7 +58,7 @@ class Asker(asyncio.Protocol):
         self.transport.write(next(self.requests))
 
     def data_received(self, data: bytes) -> None:
-        """Collect one reply; only its head and, for short ones, its body are kept."""
+        """Collect one reply; only its head is kept, and the body of a short reply."""
         if self._missing < 0:
             self._buffer += data
             end = self._buffer.find(b"\r\n\r\n")
@@ -79,7 +79,7 @@ class Asker(asyncio.Protocol):
 
 
 def request_texts(url: str, headers: list[str], bodies: list[bytes] | None, skip: int) -> Iterator[bytes]:
-    """The requests to send, for ever: one GET, or one POST per body, round and round."""
+    """The requests to send, endlessly: one GET, or one POST per body, in a cycle."""
     parts = urlsplit(url)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     common = "".join(f"{line}\r\n" for line in (f"Host: {parts.netloc}", *headers))
@@ -95,7 +95,7 @@ def _same(asker: Asker) -> Asker:
 
 
 async def generate(url: str, seconds: float, connections: int, requests: Iterator[bytes]) -> dict[str, int]:
-    """Ask `url`'s host for so many seconds and count; latencies in microseconds."""
+    """Send requests to `url`'s host for `seconds`, and count; latencies in microseconds."""
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
     started = time.perf_counter()
@@ -118,7 +118,7 @@ async def generate(url: str, seconds: float, connections: int, requests: Iterato
 
 
 def main() -> None:
-    """Read the arguments, generate the load, print the line."""
+    """Read the arguments, generate the load and print the line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.generator")
     parser.add_argument("url")
     parser.add_argument("seconds", type=float)

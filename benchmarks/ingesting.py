@@ -1,4 +1,4 @@
-"""First loads of hundreds of feeds by the processes that `microsub` runs: for what measures workers and readers."""
+"""First polls of hundreds of feeds by real `microsub` processes, for measurements of workers and readers."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class Place:
 
     @property
     def entries(self) -> int:
-        """How many posts there will be."""
+        """The number of posts that all feeds have."""
         return len(self.feeds) * ENTRIES
 
     async def begin(self, feeds: Sequence[tuple[str, str]] | None = None) -> None:
-        """Make these feeds due; all of them without a list."""
+        """Make these feeds due; by default all."""
         await self.stores.schedule.bump(self.feeds if feeds is None else feeds, time.time())
 
     async def end(self, feeds: int | None = None) -> None:
-        """Return when every post of so many feeds, or of all, stands in the timeline. Raises TimeoutError."""
+        """Wait until every post of that many feeds, by default all, is in the timeline. Raises TimeoutError."""
         wanted = self.entries if feeds is None else feeds * ENTRIES
         async with asyncio.timeout(_PATIENCE):
             while await self.stores.redis.command("ZCARD", keys.posts(USER, CHANNEL)) < wanted:
                 await asyncio.sleep(_LOOK_AGAIN)
 
     async def workers(self, count: int) -> None:
-        """Return when so many workers are there. Raises TimeoutError."""
+        """Wait until that many workers run. Raises TimeoutError."""
         async with asyncio.timeout(_PATIENCE):
             while len(await self.stores.presence.alive(time.time())) < count:
                 await asyncio.sleep(_LOOK_AGAIN)
@@ -65,8 +65,8 @@ class Place:
 async def place(
     folder: Path, feeds: int, *, delay: float = 0.0, timeline: int = 1000, niceness: int = 0
 ) -> AsyncIterator[Place]:
-    """A publisher whose replies take `delay` seconds, and a Redis in which its feeds are followed by one reader, and
-    another reader has a long timeline. By `niceness` the publisher gives way, as it would be on another machine.
+    """A publisher whose replies take `delay` seconds, and a Redis where one reader follows its feeds and another
+    reader has a long timeline. `niceness` is the publisher's, because normally it is on another machine.
     """
     folder.mkdir(parents=True)
     (folder / "backend.json").write_text(SETTINGS)
@@ -85,7 +85,7 @@ async def place(
 
 
 async def _followed(stores: wiring.stores.Stores, urls: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
-    """Follow all, and take them out of the schedule again."""
+    """Follow all feeds, and remove them from the schedule."""
     await stores.accounts.add_user(USER, "", now)
     await stores.channels.create(USER, "Home", now, CHANNEL)
     following = wiring.stores.following(stores)
@@ -100,7 +100,7 @@ async def _followed(stores: wiring.stores.Stores, urls: Sequence[str], now: floa
 
 
 async def _at_rest(redis: Redis) -> None:
-    # What loading left to rewrite shall not be rewritten while something is measured.
+    # Rewrite the append-only file now, because a rewrite during the measurement would disturb it.
     await rewritten(redis)
     await redis.command("BGREWRITEAOF")
     await rewritten(redis)
@@ -111,7 +111,7 @@ def _field(info: bytes, name: str) -> str:
 
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
-    """For processes on the data in that folder, which may ask publishers on loopback."""
+    """The environment of processes on the data in `folder`, which may connect to publishers on loopback."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
     return kept | {
         "MICROSUB_DATA_DIR": str(folder / "data"),
@@ -124,7 +124,7 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
 
 @contextmanager
 def workers(folder: Path, count: int, **settings: str) -> Iterator[list[int]]:
-    """So many `microsub work`; their process numbers."""
+    """Run that many `microsub work`; yields their process ids."""
     with ExitStack() as stack:
         yield [stack.enter_context(_worker(folder, number, settings)) for number in range(count)]
 
@@ -137,7 +137,7 @@ def _worker(folder: Path, number: int, settings: dict[str, str]) -> Iterator[int
             stdout=log,
             stderr=log,
             env=environment(folder, **settings),
-            start_new_session=True,  # as a supervisor starts them
+            start_new_session=True,  # as supervisors do
         )
     try:
         yield process.pid
@@ -148,7 +148,7 @@ def _worker(folder: Path, number: int, settings: dict[str, str]) -> Iterator[int
 
 @contextmanager
 def server(folder: Path, command: str) -> Iterator[str]:
-    """`microsub web` or `microsub serve`; the value is its endpoint."""
+    """Run `microsub web` or `microsub serve`; yields its endpoint."""
     port = free_port()
     settings = environment(folder, host="127.0.0.1", port=str(port))
     arguments = [sys.executable, "-m", "microsub", command]
@@ -157,5 +157,5 @@ def server(folder: Path, command: str) -> Iterator[str]:
 
 
 def spent(*pids: int) -> float:
-    """Seconds of processor time of these processes and their children."""
+    """Seconds of processor time that these processes and their children used."""
     return processor_seconds(*pids, *(child for pid in pids for child in children(pid)))

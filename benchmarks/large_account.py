@@ -1,7 +1,7 @@
 """The web interface for users with many follows: requests to a small and a large account in turn, over HTTP.
 
-Both accounts are filled by the product's own steps for storing and delivering posts. The requests of a browser are sent
-without one: the first page, the form that marks all as read, and the form that undoes that.
+Both accounts are filled by the product's own steps for storing and delivering posts. The requests are those that a
+browser sends: the first page, the form that marks all as read, and the form that undoes that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNDO = re.compile(r'<form id="undo".*?</form>', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much somebody follows; each feed has `posts`, all of them unread."""
+    """The size of an account; each feed has `posts`, all of them unread."""
 
     channels: int
     feeds: int
@@ -49,7 +49,7 @@ class Size:
 
     @property
     def items(self) -> int:
-        """Posts in all timelines together."""
+        """Items in all timelines together."""
         return self.feeds * self.posts
 
 
@@ -58,7 +58,7 @@ SMALL, LARGE = Size(5, 20, 40), Size(500, 5000, 40)
 
 @dataclass(frozen=True, slots=True)
 class AccountFigures:
-    """The waits of one account, in seconds: the median for its first page, the maximum for the others."""
+    """The waiting times of one account, in seconds: the median for its first page, the maximum for the others."""
 
     size: Size
     page: float
@@ -76,11 +76,11 @@ class AccountReport:
 
     @property
     def times(self) -> float:
-        """How many times as long the large account's first page takes."""
+        """The time of the large account's first page, as a multiple of the small one's."""
         return self.large.page / self.small.page
 
     def aims(self) -> list[tuple[str, str, bool]]:
-        """Each aim with what was reached."""
+        """Each aim with its result, and whether it was reached."""
         one = self.large
         return [
             ("first page, times the small one", f"{self.times:.2f} of {MOST_TIMES}", self.times <= MOST_TIMES),
@@ -95,7 +95,7 @@ class AccountReport:
 
 
 def measure(*, quick: bool) -> AccountReport:
-    """Fill both accounts and ask for them in turn."""
+    """Fill both accounts and send requests to them in turn."""
     large, pages, marks = (Size(50, 200, 20), 10, 1) if quick else (LARGE, 60, 3)
     with tempfile.TemporaryDirectory(prefix="microsub-bench-") as place:
         folder = Path(place)
@@ -119,7 +119,7 @@ def measure(*, quick: bool) -> AccountReport:
 
 
 class Visitor:
-    """A browser that is signed in, as far as requests go."""
+    """An HTTP client with the session of a signed-in browser."""
 
     def __init__(self, endpoint: str, session: str) -> None:
         host, _, port = endpoint.removeprefix("http://").partition("/")[0].partition(":")
@@ -129,7 +129,7 @@ class Visitor:
         self.bytes = 0
 
     def open(self) -> float:
-        """Ask for the first page; how many seconds that took."""
+        """Request the first page; returns the seconds."""
         began = time.perf_counter()
         self._page = self._ask("GET", "/")
         took = time.perf_counter() - began
@@ -137,7 +137,7 @@ class Visitor:
         return took
 
     def mark_and_undo(self, items: int, times: int) -> tuple[float, float]:
-        """Mark all as read and undo that, so many times; the longest of each in seconds."""
+        """Mark all as read and undo that, several times; returns the maximum of each in seconds."""
         marking, undoing = [], []
         for _ in range(times):
             self.open()
@@ -206,7 +206,7 @@ async def _filled(folder: Path, sizes: Mapping[str, Size]) -> dict[str, str]:
 
 
 async def _followed(stores: wiring.stores.Stores, user: str, size: Size, number: int, now: float) -> None:
-    """A feed that the user follows, whose posts came in as new ones do."""
+    """A feed that the user follows, with posts that were ingested as new ones."""
     uid = f"c{number % size.channels}"
     feed = await stores.feeds.ensure(f"https://{user}{number}.example/feed", now)
     await stores.channels.follow(user, uid, feed.id, feed.url, now)

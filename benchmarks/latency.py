@@ -1,4 +1,4 @@
-"""How long a reader waits for a page, requested slowly by a separate process: latency, not throughput."""
+"""A reader's waiting time for a page, requested slowly by a separate process: latency, not throughput."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ VERDICTS = {True: "met", False: "MISSED", None: "not to be said: the machine sta
 """The words for aims in tables."""
 
 Ask = Callable[[], Awaitable[list[float]]]
-"""Lets a reader send requests for a while; returns their seconds."""
+"""Lets a reader send requests for a while; returns the seconds of each."""
 
 STEADY, QUICK = 5.0, 5.0
-"""On a machine that does nothing else, the slowest hundredth on an idle server waits at most so many times as long as
-most do, or so many milliseconds.
+"""Limits for a steady machine: on an idle server, the p99 is at most this multiple of the median, or at most this many
+milliseconds.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How long readers wait for a page, in milliseconds."""
+    """Readers' waiting times for a page, in milliseconds."""
 
     requests: int
     p50: float
@@ -38,17 +38,17 @@ class Waiting:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Waiting:
-        """The figures for the seconds of single requests."""
+        """The figures, given the seconds of each request."""
         return cls(len(seconds), quantile(seconds, 0.5) * 1e3, quantile(seconds, 0.99) * 1e3)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Readers of an idle server beside readers of the same server at work, in many short turns, one right after the
-    other. `idle` and `busy` are all their requests together, `turns` those of each turn.
+    """Waiting times on the idle server and on the same server at work, measured alternately in many short turns.
+    `idle` and `busy` are for all requests together, `turns` for each turn.
 
-    The slowest hundredth of one turn is a handful of requests, which one moment of another program on the machine
-    decides. So what is judged is the slowest hundredth of all of them.
+    The slowest hundredth of one turn is only a few requests, which one moment of another program can distort. So the
+    p99 of all requests is compared.
     """
 
     idle: Waiting
@@ -57,7 +57,7 @@ class Compared:
 
     @classmethod
     def of(cls, turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Compared:
-        """The figures for the seconds of single requests, idle and busy in each turn."""
+        """The figures, given the seconds of each request, idle and busy in each turn."""
         idle = [took for turn, _ in turns for took in turn]
         busy = [took for _, turn in turns for took in turn]
         pairs = tuple((Waiting.of(one), Waiting.of(other)) for one, other in turns)
@@ -65,29 +65,29 @@ class Compared:
 
     @property
     def slower(self) -> float:
-        """How many times longer the slowest hundredth of the readers wait while the server works."""
+        """The p99 while the server works, as a multiple of the idle server's."""
         return self.busy.p99 / self.idle.p99
 
     @property
     def is_steady(self) -> bool:
-        """Whether the machine let the idle server answer evenly; one that stalls by itself hides what work does."""
+        """Whether the idle server answered evenly; if the machine stalls, the effect of work can't be measured."""
         return self.idle.p99 <= max(STEADY * self.idle.p50, QUICK)
 
     def within(self, most: float) -> bool | None:
-        """Whether readers wait at most so many times longer; None where that can't be said of this machine."""
+        """Whether readers wait at most that many times longer; None if the machine isn't steady enough to decide."""
         if self.slower > most:
             return False
         return True if self.is_steady else None
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which that share of all lie."""
+    """The value below which that share of all values is."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def pages(url: str, token: str, seconds: float, until: str = "") -> list[float]:
-    """Ask for the page again and again for so long, or until there is a file `until`; the seconds of each answer."""
+    """Request the page repeatedly for `seconds`, or until the file `until` exists; returns the seconds of each."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     headers = {"Authorization": f"Bearer {token}"}
@@ -107,7 +107,7 @@ def pages(url: str, token: str, seconds: float, until: str = "") -> list[float]:
 
 
 async def comparison(idle: Ask, busy: Ask, turns: int) -> Compared:
-    """Ask in both ways in turn; which comes first changes from turn to turn, so that neither follows the other."""
+    """Measure both ways in turn; the order alternates, so that neither always follows the other."""
     found: list[tuple[list[float], list[float]]] = []
     for number in range(turns):
         if number % 2:
@@ -120,7 +120,7 @@ async def comparison(idle: Ask, busy: Ask, turns: int) -> Compared:
 
 
 def waiting_table(found: Mapping[str, Compared]) -> list[Sequence[str]]:
-    """Rows for `report.aligned`: under each name a server at rest and the same one at work."""
+    """Rows for `report.aligned`: for each name, the idle server and the same server at work."""
     head = ("a page of 20", "turns", "requests", "p50 ms", "p99 ms", "p99 of single turns", "p99, times as long")
     rows: list[Sequence[str]] = [head]
     for name, one in found.items():
@@ -144,6 +144,6 @@ def waiting_table(found: Mapping[str, Compared]) -> list[Sequence[str]]:
 
 @contextmanager
 def asking() -> Iterator[ProcessPoolExecutor]:
-    """A process in which `pages` can run."""
+    """Start a process in which `pages` can run."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as others:
         yield others

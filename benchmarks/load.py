@@ -1,7 +1,7 @@
-"""Measures how fast a server answers one kind of request on eight busy connections.
+"""Measures how fast a server answers one kind of request on 8 busy connections.
 
 `wrk` generates the load if it is installed. Otherwise `benchmarks.generator` does the same in Python; it needs more
-processor time, so everything looks slower, including the yardstick.
+processor time, so all results are slower, including the static bytes.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class LoadFailedError(Exception):
 
 
 def has_wrk() -> bool:
-    """Whether wrk is on PATH."""
+    """Whether `wrk` is on the PATH."""
     return shutil.which("wrk") is not None
 
 
 def run(target: Target, seconds: float) -> Load:
-    """Send requests for that many seconds. Raises LoadFailedError if any of them failed."""
+    """Send requests for `seconds`. Raises LoadFailedError if any of them failed."""
     command = _wrk(target, seconds) if has_wrk() else _generator(target, seconds)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
     line = next((line for line in done.stdout.splitlines() if line.startswith('{"requests"')), None)

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.politeness`: thirty days of polling in a minute, against a fixed schedule.
+"""`python -m benchmarks.politeness`: thirty days of polling, simulated in a minute, compared with a fixed schedule.
 
-Ten thousand feeds of different habits meet the product's own planning functions; chance is seeded, the clock virtual.
+The product's own planning functions poll ten thousand feeds with different habits; random numbers are seeded, the
+clock is virtual.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CHUNK = 200
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is simulated. `every` is the fixed schedule's interval in minutes."""
+    """The size of the simulation. `every` is the fixed schedule's interval in minutes."""
 
     feeds: int = 10_000
     days: int = 30
@@ -35,7 +36,7 @@ class Size:
 
     @property
     def seconds(self) -> float:
-        """The end of the virtual time."""
+        """The simulated time."""
         return self.days * DAY
 
 
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compare(size: Size, processes: int = 1) -> Compared:
-    """Play all hosts under both schedules. The result doesn't depend on the number of processes."""
+    """Simulate all hosts under both schedules. The result doesn't depend on the number of processes."""
     together = [number for number in range(size.feeds) if habit_of(number, size.feeds) is HOSTER]
     alone = sorted(set(range(size.feeds)) - set(together))
     jobs = [together, *(alone[at : at + _CHUNK] for at in range(0, len(alone), _CHUNK))]
@@ -109,7 +110,7 @@ def _job(numbers: Sequence[int], size: Size) -> tuple[Tally, Tally]:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The value below which that part of the sorted `values` lies; 0 where there are none."""
+    """The value below which that part of the sorted `values` is; 0 if there are none."""
     return values[min(len(values) - 1, int(part * len(values)))] if values else 0.0
 
 

@@ -1,7 +1,7 @@
-"""Invented publishers for the politeness simulation: what they post, when, and how their servers answer.
+"""Generated publishers for the politeness simulation: times of their posts, and responses of their servers.
 
-Everything follows from a seed and the feed's number, so that two schedules meet the same publishers. Times are seconds
-from the start of the simulation; what was posted before it is negative.
+Everything is derived from a seed and the feed's number, so that both schedules poll the same publishers. Times are
+seconds from the start of the simulation; times before it are negative.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ WINDOW = 20
 """Entries in a document."""
 
 AWAKE = [0.2] * 7 + [1.0] * 15 + [0.5] * 2
-"""Weights of the hours of a day: people write when they are awake, newsrooms a little at night too."""
+"""Weights of the hours of a day: people write when they are awake, newsrooms also a little at night."""
 OFFICE = [0.0] * 9 + [1.0] * 8 + [0.0] * 7
 
 Posts = Callable[[Random, float], list[float]]
 
 
 def steady(per_day: float, hours: Sequence[float] = AWAKE, *, week: int = 7, spread: float = 0.4) -> Posts:
-    """Posts at random times with so many per day on average, in a time zone of the feed's own.
+    """Posts at random times, `per_day` on average, in a time zone of the feed's own.
 
-    `week` is the number of days of the week that have posts; `spread` says how much the feeds differ among each other.
+    `week` is the number of days of the week that have posts; `spread` is how much the feeds differ from each other.
     """
 
     def posts(rng: Random, end: float) -> list[float]:
@@ -66,9 +66,9 @@ def dead(rng: Random, _end: float) -> list[float]:
 class Habit:
     """A kind of feed. `share` is in percent of all feeds; `active` ones post about daily or more often.
 
-    `max_ages` are the lifetimes that their servers name; `ttls` those in documents (0: none). `restless` documents
-    differ in every reply by something that is no post; `pauses` and `gone` are for servers that ask for a pause or
-    leave for ever; `moved` ones redirect for good; `push` has a hub; `hoster` says that all of them are on one host.
+    `max_ages` are the lifetimes in HTTP headers, `ttls` those in documents (0: none). `restless` documents differ in
+    every reply, but not in their posts; servers with `pauses` answer 503 at times, those that are `gone` 410 after a
+    while; `moved` feeds redirect permanently; `push` feeds have a hub; with `hoster`, all feeds are on one host.
     """
 
     name: str
@@ -109,7 +109,7 @@ HOSTER = next(habit for habit in HABITS if habit.hoster)
 
 @dataclass(slots=True)
 class Publisher:
-    """One feed as its publisher sees it, with what the publisher has asked of us so far, and how that was heeded."""
+    """One feed as its publisher sees it, with the publisher's demands so far, and counts of requests against them."""
 
     habit: Habit
     posts: list[float]
@@ -124,7 +124,7 @@ class Publisher:
     too_early: int = 0
 
     def status(self, now: float) -> int:
-        """How the server answers at `now`: 200, 301, 410 or 503. Counts requests that it had asked not to get."""
+        """The server's status at `now`: 200, 301, 410 or 503. Counts requests after a 410 or before a pause ends."""
         if self.told_gone:
             self.after_gone += 1
         if now < self.wait_until:
@@ -139,17 +139,17 @@ class Publisher:
         return 301 if now >= self.moved_at else 200
 
     def retry_after(self, now: float) -> float:
-        """The pause that a 503 names: what is left of the trouble, but two hours at most."""
+        """The pause in a 503: the rest of the disruption, at most two hours."""
         return next((min(end - now, 2 * HOUR) for begin, end in self.pauses if begin <= now < end), 0.0)
 
     def count(self, now: float) -> int:
-        """How many posts there are at `now`."""
+        """The number of posts at `now`."""
         return bisect_right(self.posts, now)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host and its feeds, with its own source of chance."""
+    """A host and its feeds, with its own random numbers."""
 
     name: str
     feeds: tuple[Publisher, ...]
@@ -157,7 +157,7 @@ class Host:
 
 
 def habit_of(number: int, feeds: int) -> Habit:
-    """The habit of one of so many feeds."""
+    """The habit of the feed with that number."""
     place, upto = (number + 0.5) / feeds * 100, 0.0
     for habit in HABITS:
         upto += habit.share
@@ -167,7 +167,7 @@ def habit_of(number: int, feeds: int) -> Habit:
 
 
 def publisher(number: int, feeds: int, end: float, seed: int) -> Publisher:
-    """The feed of that number."""
+    """The feed with that number."""
     rng = Random(f"{seed}/{number}")
     habit = habit_of(number, feeds)
     made = Publisher(habit, habit.posts(rng, end), rng.choice(habit.max_ages) or None, rng.choice(habit.ttls) or None)
@@ -182,7 +182,7 @@ def publisher(number: int, feeds: int, end: float, seed: int) -> Publisher:
 
 
 def hosts_of(numbers: Sequence[int], feeds: int, end: float, seed: int) -> list[Host]:
-    """The hosts of those feeds: the hoster's feeds share one, which has bad hours too; the others have their own."""
+    """The hosts of those feeds: the hoster's feeds share one host, which has disruptions; the others have their own."""
     made = [publisher(number, feeds, end, seed) for number in numbers]
     hosts = [
         Host(f"feed{number}", (one,), Random(f"{seed}/host/{number}"))

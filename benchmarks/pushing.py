@@ -1,9 +1,9 @@
-"""From a hub's delivery to timelines and open event streams, for 500 subscriptions and polls that come once a day.
+"""Time from a hub's delivery to timelines and open event streams, for 500 subscriptions and polls once a day.
 
-A hub by the letter of the spec, in this process, delivers to one server; that server's own hub passes all of it on to
-another one. Both run as people start them, with the workers that they start. A post is there when the open stream of a
-reader has said so and a page of the timeline has it. Beside the waits stands how often an idle worker asks
-for messages.
+A hub in this process, which follows the spec, delivers to one server; that server's own hub distributes everything to
+a second server. Both run as admins start them, with their own workers. A post has arrived when a reader's open stream
+has announced it and a page of the timeline contains it. The benchmark also measures how often an idle worker asks for
+messages.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tests.support.web import Publisher, publisher
 
 SUBSCRIPTIONS = 500
 BURSTS = (1, 5)
-"""Posts that are delivered at once."""
+"""Numbers of posts that are delivered at once."""
 MOST_WAITING = 1.0
-"""Seconds within which nineteen of twenty posts are to be there."""
+"""Seconds within which 95 % of the posts must arrive."""
 HUBS = ("a hub of the spec", "from there by our own")
 
 _LONG = 900.0
@@ -46,7 +46,7 @@ _BREATH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Deliveries of so many posts at once by way of a hub; seconds."""
+    """Deliveries of that many posts at once by a hub; times in seconds."""
 
     hub: str
     at_once: int
@@ -57,12 +57,12 @@ class Line:
 
     @classmethod
     def of(cls, name: str, at_once: int, waits: Sequence[float]) -> Line:
-        """The figures for single waits."""
+        """The figures, given all waiting times."""
         return cls(name, at_once, len(waits), quantile(waits, 0.5), quantile(waits, 0.95), max(waits))
 
     @property
     def met(self) -> bool:
-        """Whether posts come soon enough."""
+        """Whether posts arrive soon enough."""
         return self.p95 <= MOST_WAITING
 
 
@@ -76,7 +76,7 @@ class Found:
 
     @property
     def met(self) -> bool:
-        """Whether all posts come soon enough."""
+        """Whether all posts arrive soon enough."""
         return all(line.met for line in self.lines)
 
 
@@ -118,7 +118,7 @@ def _free_port() -> int:
 
 @asynccontextmanager
 async def _server(folder: Path, port: int, feeds: Sequence[str]) -> AsyncIterator[Installation]:
-    """A server whose Alice follows these feeds."""
+    """Run a server whose user Alice follows these feeds."""
     environ = {
         "MICROSUB_BASE_URL": f"http://127.0.0.1:{port}",
         "MICROSUB_PORT": f"{port}",
@@ -133,7 +133,7 @@ async def _server(folder: Path, port: int, feeds: Sequence[str]) -> AsyncIterato
 
 
 async def _subscribed(made: Installation, feeds: int) -> bool:
-    """Whether a server's own hub has a subscription to each of its feeds."""
+    """Whether a server's own hub has a subscription to each feed."""
     await asyncio.sleep(1.0)
     _, out, _ = await made.run("push", "status", "--json")
     found: list[int] = [one["subscriptions"] for one in json.loads(out)["callbacks"].values()]
@@ -141,7 +141,7 @@ async def _subscribed(made: Installation, feeds: int) -> bool:
 
 
 class _Watcher:
-    """A reader with an open stream, who notes when each post is there."""
+    """A reader with an open stream, who records when each post arrives."""
 
     def __init__(self, alice: Reader, events: AsyncIterator[Heard]) -> None:
         self._alice = alice
@@ -151,7 +151,7 @@ class _Watcher:
     @classmethod
     @asynccontextmanager
     async def of(cls, server: str, token: str) -> AsyncIterator[_Watcher]:
-        """The reader with that token, watching."""
+        """Open the stream of the reader with that token."""
         async with reader(server, token) as alice, listening_by_http(alice) as events:
             watcher = cls(alice, events)
             watching = asyncio.create_task(watcher._watch())
@@ -171,7 +171,7 @@ class _Watcher:
 
 
 class _Pushing:
-    """Feeds with their hub."""
+    """The feeds and their hub."""
 
     def __init__(self, site: Publisher, one: Hub, urls: list[str]) -> None:
         self._hub = one
@@ -184,7 +184,7 @@ class _Pushing:
         return self._hub.document(url, *names).replace(b"hub.test", b"127.0.0.1")
 
     async def lines(self, watchers: Sequence[_Watcher], rounds: int) -> tuple[Line, ...]:
-        """Readers' waits, for each burst and way."""
+        """Readers' waiting times, for each burst and each hub."""
         found = []
         for at_once in BURSTS:
             waits: list[list[float]] = [[] for _ in watchers]
@@ -211,7 +211,7 @@ class _Pushing:
 
 
 async def _idle(made: Installation) -> float:
-    """How often per second a server that has nothing to do asks for messages."""
+    """How often per second an idle server asks for messages."""
     server = await asyncio.to_thread(start_embedded, made.folder / "data")
     try:
         async with redis_py.Redis.from_url(server.url) as client:
@@ -224,7 +224,7 @@ async def _idle(made: Installation) -> float:
 
 
 def text(found: Found) -> str:
-    """A table of waits, and what idleness costs."""
+    """A table of waiting times, and the costs of an idle server."""
     aim = f"p95 at most {MOST_WAITING:g} s"
     rows: list[Sequence[str]] = [("delivered by", "at once", "posts", "p50 s", "p95 s", "longest s", aim)]
     for one in found.lines:

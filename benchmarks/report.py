@@ -1,4 +1,4 @@
-"""From rounds to figures: medians, ratios to static bytes of the same round, and a table. Pure."""
+"""Figures from rounds: medians, ratios to static bytes of the same round, and a table. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Round:
 class Line:
     """The figures of one case on one timeline: medians over the rounds, latencies in milliseconds.
 
-    `ratio` is the median of the rounds' own ratios to static bytes, `lowest` and `highest` the extremes; `changed` is
+    `ratio` is the median of each round's ratio to static bytes, `lowest` and `highest` are the extremes; `changed` is
     how many of `requests` reported a change, for the case that writes.
     """
 
@@ -63,7 +63,7 @@ def line(name: str, items: int, size: int, rounds: Sequence[Round], aim: float |
 
 
 def growth(lines: Sequence[Line]) -> dict[str, float]:
-    """For each case: how many times slower it is on the longest timeline than on the shortest, by ratio to static."""
+    """By case: how many times slower it is on the longest timeline than on the shortest, by ratio to static bytes."""
     shortest, longest = min(one.items for one in lines), max(one.items for one in lines)
     if shortest == longest:
         return {}
@@ -73,13 +73,13 @@ def growth(lines: Sequence[Line]) -> dict[str, float]:
 
 PAGE, FOREIGN = "timeline page", "page, foreign token"
 LEAST_OF_PAGE = 0.95
-"""The least speed of a page with another provider's token, relative to our own token: at most a twentieth slower."""
+"""The minimum speed of a page with another provider's token, relative to our own token: at most 5 % slower."""
 
 
 def beside_page(lines: Sequence[Line]) -> float | None:
-    """How fast a page with another provider's token is, beside one with a token of ours: the median over the lengths.
+    """The speed of a page with another provider's token, relative to our own token: the median over all lengths.
 
-    None where one of the two wasn't measured.
+    None if one of the two wasn't measured.
     """
     by = {(one.name, one.items): one.ratio for one in lines}
     found = [
@@ -121,7 +121,7 @@ _IN_SHORT = {
 
 
 def in_short(lines: Sequence[Line]) -> str:
-    """The most frequent requests, on the longest timelines, as a Markdown list."""
+    """The figures of the most frequent requests on the longest timeline, as a Markdown list."""
     longest = max(one.items for one in lines)
     return "\n".join(
         f"- {_IN_SHORT[one.name]}, in timelines of {one.items:,}: {one.rate:,.0f} requests a second, 99 % within "
@@ -132,7 +132,7 @@ def in_short(lines: Sequence[Line]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the head first, as a Markdown table whose columns are straight in plain text too."""
+    """Rows of cells, the header first, as a Markdown table that is aligned in plain text too."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     text = [_row(row, widths) for row in rows]
     rule = "|" + "|".join("-" * (width + 1) + (":" if column else "-") for column, width in enumerate(widths)) + "|"
@@ -145,7 +145,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def updated(page: str, figures: str, name: str = "bench") -> str:
-    """A page of the documentation with new figures between its marks of that name. Raises ValueError for none."""
+    """A documentation page with new figures between its marks of that name. Raises ValueError if it has none."""
     first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
     head, begin, rest = page.partition(first)
     _, end, tail = rest.partition(last)
@@ -157,7 +157,7 @@ def updated(page: str, figures: str, name: str = "bench") -> str:
 def why_not_updated(page: Path, names: Sequence[str]) -> str | None:
     """Why a page has no marks for any of these names, as an error message; None if it has.
 
-    Call it before measuring, so that minutes of work aren't lost for lack of marks.
+    Call it before measuring, so that minutes of work aren't lost because marks are missing.
     """
     try:
         text = page.read_text()
@@ -175,7 +175,7 @@ def _marks(name: str) -> str:
 
 
 def all_updated(page: str, figures: Mapping[str, str]) -> str:
-    """A page with the figures of every part that it has marks for, by the marks' names. Raises ValueError for none."""
+    """A page with new figures for all parts for which it has marks. Raises ValueError if it has no marks."""
     known = [name for name in figures if f"<!-- {name} -->" in page]
     if not known:
         raise ValueError(f"found no marks of {', '.join(figures)}")

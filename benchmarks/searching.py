@@ -1,8 +1,8 @@
-"""Search in posts: what indexing a post costs beside taking it in, and what readers of few or many feeds wait for.
+"""Search in posts: the cost of indexing a post relative to storing it, and waiting times of readers with many follows.
 
-The cost: a worker takes in the first loads of feeds without an index; then the index takes in the same posts, by the
-same steps as in a worker. Both are counted in processor time, that of Redis included. The waiting: a web process
-answers readers, over posts whose words are as frequent as words are, one question after the other.
+The cost: a worker stores the first loads of feeds without an index; then the same posts are indexed, by the same steps
+as in a worker. Both are measured as processor time, including that of Redis. The waiting times: a web process answers
+readers' queries one after the other, over posts with realistic word frequencies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from microsub.search.replica import IndexFolder
 from microsub.settings import Settings
 
 INGESTED = 400
-"""Feeds whose first loads are taken in, of 20 posts each: fewer than the stream of events keeps."""
+"""Feeds that are loaded, with 20 posts each: fewer posts than the stream of events keeps."""
 
 POSTS, FEEDS = 100_000, 1000
 FOLLOWED = (20, 200, 1000)
@@ -53,7 +53,7 @@ QUESTIONS = 100
 
 MOST_SHARE = 0.05
 MOST_WAITING = 20.0
-"""Milliseconds within which 95 of 100 questions are to be answered."""
+"""Milliseconds within which 95 % of the queries must be answered."""
 
 _VOCABULARY = 40_000
 _WORDS = 150
@@ -61,22 +61,22 @@ _WORDS = 150
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Processor time for a post, in microseconds: of a worker and Redis without an index, and of the index."""
+    """Processor time per post, in microseconds: of a worker and Redis without an index, and of the index."""
 
     ingest: float
     index: float
 
     @property
     def share(self) -> float:
-        """The part that the index adds."""
+        """The cost of the index, as a part of the cost without it."""
         return self.index / self.ingest
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Waits of readers with that many feeds, in milliseconds, by kind of query: median and slowest twentieth.
+    """Waiting times of readers with that many feeds, in milliseconds, by kind of query: median and p95.
 
-    `processor` is the time that the web process and Redis need for a question, on average.
+    `processor` is the time that the web process and Redis need for a query, on average.
     """
 
     feeds: int
@@ -88,7 +88,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All figures. `seconds` is how long the index of `posts` posts took to build, `size` its bytes."""
+    """All figures. `seconds` is the time to build the index of `posts` posts, `size` its bytes."""
 
     costs: tuple[Cost, ...]
     waits: tuple[Waiting, ...]
@@ -98,7 +98,7 @@ class Found:
 
     @property
     def share(self) -> float:
-        """The median over the turns."""
+        """The median over all turns."""
         return median(cost.share for cost in self.costs)
 
     def aims(self) -> list[tuple[str, str, bool]]:
@@ -118,7 +118,7 @@ class Found:
 
 
 def measure(*, quick: bool) -> Found:
-    """Measure the cost first, then waits, each from an empty server."""
+    """Measure the cost first, then waiting times, each from an empty server."""
     with tempfile.TemporaryDirectory(prefix="microsub-search-") as folder:
         feeds, turns = (100, 1) if quick else (INGESTED, 3)
         posts = POSTS // 10 if quick else POSTS
@@ -136,7 +136,7 @@ def measure(*, quick: bool) -> Found:
 
 
 async def _cost(folder: Path, feeds: int) -> Cost:
-    """One first load, and the index of it."""
+    """Measure one first load, and its indexing."""
     async with place(folder, feeds, timeline=1) as there:
         settings = Settings(data_dir=folder / "data")
         follower = wiring.worker.follower(settings, there.stores, FollowTiming(compare=3600))
@@ -164,7 +164,7 @@ async def _cost(folder: Path, feeds: int) -> Cost:
 
 
 class _Language:
-    """Invented words, some far more frequent than others, as in real languages (Zipf)."""
+    """Generated words, some far more frequent than others, as in real languages (Zipf)."""
 
     def __init__(self) -> None:
         self.chance = random.Random(12)
@@ -176,15 +176,15 @@ class _Language:
         self._signs = [chr(0x4E00 + number) for number in range(1200)]
 
     def text(self, words: int) -> str:
-        """So many words."""
+        """A text of that many words."""
         return " ".join(self.chance.choices(self.words, cum_weights=self._sums, k=words))
 
     def unspaced(self, signs: int) -> str:
-        """So many characters of a script without blanks."""
+        """That many characters of a script without spaces."""
         return "".join(self.chance.choices(self._signs, k=signs))
 
     def word(self, first: int, last: int) -> str:
-        """A word between these places in the order of frequency."""
+        """A word whose frequency rank is between these two."""
         return self.words[self.chance.randrange(first, last)]
 
 
@@ -203,7 +203,7 @@ def _entry(language: _Language, number: int, feed: int, at: float) -> Entry:
 
 
 async def _filled(folder: Path, posts: int) -> tuple[float, int, dict[int, list[str]]]:
-    """Posts of many feeds, readers with their timelines, and the index: seconds, bytes, tokens by number of feeds."""
+    """Create posts of many feeds, readers, and the index; returns its seconds, bytes, tokens by number of feeds."""
     folder.mkdir()
     (folder / "backend.json").write_text(SETTINGS)
     settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
@@ -233,7 +233,7 @@ async def _filled(folder: Path, posts: int) -> tuple[float, int, dict[int, list[
 async def _reader(
     stores: wiring.stores.Stores, feeds: Sequence[Sequence[tuple[str, str]]], count: int, place: int, now: float
 ) -> str:
-    """A user who follows every so manieth feed, in ten channels; their token."""
+    """Create a user who follows one in so many feeds, in ten channels; returns the user's token."""
     user = f"reader{count}-{place}"
     await stores.accounts.add_user(user, "", now)
     followed = [feeds[(number * len(feeds) // count + place) % len(feeds)] for number in range(count)]
@@ -248,7 +248,7 @@ async def _reader(
 
 
 def _questions(language: _Language) -> Iterator[tuple[str, str]]:
-    """Kinds of queries and queries, in turn."""
+    """Queries with their kind; the kinds alternate."""
     while True:
         frequent, usual, rare = language.word(0, 50), language.word(300, 3000), language.word(8000, _VOCABULARY)
         yield "a frequent word", frequent
@@ -279,7 +279,7 @@ def _waiting(endpoint: str, pids: Sequence[int], feeds: int, tokens: Sequence[st
             body = reply.read()
             if reply.status != 200 or "items" not in orjson.loads(body):
                 raise RuntimeError(f"{query}: {reply.status} {body[:300]!r}")
-            if number >= 10:  # each kind once before
+            if number >= 10:  # the first query of each kind isn't counted
                 took.setdefault(kind, []).append((time.perf_counter() - began) * 1e3)
         connection.close()
     print(f"  readers with {feeds:,} feeds were answered", file=sys.stderr)

@@ -1,9 +1,8 @@
 """Readers with timelines of a given length, written straight into the stores.
 
-A shelf is one user with `CHANNELS` channels; one of them, `home`, holds the wanted number of items, each of the others
-`OTHER_ITEMS`. Every third item is read. Ids and scores are there for all of them; item hashes only for the pages that
-are asked for (the newest, and some in the middle), because no request looks at the others, and a million of them would
-be 2 GB.
+A shelf is one user with `CHANNELS` channels; one of them, `home`, has the wanted number of items, each of the others
+`OTHER_ITEMS`. Every third item is read. All items have ids and scores; only the items on requested pages (the newest,
+and some in the middle) have item hashes, because no request reads the others, and a million hashes would be 2 GB.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CHANNELS = 50
 OTHER_ITEMS = 200
 PAGE = 20
 REAL = 150
-"""Items in a row that have a hash, at the top and in the middle."""
+"""Consecutive items that have a hash, at the top and in the middle."""
 SPACING = 60
 """Seconds between two items."""
 ITEM_BYTES = 1_800
@@ -44,8 +43,8 @@ CHUNK = 5_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shelf:
-    """A filled timeline: ids and score texts of `home` by position, 0 being the newest. `token` is one of ours,
-    `foreign` one that the user's own provider is remembered to have vouched for.
+    """A filled timeline: ids and score texts of `home` by position, 0 being the newest. `token` is one of this server,
+    `foreign` one of the user's own provider with a cached successful check.
     """
 
     size: int
@@ -57,27 +56,27 @@ class Shelf:
 
     @property
     def middle(self) -> int:
-        """The position of the first item that has a hash, in the middle."""
+        """The position of the first item in the middle that has a hash."""
         return self.size // 2
 
     def cursor(self, position: int) -> str:
-        """The `after` that leads to the item behind `position`."""
+        """The `after` of the page that begins behind the item at `position`."""
         return Cursor(self.scores[position], self.ids[position]).encode()
 
     def to_mark(self) -> list[str]:
-        """Unread items that are on none of the pages that are asked for."""
+        """Unread items that are on none of the requested pages."""
         asked = {*range(REAL), *range(self.middle, self.middle + REAL)}
         positions = (at for at in range(self.size) if not is_read(at) and at not in asked)
         return [self.ids[at] for at, _ in zip(positions, range(MOST_MARKED), strict=False)]
 
 
 def is_read(position: int) -> bool:
-    """Whether the item at this position is read from the beginning."""
+    """Whether the item at this position is read initially."""
     return position % 3 == 0
 
 
 def entry(number: int, published: float) -> Entry:
-    """An invented post whose wire form is about `ITEM_BYTES` long: an article with a picture and some categories."""
+    """A generated post whose wire form has about `ITEM_BYTES`: an article with a picture and some categories."""
     chance = random.Random(number)
     words = ["margin", "kettle", "lathe", "harbour", "ladder", "orrery", "fog", "chard", "brass", "gauge"]
     text = " ".join(chance.choice(words) for _ in range(84))
@@ -98,7 +97,7 @@ def entry(number: int, published: float) -> Entry:
 
 
 async def fill(redis: Redis, size: int, now: float) -> Shelf:
-    """Make a user with a timeline of `size` items; `now` is the time of the newest, in Unix seconds."""
+    """Create a user with a timeline of `size` items; `now` is the time of the newest, in Unix seconds."""
     user = f"reader{size}"
     accounts, channels, feeds, items = Accounts(redis), Channels(redis), Feeds(redis), Items(redis)
     await accounts.add_user(user, f"https://{user}.example/", now)
@@ -112,7 +111,7 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     scores = [score_text(newest - at * SPACING) for at in range(size)]
     real = sorted({*range(min(REAL, size)), *range(size // 2, min(size // 2 + REAL, size))})
     first = await redis.command("INCRBY", keys.item_ids(), size) - size
-    # Filled-in ids run against the time, as they do when feeds are polled.
+    # Newer items have higher ids, as when feeds are polled.
     ids = [str(first + size - at) for at in range(size)]
     candidates = [
         ItemToStore(f"{user}/{at}", dump(to_wire(entry(at, newest - at * SPACING))), "-", newest - at * SPACING)
@@ -124,14 +123,14 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
         ids[at] = item.id
 
     await _place(redis, user, HOME, ids, scores, now)
-    for number in range(CHANNELS - 3):  # beside `home`, `notifications` and `saved`
+    for number in range(CHANNELS - 3):  # in addition to `home`, `notifications` and `saved`
         channel = await channels.create(user, f"Channel {number}", now)
         await _place(redis, user, channel.uid, ids[:OTHER_ITEMS], scores[:OTHER_ITEMS], now)
     return Shelf(size, user, token, foreign, tuple(ids), tuple(scores))
 
 
 async def _remembered(redis: Redis, who: Principal, now: float) -> str:
-    """A token of another provider, as if that had been asked a moment ago."""
+    """A token of another provider, as if it had just been checked."""
     token = secrets.token_urlsafe(32)
     digest = hashlib.sha256(token.encode()).hexdigest()
     vouched = Vouched(frozenset({"read", "follow"}), "https://app.example/", now)

@@ -1,8 +1,8 @@
 """The politeness simulation's engine: real planning, invented publishers, a virtual clock.
 
-Hosts don't influence each other, so each is played through by itself: its feeds stand in a queue by the time when they
-are due, one request runs at a time, and the next begins a second after the end of the last, as the schedule in Redis
-has it. A host is left alone as a whole while three of its feeds wait for a `Retry-After`.
+Hosts don't influence each other, so each is simulated separately: its feeds are in a queue by the time when they are
+due, one request runs at a time, and the next begins a second after the end of the previous one, as in the Redis
+schedule. A host gets no requests at all while three of its feeds wait for a `Retry-After`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PUSH_WORKS = 0.97
 """The share of posts that a hub delivers."""
 PUSH_SECONDS = 2.0
 COUNTED_DAYS_BEFORE_END = 2
-"""Posts of the last days don't count: a schedule deserves the time to find them."""
+"""Posts of the last days aren't counted, because a schedule needs time to find them."""
 
 START = 1_800_000_000.0
 _QUIET = FeedAnswered()
@@ -53,7 +53,7 @@ class Polled:
 
 
 Plan = Callable[[Polled, Outcome, bool, float, Random], tuple[float, float | None]]
-"""(feed, outcome, whether it was redirected for good, now, chance) to (when next, until when it is held)."""
+"""(feed, outcome, whether it was redirected permanently, now, random numbers) to (next poll, end of its hold)."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Tally:
     in_host_hold: int = 0
 
     def add(self, other: Tally) -> None:
-        """Take in what was counted elsewhere."""
+        """Add the counts of another tally."""
         self.requests += other.requests
         self.feeds += other.feeds
         self.per_day += other.per_day
@@ -89,12 +89,12 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All requests."""
+        """The number of all requests."""
         return sum(self.requests.values())
 
 
 def adaptive(policy: PollPolicy) -> Plan:
-    """The product's own decisions."""
+    """Plan with the product's own functions."""
 
     def plan(feed: Polled, outcome: Outcome, redirected: bool, now: float, rng: Random) -> tuple[float, float | None]:
         history = feed.history
@@ -103,7 +103,7 @@ def adaptive(policy: PollPolicy) -> Plan:
         if redirected:
             move = plan_move(history, "http://new.test/", START + now)
             if move.move:
-                feed.publisher.moved_at = math.inf  # from now on the new address is asked
+                feed.publisher.moved_at = math.inf  # from now on the new address is polled
             else:
                 moved_to, seen, since = move.moved_to, move.seen, move.since
         publisher = feed.publisher
@@ -126,8 +126,8 @@ def adaptive(policy: PollPolicy) -> Plan:
 
 
 def fixed(interval: float) -> Plan:
-    """The yardstick: every feed `interval` seconds after its last poll, whatever the answers are. It sends validators
-    and has the same host queues.
+    """The fixed schedule: every feed `interval` seconds after its last poll, whatever the replies are. It sends
+    validators and has the same host queues.
     """
 
     def plan(_feed: Polled, _outcome: Outcome, _redirected: bool, now: float, _rng: Random) -> tuple[float, None]:
@@ -137,7 +137,7 @@ def fixed(interval: float) -> Plan:
 
 
 def play(hosts: Sequence[Host], plan: Plan, end: float, *, push: bool) -> Tally:
-    """Let `hosts` be polled for `end` seconds. `push`: whether hubs are listened to."""
+    """Simulate polls of `hosts` for `end` seconds. `push`: whether hubs deliver."""
     tally = Tally()
     for host in hosts:
         _Queue(host, plan, end, tally, push).run()
@@ -145,7 +145,7 @@ def play(hosts: Sequence[Host], plan: Plan, end: float, *, push: bool) -> Tally:
 
 
 class _Queue:
-    """One host's turn after turn."""
+    """The queue of one host's feeds."""
 
     def __init__(self, host: Host, plan: Plan, end: float, tally: Tally, push: bool) -> None:
         self._feeds = [Polled(one) for one in host.feeds]
@@ -185,7 +185,7 @@ class _Queue:
             self._close(feed)
 
     def _poll(self, number: int, begin: float) -> tuple[float, float]:
-        """One request; when it ended, and when the feed is due again."""
+        """Simulate one request; returns when it ended, and when the feed is due again."""
         feed, tally, rng = self._feeds[number], self._tally, self._rng
         publisher = feed.publisher
         tally.requests[publisher.habit.name] += 1
@@ -202,7 +202,7 @@ class _Queue:
         if status in {410, 503}:
             tally.failures += 1
         elif status == 301:
-            # The request at the new address, which the redirect led to.
+            # The redirect causes a second request, to the new address.
             tally.requests[publisher.habit.name] += 1
             tally.conditional += feed.validators
             self._hops[int(begin // DAY)] += 1
@@ -212,7 +212,7 @@ class _Queue:
         return now, next_due
 
     def _answer(self, feed: Polled, begin: float, now: float) -> FeedAnswered:
-        """The document as it is at `begin`; what is new in it has been found `now`."""
+        """The reply with the document at `begin`; its new posts were found at `now`."""
         publisher = feed.publisher
         count = publisher.count(begin)
         changed = count > feed.known or publisher.habit.restless
@@ -223,14 +223,14 @@ class _Queue:
         dates = tuple(START + time for time in publisher.posts[max(0, count - WINDOW) : count])
         if feed.first:
             feed.first, feed.validators = False, publisher.habit.validators
-            # A 304 repeats nothing here: what the first reply said has to be remembered.
+            # A 304 has no headers here, so the values of the first reply must be kept.
             feed.quiet = FeedAnswered(not_modified=True) if feed.validators else FeedAnswered(max_age=publisher.max_age)
             return FeedAnswered(min(count, WINDOW), 0, publisher.max_age, publisher.ttl, dates)
         new = self._find(publisher, known, count, now)
         return FeedAnswered(new, int(publisher.habit.restless), publisher.max_age, publisher.ttl, dates)
 
     def _find(self, publisher: Publisher, known: int, count: int, now: float) -> int:
-        """Count how late each post of `known` to `count` is; how many of them no hub had brought."""
+        """Record how late the posts from `known` to `count` are; returns how many of them no hub delivered."""
         late = self._tally.late.setdefault(publisher.habit.name, array("d"))
         until = self._end - COUNTED_DAYS_BEFORE_END * DAY
         pushed = 0
@@ -242,7 +242,7 @@ class _Queue:
         return count - known - pushed
 
     def _close(self, feed: Polled) -> None:
-        """At the end: posts that weren't found are as late as they are by then."""
+        """Record at the end how late the posts are that weren't found."""
         publisher = feed.publisher
         self._tally.feeds[publisher.habit.name] += 1
         if not publisher.habit.gone:
@@ -251,7 +251,7 @@ class _Queue:
         self._tally.too_early += publisher.too_early
 
     def _note_hold(self, number: int, until: float, now: float) -> None:
-        """As `store/lua/schedule_hold.lua`: three feeds that wait hold the host."""
+        """Hold the host if three feeds wait, like `store/lua/schedule_hold.lua`."""
         waiting = self._waiting
         waiting[number] = min(until, now + LONGEST_HOLD)
         for other in [other for other, end in waiting.items() if end <= now]:

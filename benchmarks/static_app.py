@@ -1,6 +1,6 @@
-"""The yardstick: the same number of bytes from memory through the same Starlette and uvicorn, and nothing else.
+"""Static bytes for comparison: the same number of bytes from memory through the same Starlette and uvicorn.
 
-Run as a process of its own: `python -m benchmarks.static_app PORT SIZE…` answers `/SIZE` with that many bytes.
+It runs in its own process: `python -m benchmarks.static_app PORT SIZE…` answers `/SIZE` with that many bytes.
 """
 
 from __future__ import annotations

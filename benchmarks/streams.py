@@ -1,7 +1,7 @@
-"""A thousand open event streams on one web process: its memory, pages meanwhile, and how soon an event arrives.
+"""A thousand open event streams on one web process: its memory, the time of pages meanwhile, and the delay of events.
 
-A thousand users listen. A reader of another timeline asks for pages, in turns with the streams closed and open; while
-they are open, users mark posts, ten a second, so that there is something to hear.
+A thousand users have open streams. A reader of another timeline requests pages, in turns with the streams closed and
+open; while they are open, users mark ten posts per second, so that there are events.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_LATENCY = 200.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """MiB that the streams add to the web process; pages with them and without; milliseconds until an event arrives."""
+    """MiB that the streams add to the web process; page times with and without them; milliseconds to an event."""
 
     streams: int
     memory: float
@@ -112,12 +112,12 @@ async def _found(redis: Redis, endpoint: str, pid: int, tokens: Sequence[str], r
 
         await ask(1.0)
         compared = await comparison(ask, listening, turns)
-    # What the first streams have made the process take it keeps for the next ones.
+    # The process keeps the memory of the first streams and uses it again for later ones.
     return Found(len(tokens), max(memory), compared, median(took) * 1e3, quantile(took, 0.99) * 1e3, len(took))
 
 
 async def _filled(redis: Redis, streams: int) -> tuple[list[str], str]:
-    """Users with a post each, their tokens, and the token of the reader with a longer timeline."""
+    """Create users with one post each: their tokens, and the token of the reader with a longer timeline."""
     await migrate(redis)
     now = time.time()
     shelf = await fill(redis, TIMELINE, now)
@@ -138,18 +138,18 @@ def _user(number: int) -> str:
 
 
 def _resident(pid: int) -> float:
-    """MiB of memory that the process has."""
+    """The resident memory of the process in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 Arrivals = dict[int, asyncio.Queue[float]]
-"""By number of a user the times at which something came from their stream."""
+"""The times of events by the number of the user whose stream sent them."""
 
 
 @asynccontextmanager
 async def _streams(endpoint: str, tokens: Sequence[str]) -> AsyncIterator[Arrivals]:
-    """A stream for each token; entered when all have begun."""
+    """Open a stream for each token; yields when all have begun."""
     arrivals: Arrivals = {number: asyncio.Queue() for number in range(len(tokens))}
     place = urlsplit(endpoint)
     begun = asyncio.Semaphore(0)
@@ -185,7 +185,7 @@ async def _streams(endpoint: str, tokens: Sequence[str]) -> AsyncIterator[Arriva
 
 
 async def _mark(redis: Redis, arrivals: Arrivals, took: list[float]) -> None:
-    """Let one user after the other mark their one post, and wait for the event of it."""
+    """Let one user after the other mark their post, and wait for its event."""
     for number in itertools.cycle(arrivals):
         (item,) = texts(await redis.command("ZRANGE", keys.posts(_user(number), "home"), 0, 0))
         is_unread = await redis.command("ZCARD", keys.unread(_user(number), "home"))

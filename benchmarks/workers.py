@@ -1,9 +1,9 @@
-"""Whether two workers take in more than one: posts per second from the poll to the timeline, by `microsub work`.
+"""Throughput of two workers compared with one: posts per second from the poll to the timeline, by `microsub work`.
 
-Publishers that answer at once leave nothing but work for processors: two workers then need cores beside those of Redis
-and the publishers. So it is measured twice: against such publishers, where the machine decides, and against publishers
-that take a while, with few requests at a time, where what workers would have to wait for is each other alone. The
-processor time of a post says what more cores would bring: where it is the same with two workers, the work divides.
+With publishers that answer at once, processors are the limit: two workers then need cores in addition to those of Redis
+and the publishers. So there are two measurements: with such publishers, where the result depends on the machine, and
+with slow publishers and few requests at a time, where workers could only be slowed down by each other. The processor
+time per post shows the effect of more cores: if it is the same with two workers, the work can be divided.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from benchmarks.report import aligned
 
 FEEDS = 400
 DELAY, AT_ONCE = 0.2, 4
-"""Seconds that a slow publisher takes, and how many of them a worker asks at a time then."""
+"""Seconds that a slow publisher needs for a reply, and a worker's requests at a time in that case."""
 
 LEAST_GAIN = 1.6
 ENOUGH_CORES = 4
-"""Two workers, Redis and the publishers have a core each."""
+"""Cores needed: one for each of two workers, for Redis and for the publishers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One first load: seconds, and processor seconds of each worker and of Redis."""
+    """One first load: wall seconds, and processor seconds of each worker and of Redis."""
 
     seconds: float
     workers: tuple[float, ...]
@@ -41,7 +41,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A number of workers, medians over the turns. `share` is the part of the busiest one in the workers' time."""
+    """Medians over all turns for a number of workers. `share` is the busiest worker's part of all workers' time."""
 
     publishers: str
     workers: int
@@ -59,7 +59,7 @@ class Found:
     cores: int
 
     def gain(self, publishers: str) -> float:
-        """How many times as much two take in as one."""
+        """The throughput of two workers, as a multiple of one worker's."""
         one, two = (line for line in self.lines if line.publishers == publishers)
         return two.rate / one.rate
 
@@ -74,12 +74,12 @@ class Found:
 
     @property
     def met(self) -> bool:
-        """Whether all aims were reached that the machine has the cores for."""
+        """Whether all aims were reached for which the machine has enough cores."""
         return all(met is not False for *_, met in self.aims())
 
 
 def measure(*, quick: bool) -> Found:
-    """Each number of workers in turns, each turn from nothing."""
+    """Measure each number of workers in turns, each turn from an empty server."""
     with tempfile.TemporaryDirectory(prefix="microsub-workers-") as folder:
         return asyncio.run(_measured(Path(folder), FEEDS // 4 if quick else FEEDS, 1 if quick else 3))
 

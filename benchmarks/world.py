@@ -1,4 +1,4 @@
-"""A real server with a temporary data folder: embedded Redis on a unix socket, one web process, and the yardstick."""
+"""A real server with a temporary data folder: embedded Redis on a Unix socket, one web process, and static bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class World:
 
 @contextmanager
 def world(sizes: Sequence[int]) -> Iterator[World]:
-    """Start Redis, fill it, start the web process; everything is gone when the block is left."""
+    """Start Redis, fill it, start the web process; everything is deleted at the end of the block."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsub-bench-")))
         redis = start_embedded(folder / "data")
@@ -52,9 +52,9 @@ def world(sizes: Sequence[int]) -> Iterator[World]:
 
 @contextmanager
 def web(folder: Path, **variables: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """One web process on the data and the backend.json in the folder; the value is its endpoint, and the process.
+    """Run a web process on the data and the backend.json in the folder; yields its endpoint and the process.
 
-    `variables` are those of its environment beside the usual ones.
+    `variables` are added to its environment.
     """
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
@@ -80,7 +80,7 @@ async def _fill(url: str, sizes: Sequence[int]) -> tuple[tuple[Shelf, ...], str]
             began = time.perf_counter()
             shelves.append(await fill(redis, size, now))
             print(f"  filled a timeline of {size:,} items in {time.perf_counter() - began:.1f} s", file=sys.stderr)
-        # What loading left to rewrite shall not be rewritten while something is measured.
+        # Rewrite the append-only file now, because a rewrite during the measurement would disturb it.
         await rewritten(redis)
         await redis.command("BGREWRITEAOF")
         info = await rewritten(redis)
@@ -91,7 +91,7 @@ async def _fill(url: str, sizes: Sequence[int]) -> tuple[tuple[Shelf, ...], str]
 
 
 async def rewritten(redis: Redis) -> str:
-    """Wait until Redis rewrites nothing any more, and return what it says of itself."""
+    """Wait until Redis rewrites nothing any more; returns its `INFO`."""
     while True:
         info: str = (await redis.command("INFO")).decode()
         if "aof_rewrite_in_progress:0" in info and "aof_rewrite_scheduled:0" in info:
@@ -101,7 +101,7 @@ async def rewritten(redis: Redis) -> str:
 
 @contextmanager
 def yardstick(sizes: Sequence[int], folder: Path) -> Iterator[str]:
-    """Run the static application for these body sizes; the value is its address."""
+    """Run the static application for these body sizes; yields its address."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.static_app", str(port), *map(str, sizes)]
     base = f"http://127.0.0.1:{port}"
@@ -113,14 +113,14 @@ def yardstick(sizes: Sequence[int], folder: Path) -> Iterator[str]:
 def running(
     command: Sequence[str], url: str, log: Path, environment: dict[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server process; entered once `url` answers. Raises RuntimeError with its log when it doesn't."""
+    """Run a server process; yields once `url` answers. Raises RuntimeError with its log if it doesn't."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
             stdout=output,
             stderr=output,
             env=environment,
-            start_new_session=True,  # as a supervisor starts it
+            start_new_session=True,  # as supervisors do
         )
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -129,7 +129,7 @@ def running(
             try:
                 opener.open(url, timeout=5).close()
                 break
-            except OSError:  # refused, reset or too slow: not there yet
+            except OSError:  # refused, reset or too slow: not ready yet
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"{' '.join(command)} did not start:\n{log.read_text()}") from None
                 time.sleep(0.05)
@@ -140,7 +140,7 @@ def running(
 
 
 def free_port() -> int:
-    """A port of loopback that was free a moment ago."""
+    """A loopback port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

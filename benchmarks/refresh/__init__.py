@@ -1,1 +1,1 @@
-"""Refreshing 200 feeds, one on each of 200 loopback addresses: our worker and lemon24's reader, side by side."""
+"""Refreshing 200 feeds, one on each of 200 loopback addresses: our worker compared with lemon24's `reader`."""

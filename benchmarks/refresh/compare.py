@@ -1,4 +1,4 @@
-"""The comparison: a publisher, our worker and reader, each in a process of its own, taking turns."""
+"""The comparison: a publisher, our worker and `reader`, each in its own process; the two programs alternate."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from benchmarks.refresh.report import STEPS, Line, Memory, Pair, Step, Turn, fas
 FEEDS = 200
 WORKERS = (1, 10, 20)
 READER_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
-"""The Python that has `reader`, apart from ours: `make bench` makes it from requirements-bench.lock."""
+"""A separate Python with `reader`, which `make bench` installs from requirements-bench.lock."""
 
 
 class NotComparedError(Exception):
-    """Something wasn't done as it should have been, so that the figures mean nothing."""
+    """A program had a wrong result, so the figures are meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of it."""
+    """The result of the comparison."""
 
     lines: tuple[Line, ...]
     memory: Memory
@@ -42,7 +42,7 @@ class _Publisher:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two programs. `workers` are the threads per step, for the one that has such a setting."""
+    """One of the two programs. `workers`: the number of threads for each step, only for `reader`."""
 
     child: Child
     redis: int | None = None
@@ -50,17 +50,17 @@ class _Side:
 
 
 def can_compare() -> bool:
-    """Whether there is a `reader` to compare with, and a Linux."""
+    """Whether `reader` is installed and the system is Linux."""
     return READER_PYTHON.exists() and is_linux()
 
 
 def is_linux() -> bool:
-    """Whether this is one: other systems have a single loopback address, and tell less of their processes."""
+    """Whether the system is Linux: others have only one loopback address and show less about processes."""
     return Path("/proc/self/stat").exists()
 
 
 def compare(repeats: int, feeds: int = FEEDS) -> Compared:
-    """Let both refresh `feeds` feeds in all steps, `repeats` times over, each time from nothing."""
+    """Let both refresh `feeds` feeds in all steps, `repeats` times, each time from an empty database."""
     with tempfile.TemporaryDirectory(prefix="microsub-refresh-") as name:
         folder = Path(name)
         with child([sys.executable, "-m", "benchmarks.refresh.publisher", str(feeds)], folder / "publisher.log") as one:
@@ -82,13 +82,13 @@ def compare(repeats: int, feeds: int = FEEDS) -> Compared:
 
 
 def reader_version() -> str:
-    """The version of `reader` that is compared with."""
+    """The version of the installed `reader`."""
     ask = "import importlib.metadata as m; print(m.version('reader'))"
     return subprocess.run([READER_PYTHON, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _best_setting(publisher: _Publisher, folder: Path) -> list[int]:
-    """The number of threads with which reader is fastest, for each step."""
+    """The number of threads with which `reader` is fastest, for each step."""
     trials: dict[int, list[float]] = {}
     for threads in WORKERS:
         _progress(f"refresh, reader with workers={threads}")
@@ -141,7 +141,7 @@ def _begin(publisher: _Publisher, side: _Side) -> None:
 
 
 def _turn(publisher: _Publisher, side: _Side, at: int) -> Turn:
-    """One side's refresh in one step, with a look at what it asked for and what it has stored."""
+    """Measure one side's refresh in one step, and check its requests and the stored posts."""
     step = STEPS[at]
     publisher.child.ask("mode", name=step.mode)
     before, redis_before = _spent(side)
@@ -162,7 +162,7 @@ def _parsers(side: _Side) -> list[int]:
 
 
 def _check(step: Step, feeds: int, served: dict[str, int], state: dict[str, int]) -> None:
-    """Every feed was asked for once and answered as it should be, and its posts are there."""
+    """Check that every feed was requested once with the right status, and that its posts are stored."""
     entries = feeds * (ENTRIES + (step.mode == "news"))
     if served != {str(step.status): feeds} or state != {"feeds": feeds, "entries": entries}:
         raise NotComparedError(

@@ -1,6 +1,6 @@
-"""The feeds that are refreshed: 20 posts of a weblog with pictures, links, quotes and code, 27 KB, RSS and Atom.
+"""The refreshed feeds: 20 posts of a weblog with pictures, links, quotes and code, 27 KB, RSS and Atom.
 
-Everything follows from the feed's number, so that both programs meet the same bytes and no two feeds share any.
+Everything is derived from the feed's number, so both programs get the same bytes, and no two feeds have equal posts.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Post:
 
 
 def is_rss(feed: int) -> bool:
-    """Even numbers are RSS 2.0, odd ones Atom 1.0."""
+    """Whether the feed is RSS 2.0 (even numbers); odd numbers are Atom 1.0."""
     return feed % 2 == 0
 
 
 def content_type(feed: int) -> str:
-    """The media type of that feed."""
+    """The feed's media type."""
     return "application/rss+xml; charset=utf-8" if is_rss(feed) else "application/atom+xml; charset=utf-8"
 
 
 def document(feed: int, base: str, newest: int, now: datetime) -> bytes:
-    """The feed whose latest post has the number `newest`; post `ENTRIES` was published at `now`, others 5 h apart."""
+    """The feed up to the post `newest`; post `ENTRIES` was published at `now`, the others 5 h apart."""
     posts = [_post(feed, number, base, now) for number in range(newest, newest - ENTRIES, -1)]
     return (_rss if is_rss(feed) else _atom)(feed, base, posts).encode()
 

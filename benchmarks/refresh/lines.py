@@ -1,4 +1,4 @@
-"""A process of its own that answers questions: one JSON object per line, questions in, answers out."""
+"""Requests to a child process and its replies: one JSON object per line, on standard input and output."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _END_SECONDS = 30
 
 
 class Child(Protocol):
-    """Somebody to ask."""
+    """A child process that answers requests."""
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The process id."""
         ...
 
     def ask(self, verb: str, **details: object) -> dict[str, Any]:
-        """The answer to one question. Raises RuntimeError where the process has ended instead."""
+        """The reply to one request. Raises RuntimeError if the process has ended."""
         ...
 
 
@@ -54,8 +54,8 @@ class _Child:
 
 @contextmanager
 def child(command: Sequence[str], log: Path) -> Iterator[Child]:
-    """Run a program that answers questions; its standard error goes into `log`. It ends with its standard input."""
-    # Neither proxies nor settings of the person at the terminal shall make a difference.
+    """Run a program that answers requests; its standard error is written to `log`. It ends with its standard input."""
+    # Proxies and settings of the user's environment must not change the results.
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -79,7 +79,7 @@ def child(command: Sequence[str], log: Path) -> Iterator[Child]:
 
 
 def answer(acts: Mapping[str, Callable[..., dict[str, Any]]], source: IO[str] = sys.stdin) -> None:
-    """The other side: answer every question by the act of its name, until there are no more."""
+    """In the child: answer each request with the function of that name, until the input ends."""
     for line in source:
         details = json.loads(line)
         print(json.dumps(acts[details.pop("do")](**details)), flush=True)

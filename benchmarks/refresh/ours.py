@@ -1,8 +1,8 @@
-"""`python -m benchmarks.refresh.ours FOLDER`: our worker on an embedded Redis; refreshes feeds when it is asked to.
+"""`python -m benchmarks.refresh.ours FOLDER`: our worker on an embedded Redis; refreshes feeds on request.
 
-The worker is the one that `microsub work` runs, built by the same wiring with the same settings; here it looks at the
-schedule when it is told to instead of twice a second. The questions it answers, by `lines`: `redis`, the number of its
-process; `follow`; `refresh`, which says how long it took; `state`: how many entries the reader's channel has.
+The worker is the same as in `microsub work`, built by the same wiring with the same settings, but it looks at the
+schedule on request instead of twice a second. Requests (`lines`): `redis` returns the process id of Redis; `follow`;
+`refresh` returns its duration; `state` returns the number of entries in the reader's channel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOK_AGAIN = 0.05
 
 
 class Ours:
-    """One reader who follows everything in one channel, and the worker."""
+    """One reader who follows all feeds in one channel, and the worker."""
 
     def __init__(self, stores: wiring.stores.Stores, worker: Worker) -> None:
         self._stores = stores
@@ -38,7 +38,7 @@ class Ours:
         self._feeds: list[tuple[str, str]] = []
 
     async def follow(self, urls: list[str]) -> dict[str, Any]:
-        """Make the reader, who follows `urls`."""
+        """Create the reader, who follows `urls`."""
         now = time.time()
         await self._stores.accounts.add_user(USER, "https://ida.example/", now)
         await self._stores.channels.create(USER, "Home", now, CHANNEL)
@@ -50,10 +50,10 @@ class Ours:
         return {}
 
     async def refresh(self) -> dict[str, Any]:
-        """Make all feeds due, wait until all hosts may be asked, and measure from then until all polls are done."""
+        """Make all feeds due, wait until all hosts may be polled, and measure until all polls are done."""
         await self._stores.schedule.bump(self._feeds, time.time())
         while await self._stores.redis.command("ZCOUNT", keys.hosts_due(), f"({time.time():.6f}", "+inf"):
-            await asyncio.sleep(_LOOK_AGAIN)  # the pause that every host has between two requests
+            await asyncio.sleep(_LOOK_AGAIN)  # every host has a pause between two requests
         began = time.perf_counter()
         polled = await self._worker.run_once()
         seconds = time.perf_counter() - began
@@ -62,14 +62,14 @@ class Ours:
         return {"seconds": seconds}
 
     async def state(self) -> dict[str, Any]:
-        """Feeds that answered as they should, and posts in the timeline, where every refresh has ended."""
+        """The number of feeds that were polled successfully, and of posts in the timeline."""
         records = await self._stores.feeds.get_many(feed for feed, _ in self._feeds)
         good = sum(record.last_success is not None and not record.failures for record in records.values())
         return {"feeds": good, "entries": await self._stores.redis.command("ZCARD", keys.posts(USER, CHANNEL))}
 
 
 async def serve(folder: Path) -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     loop = asyncio.get_running_loop()
     settings = Settings(
         data_dir=folder,
@@ -102,7 +102,7 @@ async def serve(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run on the event loop that the server has."""
+    """Run on the server's event loop."""
     try:
         import uvloop
 

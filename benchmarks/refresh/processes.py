@@ -1,4 +1,4 @@
-"""What Linux says of a process: processor time and memory, its children's included on request."""
+"""Processor time, memory and children of processes, as Linux reports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(*pids: int) -> float:
-    """Processor time that these processes have used so far, theirs and the kernel's on their behalf."""
+    """Processor time that these processes have used so far, user and system."""
     return sum(_ticks(pid) for pid in pids) / _TICK
 
 
@@ -22,7 +22,7 @@ def _ticks(pid: int) -> int:
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a process has held at any time; 0 where it has ended."""
+    """The peak memory of a process; 0 if it has ended."""
     with suppress(OSError):
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
         return int(found[1]) * 1024 if found else 0
@@ -30,5 +30,5 @@ def peak_bytes(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started and that still run."""
+    """The running child processes of a process."""
     return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]

@@ -1,9 +1,8 @@
 """`python -m benchmarks.refresh.publisher FEEDS [DELAY]`: that many feeds, one on each loopback address from 127.0.1.1
 on, whose replies take DELAY seconds.
 
-All replies are bytes that were made before, so that serving costs next to nothing. The questions it answers, by
-`lines`: `urls`; `mode` (see `MODES`), which also forgets the counts; `served`: replies by status since then; and
-`traffic`: bytes since then.
+All replies are prepared in memory, so that serving costs almost nothing. Requests (`lines`): `urls`; `mode` sets a mode
+(`MODES`) and resets the counts; `served` returns replies by status since then; `traffic` returns bytes since then.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any, cast
 from benchmarks.refresh.feeds import ENTRIES, content_type, document
 
 MODES = {"validators": (ENTRIES, True), "bare": (ENTRIES, False), "news": (ENTRIES + 1, True)}
-"""By name: the number of the newest post, and whether there are validators, which are then heeded."""
+"""By name: the number of the newest post, and whether replies have validators and requests with them get 304."""
 
 _END = b"\r\n\r\n"
 _SENT_TAG = re.compile(rb"\r\nif-none-match: *([^\r]+)\r\n", re.IGNORECASE)
@@ -32,7 +31,7 @@ _CLOSES = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What one feed answers in one mode; `tag` is empty where there are no validators."""
+    """The replies of one feed in one mode; `tag` is empty without validators."""
 
     whole: bytes
     same: bytes
@@ -40,14 +39,14 @@ class Replies:
 
 
 class Publisher:
-    """All feeds, and the mode that they are in."""
+    """All feeds, and their current mode."""
 
     def __init__(self, hosts: list[str], port: int, now: datetime) -> None:
         bases = [f"http://{host}:{port}" for host in hosts]
         self.urls = [f"{base}/{number}" for number, base in enumerate(bases)]
         self.served: Counter[int] = Counter()
         self.traffic = 0
-        """Bytes of requests and replies since the mode was entered."""
+        """Bytes of requests and replies since the mode was set."""
         self._of = dict(zip(hosts, range(len(hosts)), strict=True))
         self._replies = {
             name: [_replies(number, base, newest, now, tagged) for number, base in enumerate(bases)]
@@ -56,17 +55,17 @@ class Publisher:
         self._mode = self._replies["validators"]
 
     def number(self, host: str) -> int:
-        """The feed on that address."""
+        """The number of the feed at that address."""
         return self._of[host]
 
     def enter(self, mode: str) -> None:
-        """Answer so from now on."""
+        """Set the mode of all feeds."""
         self._mode = self._replies[mode]
         self.served.clear()
         self.traffic = 0
 
     def reply(self, number: int, request: bytes) -> bytes:
-        """The answer of one feed to the head of a request."""
+        """The reply of one feed to the head of a request."""
         replies = self._mode[number]
         sent = _SENT_TAG.search(request)
         if replies.tag and sent is not None and sent[1].strip() == replies.tag:
@@ -152,7 +151,7 @@ async def serve(count: int, delay: float = 0.0) -> None:
 
 
 def main() -> None:
-    """Run the publisher, on uvloop where there is one."""
+    """Run the publisher, on uvloop if it is installed."""
     try:
         import uvloop
 

@@ -1,4 +1,4 @@
-"""From turns to figures: medians, ratios of the two programs' turns in the same repeat, and tables. Pure."""
+"""Figures from turns: medians, ratios of the two programs' turns in the same repeat, and tables. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from benchmarks.report import aligned
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of the four refreshes. `mode` is the publisher's; `status` what all of its replies must have; `aim` how many
-    times as fast as the other program ours shall be at least.
+    """One of the four refreshes. `mode` is the publisher's; `status` is the expected one of all replies; `aim` is our
+    worker's required speed, as a multiple of the other program's.
     """
 
     name: str
@@ -34,7 +34,7 @@ STEPS = (
 class Turn:
     """One refresh of all feeds by one program: wall seconds, and seconds of processor time of its own processes.
 
-    `beside` is the processor time of the database's process, where there is one.
+    `beside` is the processor time of the database's process, if it has one.
     """
 
     seconds: float
@@ -44,7 +44,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same step in the same repeat."""
+    """The turns of both programs in the same step of the same repeat."""
 
     ours: Turn
     theirs: Turn
@@ -52,7 +52,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The figures of one step: medians of seconds over the repeats; `ratio` is the median of their own ratios."""
+    """The figures of one step: medians of seconds over the repeats; `ratio` is the median of each repeat's ratio."""
 
     name: str
     feeds: int
@@ -69,12 +69,12 @@ class Line:
 
     @property
     def met(self) -> bool:
-        """Whether ours was as fast as it shall be."""
+        """Whether our worker reached the required speed."""
         return self.ratio >= self.aim
 
 
 def line(step: Step, feeds: int, workers: int, pairs: Sequence[Pair]) -> Line:
-    """Sum up the repeats of one step, in which the other program had so many threads."""
+    """Sum up the repeats of one step, in which the other program had that many threads."""
     ratios = [pair.theirs.seconds / pair.ours.seconds for pair in pairs]
     return Line(
         name=step.name,
@@ -93,14 +93,14 @@ def line(step: Step, feeds: int, workers: int, pairs: Sequence[Pair]) -> Line:
 
 
 def fastest(trials: Mapping[int, Sequence[float]]) -> list[int]:
-    """From the seconds that each step took with a number of threads: the best number for each step."""
+    """The best number of threads for each step, given the seconds of each step by number of threads."""
     steps = range(len(next(iter(trials.values()))))
     return [min(trials, key=lambda workers: trials[workers][step]) for step in steps]
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The most that each process held at any time in any repeat, in bytes. `parsers` is our worker's children."""
+    """The peak memory of each process over all repeats, in bytes. `parsers` are our worker's children."""
 
     worker: int
     parsers: int
@@ -160,7 +160,7 @@ def in_short(lines: Sequence[Line]) -> str:
 
 
 def memory_line(memory: Memory) -> str:
-    """The peaks as a sentence."""
+    """The memory peaks as a sentence."""
     return (
         f"Peak memory: our worker {_mib(memory.worker)}, its parser process {_mib(memory.parsers) or 'not needed'}, "
         f"Redis {_mib(memory.redis)}; reader {_mib(memory.reader)}."

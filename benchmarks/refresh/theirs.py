@@ -1,7 +1,7 @@
-"""`python -m benchmarks.refresh.theirs DATABASE`, with a Python that has `reader`: refreshes feeds when it is asked to.
+"""`python -m benchmarks.refresh.theirs DATABASE`, with a Python that has `reader`: refreshes feeds on request.
 
-The questions it answers, by `lines`: `follow`; `refresh` with a number of threads, which says how long it took; and
-`state`: how many entries there are.
+Requests (`lines`): `follow`; `refresh` with a number of threads returns its duration; `state` returns the number of
+entries.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import sys
 import time
 from typing import Any
 
-from reader import make_reader  # type: ignore[import-not-found]  # lives in .venv-bench
+from reader import make_reader  # type: ignore[import-not-found]  # installed in .venv-bench
 
 from benchmarks.refresh.lines import answer
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     reader = make_reader(sys.argv[1])
 
     def follow(urls: list[str]) -> dict[str, Any]:

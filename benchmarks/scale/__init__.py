@@ -1,9 +1,9 @@
-"""What the server costs per feed, post, subscription and reader, and what that comes to for any number of users:
+"""The server's costs per feed, post, subscription and reader, and a prediction for any number of users:
 
     python -m benchmarks.scale [--users 10000] [--quick] [--json FILE] [--update PAGE…]
 
-`plan` invents a population, `filling` writes it into a real Redis as the product would (`sample` proves that), `work`
-measures what is done with it, `polls` what polling costs. What a small population costs (`observing`) goes into the
-`model`, which is pure and says what a large one will take; the same measurements on a large one show how far that is
-right. `report` makes tables of it all, `docs/explanation/scale.md` explains them.
+`plan` generates a population, `filling` writes it into a real Redis like the product (`sample` verifies that), `work`
+measures operations on it, `polls` the cost of polling. The costs of a small population (`observing`) are the input of
+`model`, which is pure and predicts the needs of a large one; the same measurements on a large population check the
+prediction. `report` makes the tables, `docs/explanation/scale.md` explains them.
 """

@@ -21,18 +21,18 @@ from benchmarks.scale.observing import Observed
 from benchmarks.scale.plan import size_for
 
 SMALL = 500
-"""Users of the population that the unit costs are measured on."""
+"""Users of the population on which the unit costs are measured."""
 USERS = 10_000
 LEAST = 20
 TABLES = ("scale costs", "scale model", "scale limits", "scale levers")
 CHECK = "scale check"
-"""The marks of pages between which the tables go; the last one only where something was measured."""
+"""The marks in pages between which the tables are written; the last one only after a measurement."""
 
 Assumed = tuple[Habits, Keeping, Machines]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, predict, compare, print."""
+    """Measure, predict, compare and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--users", type=int, default=USERS, help="the population to load (default: %(default)s)")
     parser.add_argument("--small", type=int, default=SMALL, help="the one that unit costs are taken from (%(default)s)")
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(users: int, small: int) -> tuple[Costs, Observed]:
-    """Unit costs from a small population and a publisher, and a large population."""
+    """Measure unit costs on a small population and a publisher, and a large population."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="microsub-scale-") as name:
         folder = Path(name)
@@ -98,7 +98,7 @@ def _predicted(costs: Costs, assumed: Assumed) -> dict[str, str]:
 
 
 def costs_from(data: dict[str, Any]) -> Costs:
-    """Costs as `--json` has written them."""
+    """Costs, as written by `--json`."""
     parts: dict[str, Any] = {"delivery": Work(**data["delivery"])}
     kinds: dict[str, Any] = {"memory": Memory, "polling": Polling, "reading": Reading, "upkeep": Upkeep}
     for name, kind in kinds.items():

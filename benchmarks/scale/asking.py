@@ -1,4 +1,4 @@
-"""Asks a web process as many readers do, a request of one after that of another, over eight connections."""
+"""Sends requests of many readers in turn to a web process, over 8 connections."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class RefusedError(Exception):
-    """A request was answered with something else than success."""
+    """A request was not answered with success."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How many requests were answered, and the bytes of requests and replies, heads included."""
+    """The number of answered requests, and the bytes of requests and replies, including their heads."""
 
     count: int
     bytes: int
 
 
 def get(token: str, query: str) -> bytes:
-    """A request for something."""
+    """A GET request."""
     return f"GET /microsub?{query} HTTP/1.1\r\nHost: reader\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
 
 
 def post(token: str, form: str) -> bytes:
-    """A request to change something."""
+    """A POST request."""
     kind = "Content-Type: application/x-www-form-urlencoded"
     head = f"POST /microsub HTTP/1.1\r\nHost: reader\r\nAuthorization: Bearer {token}\r\n{kind}\r\n"
     return f"{head}Content-Length: {len(form)}\r\n\r\n{form}".encode()

@@ -1,4 +1,4 @@
-"""Many writes at once: commands packed here, sent in large pieces, answers only looked at for errors."""
+"""Many writes at once: commands are packed here and sent in large pieces; replies are only checked for errors."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 import redis
 
 PIECE = 1024 * 1024
-"""Bytes that are sent before the answers are read."""
+"""Bytes that are sent before replies are read."""
 
 
 def part(value: str | bytes) -> bytes:
-    """One argument as it goes over the wire; several of them may be joined and used again and again."""
+    """One argument in wire form; several can be joined and reused."""
     data = value.encode() if isinstance(value, str) else value
     return b"$%d\r\n%s\r\n" % (len(data), data)
 
 
 def command(count: int, *parts: bytes) -> bytes:
-    """A command of `count` arguments that were packed by `part`."""
+    """A command with `count` arguments that were packed by `part`."""
     return b"*%d\r\n%s" % (count, b"".join(parts))
 
 
@@ -29,7 +29,7 @@ class Bulk:
         self._connection = connection
 
     def run(self, commands: Iterable[bytes]) -> int:
-        """Run packed commands; how many. Raises the first error that Redis answers with."""
+        """Run packed commands; returns their number. Raises the first error that Redis returns."""
         total = waiting = size = 0
         piece: list[bytes] = []
         for one in commands:
@@ -48,7 +48,7 @@ class Bulk:
             return
         self._connection.send_packed_command([b"".join(piece)])  # type: ignore[no-untyped-call]
         for _ in range(waiting):
-            self._connection.read_response()  # raises where it is an error
+            self._connection.read_response()  # raises if it is an error
 
 
 @contextmanager

@@ -1,11 +1,11 @@
-"""Unit costs: the measured constants that the model multiplies. Pure."""
+"""Unit costs: the measured constants of the model. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SHORT_SET = 128
-"""Members up to which Redis keeps a sorted set in one compact piece (`zset-max-listpack-entries`)."""
+"""Maximum members of a sorted set that Redis stores as a listpack (`zset-max-listpack-entries`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes of Redis. `user` is without channels but with a token; `feed` the record with its schedule, host, URL and
-    first follower; `subscription` both sides of one. `item` is what a post takes beside its JSON: the other fields, its
-    guid, its places; `item_long` the same for feeds with more than `SHORT_SET` posts, whose lists Redis keeps in
-    another form. A sorted set takes `set_key`, and per id `id_short` while it is short, else `id_long`.
+    first follower; `subscription` both sides of one. `item` is a post without its JSON: the other fields, its guid, its
+    places in lists; `item_long` the same for feeds with more than `SHORT_SET` posts, whose lists Redis stores in
+    another form. A sorted set takes `set_key`, and per id `id_short` if it is short, otherwise `id_long`.
     """
 
     user: float
@@ -44,7 +44,7 @@ class Memory:
     id_long: float
 
     def sorted_set(self, length: float) -> float:
-        """Bytes of one sorted set with so many ids."""
+        """Bytes of one sorted set with `length` ids."""
         if length <= 0:
             return 0.0
         return self.set_key + length * (self.id_short if length <= SHORT_SET else self.id_long)
@@ -52,8 +52,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """What asking for one feed takes, by the answer. `news` holds one post that is new, stored and delivered once;
-    `item` is each further one. `handshake` is a TLS connection, in both directions of traffic.
+    """The costs of one poll, by its result. `news` has one new post, which is stored and delivered once; `item` is each
+    further one. `handshake` is a TLS connection; its bytes are those of both directions.
     """
 
     not_modified: Work
@@ -68,7 +68,7 @@ class Polling:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a request of a reader takes. `miss` is each post of a page that the process doesn't have yet."""
+    """The costs of a reader's request. `miss`: each post of a page that the process hasn't cached yet."""
 
     page: Work
     miss: Work
@@ -81,8 +81,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What upkeep takes: of what is done once a day `repair` per subscription, `plan` per channel and `sweep` per post
-    in a timeline; `clean` is a look at a channel that is due, `remind` a look at a feed for posts that are stuck.
+    """The costs of upkeep. Once a day: `repair` per subscription, `plan` per channel, `sweep` per post in a timeline.
+    `clean` is the check of a channel that is due, `remind` the check of a feed for posts that are stuck.
     """
 
     repair: Work
@@ -94,7 +94,7 @@ class Upkeep:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Everything that was measured. `delivery` is one new post for one timeline."""
+    """All measured costs. `delivery` is one new post for one timeline."""
 
     memory: Memory
     polling: Polling

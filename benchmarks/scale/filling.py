@@ -1,8 +1,8 @@
-"""An invented population in a real Redis.
+"""A generated population in a real Redis.
 
-Users, channels, tokens, feeds and posts are written by the product's own stores. A million subscriptions and ten
-million places in timelines would take these half an hour, so they are written in bulk, as what the stores leave behind
-after following, polling and reading; `sample` compares the two ways on a small population, key by key.
+Users, channels, tokens, feeds and posts are written by the product's own stores. For a million subscriptions and ten
+million timeline items these would need half an hour, so those are written in bulk, in the state that the stores produce
+by following, polling and reading; `sample` compares both ways on a small population, key by key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 DAY = 86_400
 FOLLOWED = 40 * DAY
-"""Seconds since everybody followed everything."""
+"""Seconds since all follows began."""
 SPAN = 30 * DAY
 """Seconds over which each feed's posts are spread."""
 _AT_ONCE = 100
@@ -46,7 +46,7 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeedThere:
-    """A feed that is loaded: its record, ids and scores of its posts, newest first."""
+    """A loaded feed: its record, and the ids and scores of its posts, newest first."""
 
     record: FeedRecord
     ids: tuple[str, ...]
@@ -55,7 +55,7 @@ class FeedThere:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Population:
-    """What is loaded. `counts` are followers by rank, `follows` ranks by user; `json` the bytes of a post's JSON."""
+    """The loaded data. `counts`: followers by rank; `follows`: ranks by user; `json`: bytes of a post's JSON."""
 
     size: Size
     now: float
@@ -66,7 +66,7 @@ class Population:
     json: list[int] = field(default_factory=list)
 
     def channel_of(self, place: int) -> str:
-        """The channel that a user's feed at that place is in."""
+        """The channel of the user's feed at that position."""
         return channel_name(place % self.size.channels)
 
     def channels(self, user: int) -> Iterator[tuple[str, list[int]]]:
@@ -86,18 +86,18 @@ def channel_name(number: int) -> str:
 
 
 def is_read(place: int) -> bool:
-    """Whether the post of a feed at that place, 0 being the newest, is read by those who follow it."""
+    """Whether the feed's post at that position, 0 being the newest, is read by all followers."""
     return place % 3 == 2
 
 
 def population(size: Size, now: float) -> Population:
-    """Everything that is planned, and nothing loaded yet. `now` in whole Unix seconds."""
+    """The plan of a population, of which nothing is loaded yet. `now` in whole Unix seconds."""
     counts = followers(size)
     return Population(size, now, counts, deal(counts, size.users))
 
 
 async def people(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> None:
-    """Users with a token each."""
+    """Create users with one token each."""
     accounts = Accounts(redis)
     since = there.now - FOLLOWED
 
@@ -110,7 +110,7 @@ async def people(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> No
 
 
 async def channels(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> None:
-    """The channels of all users."""
+    """Create the channels of all users."""
     store = Channels(redis)
 
     async def one(number: int) -> None:
@@ -121,7 +121,7 @@ async def channels(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> 
 
 
 async def feeds(redis: Redis, bulk: Bulk, there: Population, at_once: int = _AT_ONCE) -> None:
-    """Feeds as they are after a poll, each with its first follower, and due in a month."""
+    """Create feeds as after a poll, each with its first follower, and due in a month."""
     store, schedule = Feeds(redis), Schedule(redis)
     first = {rank: user for user in reversed(range(there.size.users)) for rank in there.follows[user]}
 
@@ -139,7 +139,7 @@ async def feeds(redis: Redis, bulk: Bulk, there: Population, at_once: int = _AT_
 
 
 def _hosts(there: Population) -> Iterator[bytes]:
-    """What a host's turn leaves behind for two days."""
+    """Write the data of hosts that polls leave for two days."""
     for feed in there.feeds:
         key = part(keys.host(host_of(feed.record.url)))
         values = [part(text) for text in ("token", feed.record.id, "free", f"{there.now:.6f}")]
@@ -148,7 +148,7 @@ def _hosts(there: Population) -> Iterator[bytes]:
 
 
 async def posts(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> None:
-    """Posts of all feeds, stored and announced."""
+    """Store and announce the posts of all feeds."""
     store = Items(redis)
     template = post_template(there.now)
 
@@ -166,7 +166,7 @@ async def posts(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> Non
 
 
 def subscriptions(bulk: Bulk, there: Population) -> None:
-    """Who follows what, on both sides; the first follower of each feed is known to it already."""
+    """Write both sides of all follows; each feed has its first follower already."""
     bulk.run(_subscriptions(there))
 
 
@@ -195,7 +195,7 @@ def _subscriptions(there: Population) -> Iterator[bytes]:
 
 
 def timelines(bulk: Bulk, there: Population) -> None:
-    """All posts in all timelines that follow them, a third of them read."""
+    """Write all posts into the timelines of their followers, a third of them read."""
     bulk.run(_timelines(there))
 
 
@@ -224,13 +224,13 @@ def _timelines(there: Population) -> Iterator[bytes]:
 
 
 def _in_order(feed: FeedThere) -> list[bytes]:
-    """The ids of a feed's posts as they come into a timeline: the oldest first."""
+    """The ids of a feed's posts in the order in which they are added to a timeline: the oldest first."""
     found = sorted(zip(feed.scores, feed.ids, strict=True), key=lambda one: (float(one[0]), one[1]))
     return [part(item) for _, item in found]
 
 
 def _arrivals(name: str, there: Population, items: Sequence[bytes]) -> Iterator[bytes]:
-    """A user's order of arrival, in which all came at once."""
+    """A user's order of arrival, in which all posts arrived at the same time."""
     first = int((there.now - SPAN) * 1_000_000)
     for start in range(0, len(items), 1000):
         some = items[start : start + 1000]
@@ -242,7 +242,7 @@ def _arrivals(name: str, there: Population, items: Sequence[bytes]) -> Iterator[
 
 
 async def by_the_stores(redis: Redis, there: Population) -> None:
-    """What `subscriptions` and `timelines` write, step by step as the product does it: slow."""
+    """Write the same as `subscriptions` and `timelines`, but with the product's own steps, which is slow."""
     follows, store, items = Channels(redis), Feeds(redis), Items(redis)
     adder = Adder(redis, items)
     for user in range(there.size.users):
@@ -259,7 +259,7 @@ async def by_the_stores(redis: Redis, there: Population) -> None:
 
 
 def _polled(record: FeedRecord, now: float) -> dict[str, str | None]:
-    """What polls leave in a feed's record."""
+    """The fields that polls write into a feed's record."""
     return {
         "title": f"The weblog with the number {record.id}",
         "home": record.url.removesuffix("feed.xml"),
@@ -281,15 +281,15 @@ def _polled(record: FeedRecord, now: float) -> dict[str, str | None]:
 
 
 def post_template(now: float) -> ItemToStore:
-    """A post as a poll hands it on, for `new_post`."""
+    """A post as a poll passes it on, for `new_post`."""
     return items_to_store(Feed("https://blog.example/", "rss", entries=(entry(0, now),)), now)[0]
 
 
 def new_post(template: ItemToStore, there: Population, rank: int, place: int) -> ItemToStore:
-    """One post: the template under another address and date; its JSON has the same length but for the number."""
+    """One post: the template with another address and date; its JSON has the same length except for the number."""
     number = rank * 100_000 + place
     link = f"https://blog-{rank}.example/posts/{number}"
-    # A prime number of seconds apart, and every feed a little off the others.
+    # Posts are a prime number of seconds apart, and each feed has its own offset, so that times differ.
     published = there.now - (place + 1) * (SPAN // (there.size.items + 1)) + rank * 7919 % 80_000
     return replace(
         template,

@@ -1,4 +1,4 @@
-"""Processor time and memory of the processes under measurement, as they and Linux report it."""
+"""Processor time and memory of the measured processes, as they and Linux report it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from microsub.redis.protocol import Redis
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What something took: processor seconds of our process and of Redis, and seconds by the clock."""
+    """The cost of an operation: processor seconds of our process and of Redis, and wall seconds."""
 
     ours: float
     redis: float
     seconds: float
 
     def each(self, times: float) -> Work:
-        """Microseconds of each, done so many times."""
+        """The cost per operation in microseconds, given their number."""
         return Work(self.ours / times * 1e6, self.redis / times * 1e6)
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Measures what acts take. `pid` is the process that does the work, None for this one."""
+    """Measures the costs of operations. `pid` is the process that does the work, None for this one."""
 
     redis: Redis
     pid: int | None = None
 
     async def spent(self, act: Callable[[], Awaitable[object]]) -> Spent:
-        """Do it, and say what it took."""
+        """Run an operation; returns its cost."""
         before = await self._now()
         await act()
         after = await self._now()
@@ -45,17 +45,17 @@ class Meter:
 
 
 async def facts(redis: Redis, section: str) -> dict[str, str]:
-    """A section of what Redis says of itself."""
+    """A section of Redis' `INFO`."""
     text = (await redis.command("INFO", section)).decode()
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
 async def used_memory(redis: Redis) -> int:
-    """Bytes that Redis has given out, for data and what it needs to keep them."""
+    """Bytes that Redis has allocated for data and its overhead."""
     return int((await facts(redis, "memory"))["used_memory"])
 
 
 async def calls(redis: Redis, name: str) -> int:
-    """How often a command has run."""
+    """The number of calls of a command."""
     found = (await facts(redis, "commandstats")).get(f"cmdstat_{name}", "calls=0")
     return int(found.partition("calls=")[2].partition(",")[0])

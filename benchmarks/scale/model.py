@@ -1,7 +1,7 @@
-"""From costs and habits to processors, memory and network for any number of users. Pure.
+"""Prediction of processors, memory and network for any number of users, from costs and habits. Pure.
 
-The steps: users → feeds and subscriptions (`population`) → what a day brings and what is kept (`Day`, `Stock`) → what
-that takes (`predict`). What is assumed about people and publishers stands in `Habits`, each with its reason.
+The steps: users → feeds and subscriptions (`population`) → events of a day and stored data (`Day`, `Stock`) → resources
+(`predict`). `Habits` has the assumptions about people and publishers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from benchmarks.scale.costs import SHORT_SET, Costs, Memory, Work
 
 DAY = 86_400.0
 SECOND = 1e6
-"""Microseconds."""
+"""A second in microseconds."""
 GIB = 1024.0**3
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Feeds that post and are asked so many times a day. `share` is their part of all feeds."""
+    """Feeds with that many posts and polls per day. `share` is their part of all feeds."""
 
     share: float
     posts: float
@@ -36,18 +36,18 @@ KINDS = (
     Kind(0.14, 0.16, 5),
     Kind(0.18, 0.03, 2),
 )
-"""The publishers of `make simulate` (docs/explanation/polling.md), those that are alike taken together."""
+"""The publishers of `make simulate` (docs/explanation/polling.md), with similar ones combined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What is assumed of people and publishers. Days, bytes, and numbers per day.
+    """Assumptions about people and publishers. Days, bytes, and numbers per day.
 
-    `growth`: distinct feeds grow with the number of users to that power; 0.675 makes 100 feeds of one reader 50,000 of
-    ten thousand. `unchanged` is the share of polls that bring a document in which nothing is new, `packed` what is left
-    of a document in the cache. `reads` is the share of posts that are ever read, `visits` that of users who read on a
-    day, `known` that of a page's posts which the process has in memory; the busiest hour has `peak` times the average.
-    `age` is how long the server has been running.
+    `growth`: the number of distinct feeds grows with this power of the number of users; with 0.675, one reader has 100
+    feeds and ten thousand have 50,000. `unchanged` is the share of polls that return a document without new posts,
+    `packed` the compressed part of a document in the cache. `reads` is the share of posts that are ever read, `visits`
+    that of users who read on a day, `known` that of a page's posts in the process's memory; the busiest hour has `peak`
+    times the average. `age` is how long the server has been running.
     """
 
     feeds: float = 100
@@ -71,8 +71,8 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """The product's defaults for what is kept, days and posts; how often a day a channel is looked at and everything
-    is, and seconds between looks for posts that are stuck.
+    """The product's defaults for retention in days and posts; checks per day of a channel (`looks`) and of everything
+    (`walks`), and seconds between checks for posts that are stuck.
     """
 
     read_days: float = 30
@@ -87,8 +87,8 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What a process and a node are good for: shares of a processor that may be busy in the busiest hour; how many
-    times the data Redis must have (fragments, and what it copies while it rewrites its file); bytes of a node.
+    """The capacity of a process and a node: shares of a processor that may be busy in the busiest hour; the memory that
+    Redis needs as a multiple of the data (fragmentation, and copies while it rewrites its file); bytes of a node.
     """
 
     process: float = 0.6
@@ -99,8 +99,8 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """What lies in Redis. `sets` are sorted sets of ids: how many, and how long each is. Bytes: `item_bytes` of each
-    post's JSON, `other` of everything that isn't counted apart. `long` of the `items` belong to feeds with many posts.
+    """The data in Redis. `sets` are sorted sets of ids: their number and their length. Bytes: `item_bytes` of each
+    post's JSON, `other` of everything not counted separately. `long` of the `items` belong to feeds with many posts.
     """
 
     users: float
@@ -115,7 +115,7 @@ class Stock:
 
     @property
     def ids(self) -> float:
-        """Places in timelines, with those that were left."""
+        """The number of ids in all timelines, including those that left."""
         return sum(number * length for number, length in self.sets)
 
 
@@ -140,10 +140,10 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What so many users take: bytes of Redis, seconds of processor time per day, bytes of network per day.
+    """The resources for that many users: bytes of Redis, seconds of processor time per day, bytes of network per day.
 
-    `upkeep` is what one worker does for all, the sweeps of the store apart, which are `sweep`; `reminding` is what each
-    worker does. `upkeep_share` is the part of a worker's time that all three take.
+    `upkeep` is done by one worker for all, as is `sweep`, which is separate; `reminding` is done by each worker.
+    `upkeep_share` is the part of a worker's time that all three need.
     """
 
     users: float
@@ -171,7 +171,7 @@ class Prediction:
 
 
 def distinct_feeds(users: float, habits: Habits = Habits()) -> float:
-    """How many feeds so many users follow altogether, each counted once."""
+    """The number of distinct feeds that `users` users follow."""
     return habits.feeds * math.pow(users, habits.growth)
 
 
@@ -206,7 +206,7 @@ def day(users: float, habits: Habits = Habits()) -> Day:
     """The events of a day with that many users and their feeds."""
     feeds = distinct_feeds(users, habits)
     polls = feeds * sum(kind.share * kind.polls for kind in habits.kinds)
-    # A post that comes within minutes of another one is found by the same poll.
+    # Posts within minutes of each other are found by the same poll.
     news = feeds * sum(kind.share * min(kind.posts, kind.polls) for kind in habits.kinds)
     posts = sum(kind.share * kind.posts for kind in habits.kinds)
     reading = users * habits.visits
@@ -223,7 +223,7 @@ def day(users: float, habits: Habits = Habits()) -> Day:
 
 
 def memory(stock: Stock, costs: Memory) -> dict[str, float]:
-    """Bytes of Redis, by what they are for."""
+    """Bytes of Redis by purpose."""
     return {
         "posts": stock.items * (stock.item_bytes + costs.item) + stock.long * (costs.item_long - costs.item),
         "timelines": sum(number * costs.sorted_set(length) for number, length in stock.sets),
@@ -241,13 +241,13 @@ def predict(
     keeping: Keeping = Keeping(),
     machines: Machines = Machines(),
 ) -> Prediction:
-    """What so many users take, and how many processes and nodes that is in the busiest hour."""
+    """The resources for that many users, and the number of processes and nodes in the busiest hour."""
     stock, today = population(users, habits, keeping), day(users, habits)
     polling, delivering, reading = _polling(today, costs), _delivering(today, costs), _reading(today, costs, habits)
     upkeep = costs.upkeep.repair * (stock.subscriptions * keeping.walks / SECOND)
     upkeep += (costs.upkeep.plan * keeping.walks + costs.upkeep.clean * keeping.looks) * (stock.channels / SECOND)
     sweep = costs.upkeep.sweep * (_reachable(stock) * keeping.walks / SECOND)
-    # A look follows the last one after a pause. Each worker remembers what it saw, so each does its own.
+    # A check begins after a pause since the last one. Each worker does its own, because each remembers what it saw.
     reminding = costs.upkeep.remind * (stock.feeds / SECOND)
     reminding *= DAY / (keeping.reminders + reminding.ours + reminding.redis)
     each = reminding.ours / DAY
@@ -283,7 +283,7 @@ def predict(
 
 
 def limit(holds: Callable[[float], bool], most: float = 1e9) -> float:
-    """The largest number of users for which that holds, to within one in a thousand; `most` where it always does."""
+    """The largest number of users for which `holds` is true, to within 0.1 %; `most` if it always is."""
     low, high = 1.0, most
     if holds(high):
         return high
@@ -296,7 +296,7 @@ def limit(holds: Callable[[float], bool], most: float = 1e9) -> float:
 
 
 def _reachable(stock: Stock) -> float:
-    """Ids that a sweep walks: of the posts of timelines, the first of `sets`."""
+    """The number of ids that a sweep reads: the posts of timelines, the first of `sets`."""
     number, length = stock.sets[0]
     return number * length
 

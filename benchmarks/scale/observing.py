@@ -1,4 +1,4 @@
-"""Fills a Redis of its own with a population and measures everything in it; and from a small one, the unit costs."""
+"""Fills a separate Redis with a population and measures everything in it; derives unit costs from a small one."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from microsub.redis.protocol import Redis
 LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
 """Feeds with many posts."""
 MANY = 21
-"""Posts of a document with many news."""
+"""Posts of a document with many new posts."""
 TURNS = 40
 """Feeds that post in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of one population. `memory` are bytes that each step of filling added, `json` those of a post."""
+    """The measurements of one population. `memory`: bytes that each step of filling added; `json`: bytes of a post."""
 
     size: Size
     memory: dict[str, float]
@@ -52,12 +52,12 @@ class Observed:
 
     @property
     def used(self) -> float:
-        """Bytes that all of it takes."""
+        """Bytes of the whole population."""
         return sum(self.memory.values())
 
 
 def observe(size: Size, folder: Path, *, check: bool = False) -> Observed:
-    """Start a Redis in the folder, fill it, measure, and end it. `check` compares the ways of filling before."""
+    """Start a Redis in the folder, fill it, measure, and end it. `check`: first compare both ways of filling."""
     folder.mkdir(parents=True, exist_ok=True)
     server = start_embedded(folder / "data")
     try:
@@ -69,7 +69,7 @@ def observe(size: Size, folder: Path, *, check: bool = False) -> Observed:
 async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observed:
     redis = await connect(url)
     try:
-        # What filling leaves to be rewritten shall not be rewritten while something is measured.
+        # A rewrite of the append-only file during the measurement would disturb it.
         await redis.command("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
         now = float(int(time.time()))
         if check:
@@ -79,7 +79,7 @@ async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observ
         there, memory = await fill(redis, url, size, now)
         seconds = time.perf_counter() - began
         gc.collect()
-        gc.freeze()  # the population is large, and isn't garbage
+        gc.freeze()  # the population is large and contains no garbage
         resident = float((await facts(redis, "memory"))["used_memory_rss"])
         _say(f"{size.users:,} users: readers ask")
         read = await work.reading(redis, url, there, folder)
@@ -115,7 +115,7 @@ async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observ
 
 
 async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Population, dict[str, float]]:
-    """Load a population; and bytes that each step added."""
+    """Load a population; returns it with the bytes that each step added."""
     there = filling.population(size, now)
     found: dict[str, float] = {}
     with bulk(url) as pipe:
@@ -139,7 +139,7 @@ async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Populati
 
 
 def sets(folder: Path) -> tuple[float, float, float, float]:
-    """Bytes of a sorted set's key, of an id in a short and in a long one; and of a post of a feed that has many."""
+    """Bytes of a sorted set's key, of an id in a short and in a long set, and of a post of a feed with many posts."""
     server = start_embedded(folder / "data")
     try:
         return asyncio.run(_sets(server.url))
@@ -161,8 +161,8 @@ async def _sets(url: str) -> tuple[float, float, float, float]:
 
 
 async def _sorted_sets(redis: Redis, url: str, length: int, number: int = 500) -> float:
-    """Bytes of a timeline's set of that length."""
-    # Ids and times of the sizes that they have on a server with some history.
+    """Bytes of a timeline's set with that length."""
+    # Ids and times have the same sizes as on a server that has run for a while.
     pairs = [part(str(1_790_000_000 + place * 611)) + part(str(3_000_000 + place)) for place in range(length)]
     before = await used_memory(redis)
     with bulk(url) as pipe:
@@ -175,10 +175,10 @@ async def _sorted_sets(redis: Redis, url: str, length: int, number: int = 500) -
 
 
 def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, float, float, float]) -> Costs:
-    """Unit costs, from what a small population took."""
+    """Unit costs, from the measurements of a small population."""
     size, grown, read = found.size, found.memory, found.reading
     set_key, short, long, long_item = known
-    # Many feeds, not one again and again, whose timelines a processor would have at hand.
+    # Many feeds in turn, because the timelines of a single one would stay in the processor's cache.
     each = (found.popular.work - found.few.work) * (1 / (found.popular.followers - found.few.followers))
     return Costs(
         memory=Memory(

@@ -1,7 +1,7 @@
-"""Who follows what in an invented population. Pure.
+"""The follows of a generated population. Pure.
 
 A few feeds have very many followers and most have few: the number of followers falls with a feed's rank by a power law,
-whose exponent follows from the number of subscriptions. The feed with most followers has three in ten users.
+whose exponent depends on the number of subscriptions. The most popular feed is followed by 30 % of all users.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from benchmarks.scale.model import distinct_feeds
 from microsub.model.reader import STANDING
 
 TOP = 0.3
-"""Share of the users who follow the feed with most followers."""
+"""Share of the users who follow the most popular feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is loaded: users, feeds that each follows in so many channels, distinct feeds, posts of each feed."""
+    """The size of a population: users, follows and channels of each user, distinct feeds, posts of each feed."""
 
     users: int = 10_000
     per_user: int = 100
@@ -28,22 +28,22 @@ class Size:
 
     @property
     def subscriptions(self) -> int:
-        """Feeds followed, each by each of its followers."""
+        """The number of all follows."""
         return self.users * self.per_user
 
     @property
     def all_channels(self) -> int:
-        """Channels of all users, with those that everybody has."""
+        """The number of all channels, including those that every user has."""
         return self.users * (self.channels + len(STANDING))
 
 
 def size_for(users: int) -> Size:
-    """The usual size for so many users: 50,000 distinct feeds for 10,000."""
+    """The usual size for that many users: 50,000 distinct feeds for 10,000 users."""
     return Size(users=users, feeds=50_000 if users == 10_000 else round(distinct_feeds(users)))
 
 
 def followers(size: Size) -> list[int]:
-    """How many users follow each feed, the most popular one first; the sum is `size.subscriptions`."""
+    """The number of followers of each feed, the most popular one first; the sum is `size.subscriptions`."""
     if not size.feeds <= size.subscriptions <= size.feeds * size.users:
         raise ValueError(f"{size.users} users with {size.per_user} feeds can't follow {size.feeds} distinct ones")
     first = min(float(size.users), max(TOP * size.users, 2.0 * size.subscriptions / size.feeds))
@@ -70,7 +70,7 @@ def _law(size: Size, first: float, exponent: float) -> list[int]:
 
 
 def deal(counts: Sequence[int], users: int) -> list[list[int]]:
-    """The ranks that each user follows: feeds are dealt out like cards, so all have as many, and none twice."""
+    """The ranks that each user follows: all users get the same number of feeds, and none twice."""
     hands: list[list[int]] = [[] for _ in range(users)]
     place = 0
     for rank, count in enumerate(counts):

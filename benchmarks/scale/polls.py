@@ -19,15 +19,15 @@ FEEDS = 200
 REPEATS = 5
 HANDSHAKES = 200
 CHAIN_BYTES = 2_500
-"""What the certificates of a public site are larger than the one made here."""
+"""Bytes by which the certificates of a public site are larger than the one generated here."""
 PACKET_BYTES = 900
-"""Heads of the packets of a connection that is opened, asks once, and is closed."""
+"""Bytes of packet headers of a connection with one request."""
 _HOST = "blog.example"
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Each poll, by the publisher's answer; bytes of request and reply without the document."""
+    """The cost of a poll by its result; bytes of request and reply without the document."""
 
     not_modified: Work
     unchanged: Work
@@ -38,9 +38,9 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A TLS connection: processor time of the side that asks, and bytes both ways.
+    """A TLS connection: processor time of the client, and bytes in both directions.
 
-    `measured` is False where no certificate could be made, and the figures are guessed.
+    `measured` is False if no certificate could be generated; then the figures are estimates.
     """
 
     work: Work
@@ -49,7 +49,7 @@ class Handshake:
 
 
 def polled(folder: Path, repeats: int = REPEATS) -> Polled:
-    """Let the worker poll `FEEDS` feeds, each on a host of its own, with 20 posts in 27 KB."""
+    """Let the worker poll `FEEDS` feeds, each on its own host, with 20 posts in 27 KB."""
     data = folder / "data"
     data.mkdir(parents=True)
     with (
@@ -76,7 +76,7 @@ def polled(folder: Path, repeats: int = REPEATS) -> Polled:
         if state != {"feeds": FEEDS, "entries": FEEDS * (ENTRIES + 1)}:
             raise RuntimeError(f"not all news have come: {state}")
     each = same_bytes / FEEDS / repeats
-    # The reply with a document has two fields more, its type and its length.
+    # The reply with a document has two more fields, its type and its length.
     return Polled(same, unchanged, news, each, each + 70)
 
 
@@ -104,7 +104,7 @@ def _spent(ours: Child, redis: int) -> tuple[float, float]:
 
 
 def handshake(folder: Path) -> Handshake:
-    """Connections to a server with a certificate of its own, without a network between."""
+    """Measure connections to a server with a self-signed certificate, without a network."""
     program = shutil.which("openssl")
     if program is None:
         return Handshake(Work(ours=1_000), 4_000 + CHAIN_BYTES + PACKET_BYTES, measured=False)
@@ -124,7 +124,7 @@ def handshake(folder: Path) -> Handshake:
 
 
 def _shake(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[float, int]:
-    """Seconds of the asking side's processor time, and bytes both ways."""
+    """Seconds of the client's processor time, and bytes in both directions."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     passive = server.wrap_bio(there, back, server_side=True)
     seconds, size = 0.0, 0

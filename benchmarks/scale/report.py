@@ -13,7 +13,7 @@ from benchmarks.scale.observing import Observed
 USERS = (1, 1_000, 10_000, 100_000)
 MEGABIT = 1e6 / 8
 QUIET = tuple(replace(kind, share=kind.share / 0.87) for kind in KINDS if kind.posts < 10)
-"""Publishers without the most talkative 13 %."""
+"""Publishers without the 13 % that post most often."""
 
 
 def cost_tables(costs: Costs) -> str:
@@ -57,7 +57,7 @@ def cost_tables(costs: Costs) -> str:
 def model_table(
     costs: Costs, habits: Habits, keeping: Keeping, machines: Machines, users: Sequence[int] = USERS
 ) -> str:
-    """The table of what that many users need."""
+    """The table of the resources for that many users."""
     found = [predict(number, costs, habits, keeping, machines) for number in users]
     rows: list[tuple[str, Callable[[Prediction], str]]] = [
         ("distinct feeds", lambda one: f"{one.stock.feeds:,.0f}"),
@@ -86,7 +86,7 @@ def model_table(
 
 
 def limits_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machines) -> str:
-    """How many users each part serves alone, the scarcest first."""
+    """The number of users that each part can serve, the scarcest part first."""
 
     def at(number: float) -> Prediction:
         return predict(number, costs, habits, keeping, machines)
@@ -154,7 +154,7 @@ def levers_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machi
 
 
 def check_table(found: Observed, costs: Costs) -> str:
-    """What was measured in a large population, beside what the costs of a small one predict for it."""
+    """The measurements of a large population, next to the prediction from the costs of a small one."""
     size, read = found.size, found.reading
     rows = [("", "measured", "model", "deviation")]
 
@@ -207,7 +207,7 @@ def check_line(found: Observed) -> str:
 
 
 def stock_of(found: Observed) -> Stock:
-    """A population as the model sees it."""
+    """A population in the terms of the model."""
     size = found.size
     channels = size.users * size.channels
     length = size.subscriptions * size.items / channels
@@ -219,12 +219,12 @@ def stock_of(found: Observed) -> Stock:
 
 
 def document(costs: Costs, found: Observed) -> dict[str, object]:
-    """All figures for programs."""
+    """All figures, for programs."""
     return {"costs": document_of(costs), "observed": asdict(found)}
 
 
 def document_of(costs: Costs) -> dict[str, object]:
-    """Costs for programs."""
+    """The costs, for programs."""
     return asdict(costs)
 
 
@@ -238,7 +238,7 @@ def _memories(found: Observed, costs: Costs) -> list[tuple[str, float, float]]:
 
 
 def _delivered(found: Observed, followers: float, costs: Costs) -> Work:
-    """Storing one post is what it is; the model speaks of each further timeline."""
+    """The cost of one post: as measured for few followers, plus a delivery for each further one."""
     return found.few.work + costs.delivery * (followers - found.few.followers)
 
 
@@ -247,7 +247,7 @@ def _part(name: str) -> Callable[[Prediction], str]:
 
 
 def size_text(size: float) -> str:
-    """Bytes for people."""
+    """A number of bytes, for people."""
     for unit, least in (("GB", 1e9), ("MB", 1e6)):
         if size >= least:
             return f"{size / least:,.2f} {unit}"
@@ -287,6 +287,6 @@ def _up(value: float) -> int:
 
 
 def _round(value: float) -> int:
-    """To two digits."""
+    """A number rounded to two digits."""
     digits = len(str(int(value)))
     return int(round(value, -(digits - 2))) if digits > 2 else int(value)

@@ -1,4 +1,4 @@
-"""Whether what is written in bulk is what the product's stores write: a small population both ways, key by key."""
+"""Check that bulk writes produce the same data as the product's stores: a small population, key by key."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _READ = {
     b"stream": ("XRANGE", "-", "+"),
 }
 _CHANCE = (":token:", ":tokens", ":edition")
-"""Keys whose values are drawn by lot."""
+"""Keys with random values."""
 
 
 class DiffersError(Exception):
-    """The two ways leave different data."""
+    """The two ways of filling produce different data."""
 
 
 async def compare(url: str, now: float, size: Size = SMALL) -> int:
-    """Fill the (empty) Redis in both ways and empty it again; how many keys were compared. Raises DiffersError."""
+    """Fill the (empty) Redis in both ways and empty it; returns the number of compared keys. Raises DiffersError."""
     redis = await connect(url)
     try:
         ways = []

@@ -1,4 +1,4 @@
-"""Work on a population in Redis, and its cost: reading, marking, delivering, upkeep."""
+"""Costs of operations on a population in Redis: reading, marking, delivering, upkeep."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WrongError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReadersWork:
-    """Requests of readers, each: the first ones, whose posts the process had to ask for, and the same again."""
+    """Costs per request of readers. `cold`: the first requests, whose posts weren't cached; `page`: the same again."""
 
     cold: Work
     misses: float
@@ -56,7 +56,7 @@ class ReadersWork:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A new post of a feed, stored and brought to all its followers, so many on average; seconds by the clock."""
+    """A new post of a feed, stored and delivered to all its followers (their average number); wall seconds."""
 
     followers: float
     work: Work
@@ -65,7 +65,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepWork:
-    """Each kind of upkeep, once over everything."""
+    """The cost of each kind of upkeep, once for all data."""
 
     repair: Spent
     plan: Spent
@@ -77,11 +77,11 @@ class UpkeepWork:
 
 
 async def reading(redis: Redis, url: str, there: Population, folder: Path) -> ReadersWork:
-    """Let readers ask one web process."""
+    """Measure readers' requests to one web process."""
     async with _web(url, folder) as (port, pid):
         meter = Meter(redis, pid)
         places = _places(there)
-        await ask(port, [get(there.tokens[0], "action=channels")] * 200)  # everything is loaded and compiled
+        await ask(port, [get(there.tokens[0], "action=channels")] * 200)  # until everything is loaded and compiled
         await _started(pid)
         pages = [
             get(there.tokens[user], f"action=timeline&channel={channel_name(channel)}&limit={PAGE}")
@@ -92,7 +92,7 @@ async def reading(redis: Redis, url: str, there: Population, folder: Path) -> Re
         cold, _ = await _measured(meter, port, pages)
         misses = (await calls(redis, "hget") - asked) / len(pages)
         warm, page = await _measured(meter, port, pages * 2)
-        await ask(port, lists)  # the names of channels are remembered from now on
+        await ask(port, lists)  # from now on the names of channels are cached
         listed, channels = await _measured(meter, port, lists * 2)
         marks = [_mark(there, user, turn) for user, turn in places]
         before = await _unread(redis, there)
@@ -123,7 +123,7 @@ async def _web(url: str, folder: Path) -> AsyncIterator[tuple[int, int]]:
         "MICROSUB_HOST": "127.0.0.1",
         "MICROSUB_PORT": str(port),
         "MICROSUB_ITEM_CACHE_MB": "1000",
-        "MICROSUB_SEARCH": "0",  # a web process without a worker would build its index meanwhile
+        "MICROSUB_SEARCH": "0",  # a web process without a worker would build its index during the measurement
     }
     command = [sys.executable, "-m", "microsub", "web"]
     with running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment) as process:
@@ -131,7 +131,7 @@ async def _web(url: str, folder: Path) -> AsyncIterator[tuple[int, int]]:
 
 
 async def _started(pid: int) -> None:
-    """Wait for what a web process does once, beside its first requests: it counts users and feeds."""
+    """Wait until a web process has done its work after the start: it counts users and feeds."""
     spent = -1.0
     while spent < (spent := processor_seconds(pid)):
         await asyncio.sleep(0.5)
@@ -148,14 +148,14 @@ async def _measured(meter: Meter, port: int, requests: list[bytes]) -> tuple[Wor
 
 
 def _places(there: Population) -> list[tuple[int, int]]:
-    """Users and numbers of channels in no order: neighbours follow much the same."""
+    """Users and channel numbers in random order, because neighbouring users follow almost the same feeds."""
     users = list(range(there.size.users))
     random.Random(1).shuffle(users)
     return [(user, channel) for channel in range(there.size.channels) for user in users][:REQUESTS]
 
 
 def _mark(there: Population, user: int, turn: int) -> bytes:
-    """Mark an unread post of the user's first channel; another one at each turn."""
+    """The request that marks an unread post of the user's first channel; another post in each turn."""
     unread = [place for place in range(there.size.items) if not is_read(place)]
     item = there.feeds[there.follows[user][0]].ids[unread[turn]]
     form = f"action=timeline&method=mark_read&channel={there.channel_of(0)}&entry={item}"
@@ -169,7 +169,7 @@ async def _unread(redis: Redis, there: Population) -> int:
 
 @asynccontextmanager
 async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiring.stores.Stores, Worker]]:
-    """A worker in this process, as `microsub work` has it; it does what it is told to and no more."""
+    """A worker in this process, the same as in `microsub work`; it works only on request."""
     (folder / "backend.json").write_text(_BACKEND)
     settings = Settings(redis_url=url, data_dir=folder / "none", backend=folder / "backend.json")
     async with (
@@ -182,15 +182,15 @@ async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiri
 async def delivering(
     stores: wiring.stores.Stores, worker: Worker, there: Population, first: int, ranks: Sequence[int], posts: int = 1
 ) -> Delivered:
-    """Let these feeds post in turn, so many posts at a time; the first turn makes ready and isn't counted.
+    """Let these feeds publish `posts` posts in turn; the first turn is a warm-up and isn't counted.
 
-    The posts are numbered from `first` thousand on.
+    The numbers of the posts begin at `first` × 1000.
     """
     meter, template = Meter(stores.redis), post_template(there.now)
     ingest = wiring.stores.ingest(stores)
     taken: list[Spent] = []
     for turn, rank in enumerate(ranks):
-        # Newer than everything that is there, and old enough to have happened.
+        # Newer than all existing posts, but not in the future.
         news = [
             replace(new_post(template, there, rank, first * 1000 + number), score=there.now - 3600 + number)
             for number in range(turn * posts, (turn + 1) * posts)
@@ -212,7 +212,7 @@ async def delivering(
 
 
 async def _length(redis: Redis, rank: int, there: Population) -> int:
-    """The length of the timeline of the last who follows that feed."""
+    """The length of the timeline of that feed's last follower."""
     user = next(user for user in reversed(range(there.size.users)) if rank in there.follows[user])
     uid = there.channel_of(there.follows[user].index(rank))
     length: int = await redis.command("ZCARD", keys.posts(user_name(user), uid))
@@ -220,7 +220,7 @@ async def _length(redis: Redis, rank: int, there: Population) -> int:
 
 
 async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Population) -> UpkeepWork:
-    """Each kind over everything; there is nothing to do, which is what upkeep mostly finds."""
+    """Measure each kind of upkeep for all data; usually, as here, it finds nothing to do."""
     meter, now = Meter(stores.redis), time.time()
     follow_repair, retention = wiring.worker.follow_repair(stores), wiring.worker.retention(settings, stores)
     reminding = Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis))
