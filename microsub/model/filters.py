@@ -2,8 +2,7 @@
 
 A post passes if it is of an included kind, if any are named; if it contains one of the included words or the included
 expression, if there are any; and if it contains nothing excluded. Title, summary, text and categories are searched,
-each on a line of its own. The author isn't searched: mute and block are for that, and a name is often known only
-later.
+each on its own line. The author isn't searched: mute and block are for that, and a name is often known only later.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Searched:
 
     @classmethod
     def of(cls, wire: Mapping[str, Any]) -> Searched:
-        """From an item's JSON (`protocol`, Items)."""
+        """A post from an item's JSON (`protocol`, Items)."""
         content = wire.get("content")
         body = content.get("text") if isinstance(content, Mapping) else content
         categories = wire.get("category")
@@ -43,7 +42,7 @@ class Searched:
 
     @classmethod
     def all_of(cls, posts: Mapping[str, bytes]) -> dict[str, Searched]:
-        """From the JSON of items, by their ids. Seconds for long texts."""
+        """Posts from the JSON of items, by their ids. Takes seconds for long texts."""
         return {item_id: cls.of(orjson.loads(data)) for item_id, data in posts.items()}
 
 
@@ -53,7 +52,7 @@ FilterPart = Literal["include_types", "exclude_types", "include_words", "exclude
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A channel's filter; empty parts refuse nothing. `broken` are settings that can't be used."""
+    """A channel's filter; empty parts refuse nothing. `broken` are unusable settings."""
 
     include_types: frozenset[str] = frozenset()
     exclude_types: frozenset[str] = frozenset()
@@ -65,7 +64,7 @@ class Filter:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Filter:
-        """From a valid `filters` object; an expression that isn't valid any more is left out."""
+        """A filter from a valid `filters` object, without expressions that are no longer valid."""
         patterns: dict[str, str] = {}
         broken = []
         for name in ("include_regex", "exclude_regex"):
@@ -87,7 +86,7 @@ class Filter:
         )
 
     def chosen(self, posts: Mapping[str, Searched]) -> set[str]:
-        """The ids of the posts that pass. Seconds for long texts and slow expressions."""
+        """The ids of the posts that pass. Takes seconds for long texts and slow expressions."""
         return {item_id for item_id, post in posts.items() if self.takes(post)}
 
     def takes(self, post: Searched) -> bool:
@@ -109,14 +108,14 @@ class Filter:
 
 
 def fold(text: str) -> str:
-    """The text as words are compared in it: without case, characters composed, single blanks."""
+    """The form of text in which words are compared: without case, characters composed, single blanks."""
     return " ".join(normalised("NFKC", text).casefold().split())
 
 
 def has_words(folded: str, words: Iterable[str]) -> bool:
-    """Whether one of the words or phrases stands in the text, whole; both folded.
+    """Whether the text contains one of the words or phrases as a whole; both folded.
 
-    In scripts that know no case, of which many put no space between words, a part of a word will do.
+    In scripts without case, many of which put no space between words, a part of a word is enough.
     """
     return any(_stands(folded, word) for word in words if word)
 
@@ -151,13 +150,13 @@ def _lowered(kinds: Any) -> Iterable[str]:
 
 
 LONGEST = 2000
-"""Characters of an expression."""
+"""Maximum characters of an expression."""
 
 _MEMORY = 4 * 1024 * 1024
-"""Bytes that one compiled expression may take, its cache of states included."""
+"""Maximum bytes of one compiled expression, its cache of states included."""
 
 MOST_COMPILED = 32
-"""Expressions that a process keeps compiled: 128 MiB of the largest. An ordinary one is made in some microseconds."""
+"""Expressions that a process keeps compiled: 128 MiB of the largest. An ordinary one compiles in microseconds."""
 
 _WORDS = {
     "missing )": "a '(' that isn't closed",
@@ -183,7 +182,7 @@ class Pattern(Protocol):
 
 
 class PatternError(ValueError):
-    """An expression that can't be used: why (`reason`), and from where on (`position`, from 0)."""
+    """An unusable expression: the reason (`reason`), and where it begins (`position`, from 0)."""
 
     def __init__(self, pattern: str, reason: str, position: int) -> None:
         super().__init__(f"{reason} at position {position}")
@@ -194,14 +193,14 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=MOST_COMPILED)
 def compiled(pattern: str) -> Pattern:
-    """The expression, ready for use. Case counts unless it says `(?i)`. Raises PatternError."""
+    """The compiled expression; case-sensitive unless it has `(?i)`. Raises PatternError."""
     if len(pattern) > LONGEST:
         raise PatternError(pattern, f"more than {LONGEST} characters", LONGEST)
     try:
         made: Pattern = re2.compile(pattern, _options())
     except re2.error as error:
         raise _explained(pattern, error) from error
-    re2.purge()  # it would keep 128 of its own
+    re2.purge()  # otherwise it would keep 128 of its own
     return made
 
 
@@ -213,7 +212,7 @@ def _options() -> re2.Options:
 
 
 def _explained(pattern: str, error: Exception) -> PatternError:
-    """RE2 says what is wrong and quotes it; where that stands is looked up."""
+    """The error with its position: RE2 gives the reason and quotes the part, whose position is looked up."""
     said = error.args[0] if error.args else b""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     what, _, quoted = text.partition(": ")

@@ -1,9 +1,8 @@
-"""The one pivot between all formats: jf2 (https://jf2.spec.indieweb.org/) as frozen values.
+"""The common form of all formats: jf2 (https://jf2.spec.indieweb.org/) as frozen values.
 
-Every format module turns its bytes into these values, everything behind works on them alone, and
-`microsub.formats.wire` writes them as the JSON that Microsub clients read. A property without a value is `None`
-or empty here and absent on the wire. All URLs are absolute and all HTML is sanitised once a value of this module
-has left `microsub.formats.parse`.
+Every format module parses bytes into these values, all later steps use only them, and `microsub.formats.wire` writes
+them as the JSON that Microsub apps read. A property without a value is `None` or empty here and absent in JSON. All
+URLs are absolute and all HTML is sanitised in values that `microsub.formats.parse` returns.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A body, both ways: sanitised `html`, and `text` as a person would read it."""
+    """A body in two forms: sanitised `html`, and plain `text`."""
 
     html: str | None = None
     text: str | None = None
@@ -53,10 +52,11 @@ class Enclosure:
 class Entry:
     """One post.
 
-    `guid` is what the publisher identifies it by, as written there, or None; `published` and `updated` are aware
-    datetimes or None where the feed is silent or lies beyond repair (the pipeline fills and clamps them). `url` is the
-    post's own address; where there is none, the wire has `fallback_url` in its place: the post's first file, the
-    entry's own document, or the home page of its feed.
+    `guid` is the publisher's identifier, as written there, or None; `published` and `updated` are aware datetimes, or
+    `guid` is the publisher's identifier, as written there, or None; `published` and `updated` are aware datetimes, or
+    None if the feed has none or invalid ones (the pipeline fills and clamps them). `url` is the post's own address. If
+    there is none, the JSON has `fallback_url` instead: the post's first file, the entry's own document, or the home
+    page of its feed.
     """
 
     type: str = "entry"
@@ -94,10 +94,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A parsed document: what it says of itself, and its entries in document order.
+    """A parsed document: its description of the feed, and its entries in document order.
 
     `url` is the address that it was parsed for, `home` the page it belongs to, `format` one of `rss`, `rdf`, `atom`,
-    `jsonfeed`, `h-feed`; `ttl` is the publisher's wish for the time between two polls, in seconds; `hub` and
+    `jsonfeed`, `h-feed`; `ttl` is the time between two polls that the publisher requests, in seconds; `hub` and
     `self_url` are the WebSub links.
     """
 

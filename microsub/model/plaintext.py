@@ -1,4 +1,4 @@
-"""Text of others, as one line of a terminal or of a list may show it, and as it is compared."""
+"""Foreign text, made safe for one line of a terminal or list, and normalised for comparison."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from typing import Literal
 
 _OTHERS = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 CONTROLS = re.compile(f"[\x00-\x1f{_OTHERS}]")
-"""Ends of lines; controls, which could set colours, titles and more; and marks that turn what follows round."""
+"""Ends of lines; controls, which could set colours, titles and more; and marks that reverse the text after them."""
 _IN_LINES = re.compile(f"[\x00-\x09\x0b-\x1f{_OTHERS}]")
 _IN_JSON = re.compile(f"[{_OTHERS}]")
 _JOINING = re.compile("[\u200c\u200d\U000e0020-\U000e007f]")
-# Marks and what becomes one; symbols too, which does no harm.
+# Marks and characters that become marks; symbols too, which does no harm.
 _MARKS = re.compile(r"(?:[^\w\s\0-\u02ff]|[\uff9e\uff9f]){30}")
 
 SHOWN = 80
-"""Characters of others' text that an error message quotes."""
+"""Maximum number of characters of foreign text that an error message quotes."""
 
 
 def escaped(text: str) -> str:
-    r"""`text` with every such character as Python writes it, such as `\n`; a line stays a line."""
+    r"""`text` with every such character in Python's notation, such as `\n`, so that a line stays a line."""
     return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def escaped_lines(text: str) -> str:
-    """`text` with every such character as Python writes it, but for ends of lines."""
+    """`text` with every such character in Python's notation, except ends of lines."""
     return _IN_LINES.sub(lambda found: escaped(found[0]), text)
 
 
 def escaped_json(text: str) -> str:
-    r"""JSON of the same value, with every such character as `\u009b`; JSON itself escapes the first 32 alone."""
+    r"""JSON of the same value, with every such character as `\u009b`; JSON itself escapes only the first 32."""
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def unprintable(text: str) -> set[str]:
-    """The characters in `text` that can't be shown; joiners, of which Persian words and emoji are made, are none."""
+    """The characters in `text` that can't be shown; joiners, which Persian words and emoji contain, can be."""
     return set() if text.isprintable() else {one for one in _JOINING.sub("", text) if not one.isprintable()}
 
 
 def on_one_line(text: str) -> str:
-    """`text` with blanks for such characters, and one blank where there were several."""
+    """`text` with blanks instead of such characters, and without repeated blanks."""
     return " ".join(CONTROLS.sub(" ", text).split())
 
 
 def normalised(form: Literal["NFKC", "NFKD"], text: str) -> str:
-    """`text` in a form of Unicode, in a time that grows with its length.
+    """`text` in a Unicode normalisation form, in linear time.
 
-    Marks on a letter are sorted with the square of their number, so after 30 a joiner ends the run (UAX #15, 13).
+    Sorting the marks on a letter takes quadratic time, so after 30 a joiner ends the run (UAX #15, 13).
     """
     return unicodedata.normalize(form, _MARKS.sub("\\g<0>\u034f", text))
 
 
 def shown(text: str) -> str:
-    """`text` short and harmless enough to be quoted in an error message."""
+    """`text`, shortened and made safe for an error message."""
     short = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
     return "".join(letter if letter.isprintable() else "�" for letter in short)
 

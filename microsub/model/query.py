@@ -1,10 +1,10 @@
-"""Search queries as people type them, as values. Pure.
+"""Search queries, as people type them, parsed into values. Pure.
 
     words "a phrase" begin* -without this OR that author:ann title:"a word" feed:example kind:photo
     is:unread is:read is:saved after:2024-05 before:2025
 
-All terms must fit; `OR` joins its two neighbours, and binds more than the blank between terms. What isn't one of these
-fields is text, so addresses and times of day need no quotes.
+All terms must match; `OR` joins the terms next to it, and binds more closely than the blank between terms. Words with
+a colon that aren't one of these fields are text, so addresses and times of day need no quotes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MOST_TERMS = 64
 MOST_WORDS = 256
 """Limit for all terms together; a long word of an unspaced script counts by its pairs."""
 LEAST_OF_BEGINNING = 3
-"""Letters before a `*`: the beginnings of too many words cost too much."""
+"""Minimum letters before a `*`: a shorter beginning matches too many words."""
 
 STATES = ("unread", "read", "saved")
 
 
 class QueryUnreadable(InvalidRequest):
-    """A query with something that can't be used; `position` is the character where it stands, from 1."""
+    """An invalid query; `position` is the character where the invalid part begins, from 1."""
 
     def __init__(self, position: int, found: str, expected: str) -> None:
         super().__init__(f"'query' can't be used at character {position}: found {found}, expected {expected}")
@@ -49,10 +49,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class PostQuery:
-    """All `clauses` hold, and of each clause one term at least.
+    """All `clauses` hold; of each clause, at least one term matches.
 
-    `states` says of `STATES` which have to be so (True) or otherwise. `since` and `until` are Unix times, the second
-    one exclusive.
+    `states` maps names of `STATES` to the required value. `since` and `until` are Unix times, the second one
+    exclusive.
     """
 
     clauses: tuple[tuple[Term, ...], ...] = ()
@@ -68,7 +68,7 @@ class PostQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A term as it stands in the query. `at` is its place, from 1; `field` is '' where it has none."""
+    """A term in the query. `at` is its position, from 1; `field` is '' if it has none."""
 
     at: int
     text: str
@@ -91,7 +91,7 @@ _DATES = "a day such as 2024-05-31, 2024-05 or 2024, or a time back from now suc
 
 
 def parsed(text: str, now: float) -> PostQuery:
-    """The query in `text`; `now` is Unix time, from which `7d` counts back. Raises QueryUnreadable."""
+    """The parsed query of `text`; `now` is Unix time, from which `7d` counts back. Raises QueryUnreadable."""
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         place = len(text.encode("utf-8", "replace")[:MOST_BYTES].decode("utf-8", "ignore")) + 1
         raise QueryUnreadable(place, "more text", f"{MOST_BYTES} bytes at most")
@@ -120,7 +120,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
             at += 1
             continue
         found = _PIECE.match(text, at)
-        assert found is not None  # it matches nothing, too
+        assert found is not None  # the pattern also matches the empty text
         minus, name, quoted, end, bare = found.groups()
         if quoted is not None and not end:
             raise QueryUnreadable(found.start(3), "a quotation mark", "a closing one after the phrase")
@@ -142,19 +142,19 @@ class _Reading:
         self._until: list[float] = []
         self._terms = self._words = 0
         self.can_be_joined = False
-        """Whether `OR` may stand here: behind a condition on text."""
+        """Whether `OR` is allowed here: after a condition on text."""
 
     @property
     def is_empty(self) -> bool:
         return not (self._clauses or self._states or self._since or self._until)
 
     def query(self) -> PostQuery:
-        """The whole."""
+        """The complete query."""
         since, until = max(self._since, default=None), min(self._until, default=None)
         return PostQuery(tuple(self._clauses), self._states, since, until)
 
     def take(self, piece: _Piece, *, joined: bool) -> bool:
-        """Take in what comes next, `joined` to what came last; whether it says anything."""
+        """Add the next piece, with `joined` by `OR` to the last one; returns whether it has any effect."""
         take = _CONDITIONS.get(piece.field)
         if take is not None:
             if joined:
@@ -179,7 +179,7 @@ class _Reading:
         return True
 
     def take_state(self, piece: _Piece) -> None:
-        """`is:unread` and the like."""
+        """Add a condition such as `is:unread`."""
         state = piece.text.lower()
         if state not in STATES:
             raise QueryUnreadable(piece.at, f"'is:{shown(piece.text)}'", "is:unread, is:read or is:saved")
@@ -189,11 +189,11 @@ class _Reading:
             raise QueryUnreadable(piece.at, f"'is:{state}'", "a condition that agrees with those before it")
 
     def take_before(self, piece: _Piece) -> None:
-        """Earlier than the beginning of that day, month or year."""
+        """Add a limit: before the beginning of that day, month or year."""
         self._until.append(self._moment(piece))
 
     def take_after(self, piece: _Piece) -> None:
-        """In that day, month or year, or later."""
+        """Add a limit: in that day, month or year, or later."""
         self._since.append(self._moment(piece))
 
     def _moment(self, piece: _Piece) -> float:
@@ -206,7 +206,7 @@ class _Reading:
             if day := _DAY.fullmatch(piece.text):
                 year, month, number = (int(part or 1) for part in day.groups())
                 return datetime(year, month, number, tzinfo=UTC).timestamp()
-        except (ValueError, OverflowError):  # the 31st of June
+        except (ValueError, OverflowError):  # for example, the 31st of June
             pass
         raise QueryUnreadable(piece.at, f"'{piece.field}:{shown(piece.text)}'", _DATES)
 

@@ -1,4 +1,4 @@
-"""Readers and what they read as values: users, channels, subscriptions, cursors, pages."""
+"""Users and what they read, as values: users, channels, subscriptions, cursors, pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ View = Literal["all", "unread", "read"]
 class Cursor(NamedTuple):
     """A place between items of a timeline: the score (decimal text) and the id of one item.
 
-    On the wire it is opaque and made of `[A-Za-z0-9_-]` alone. It keeps its place when the item has left.
+    In replies it is opaque and consists of `[A-Za-z0-9_-]`. It remains valid after the item has left.
     """
 
     score: str
@@ -63,7 +63,7 @@ class Credential(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """The rights of a checked token; `behind`: posts wait to be brought into its user's timelines."""
+    """The rights of a checked token; `behind`: posts wait to be added to its user's timelines."""
 
     user: str
     scopes: frozenset[str]
@@ -72,7 +72,7 @@ class Grant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel as its owner sees it; `unread` is the number of unread, unmuted items."""
+    """A channel as its user sees it; `unread` is the number of unread, unmuted items."""
 
     uid: str
     name: str
@@ -82,9 +82,9 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed in a channel. `name` is the owner's own for it; `followed_at` is Unix time.
+    """A feed in a channel. `name` is the user's own name for it; `followed_at` is Unix time.
 
-    `first_feed` is the feed of the beginning, where another has taken its place.
+    `first_feed` is the id of the feed that was followed first, if another one has replaced it.
     """
 
     feed: str
@@ -101,7 +101,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The same post from another feed. `wins`: this one yields to it where both are followed."""
+    """The same post from another feed. `wins`: the other one wins over this one if both are followed."""
 
     item: str
     feed: str
@@ -110,7 +110,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class TimelineItem:
-    """A stored item, with the data that a timeline needs to take it in.
+    """A stored item, with the data that a timeline needs to add it.
 
     `score` is decimal text; `author` the normalised profile URL or empty; `sources` the normalised URLs by which the
     item's feed can be muted or blocked; `duplicates` the same post from other feeds.
@@ -124,7 +124,7 @@ class TimelineItem:
 
 
 class PageQuery(NamedTuple):
-    """Which page of a timeline. At most one of `before` and `after`; `limit` is 1 to 100."""
+    """The requested page of a timeline. At most one of `before` and `after`; `limit` is 1 to 100."""
 
     limit: int = 20
     before: Cursor | None = None
@@ -138,7 +138,7 @@ Order = Literal["newest", "relevance"]
 
 @dataclass(frozen=True, slots=True)
 class PostSearchRequest:
-    """Which page of the posts that match a query.
+    """The requested page of the posts that match a query.
 
     At most one of `before` and `after`, which are cursors of a search; `limit` is 1 to 100.
     """
@@ -151,7 +151,7 @@ class PostSearchRequest:
 
 
 class Row(NamedTuple):
-    """One line of a page: item id, score text, whether it is read, the channel it stands in, whether it is saved."""
+    """One row of a page: item id, score text, whether it is read, its channel, whether it is saved."""
 
     id: str
     score: str
@@ -161,20 +161,20 @@ class Row(NamedTuple):
 
     @property
     def state(self) -> int:
-        """1 where it is unread, and 2 more where it is saved."""
+        """1 if it is unread, and 2 more if it is saved."""
         return (not self.is_read) + 2 * self.is_saved
 
 
 class PageRows(NamedTuple):
-    """A page before the items' JSON is spliced in, newest first: columns of the same length, and what holds for all.
+    """A page without the items' JSON, newest first: columns of the same length, and properties of the whole page.
 
-    `states` are those of `Row.state`. `older`: more lie behind the page. `names` are those of all its channels.
-    `resume` is where a bounded walk stopped (views without an index), when that isn't the last row. `behind`: posts
-    wait to be brought into timelines of this user.
+    `states` are those of `Row.state`. `older`: older items follow. `names` are those of all its channels. `resume` is
+    the place where a bounded read stopped (views without an index), if that isn't the last row. `behind`: posts wait to
+    be added to timelines of this user.
 
-    Columns, because that is how Redis gives them and how the splicer takes them: a `Row` for each of a hundred items is
-    made for those who look at rows. A tuple, as are the other values on the way of a page, because a frozen dataclass
-    costs three times as much.
+    Columns, because Redis returns and the splicer takes columns: a `Row` for each of a hundred items is created only
+    for callers that need rows. A tuple, like the other values on the way of a page, because a frozen dataclass costs
+    three times as much.
     """
 
     ids: Sequence[str]
@@ -198,7 +198,7 @@ class PageRows(NamedTuple):
 
     @property
     def rows(self) -> list[Row]:
-        """The same line by line."""
+        """The same as rows."""
         lines = zip(self.ids, self.scores, self.states, self.channels, strict=True)
         return [Row(item, score, not state & 1, channel, state > 1) for item, score, state, channel in lines]
 
@@ -214,9 +214,9 @@ class PageRows(NamedTuple):
 
 
 class Reason(IntEnum):
-    """Why an item left a timeline, as `gone` keeps it. Scripts get their constants from here.
+    """The reason why an item left a timeline, as stored in `gone`. Scripts get their constants from here.
 
-    It may come back after UNFOLLOWED, and after DUPLICATE when the feed of the other one was unfollowed; never after
+    It may come back after UNFOLLOWED, and after DUPLICATE if the other one's feed was unfollowed; never after
     the others.
     """
 
@@ -232,7 +232,7 @@ class Reason(IntEnum):
 
     @property
     def may_return(self) -> bool:
-        """Whether an item that left for this reason may come in again."""
+        """Whether an item that left for this reason may be added again."""
         return self in {Reason.UNFOLLOWED, Reason.DUPLICATE}
 
 
@@ -242,7 +242,7 @@ MOVE = "move"
 
 @dataclass(frozen=True, slots=True)
 class FeedMove:
-    """A feed's items, on their way from channel to channel since `begun` (Unix time)."""
+    """A move of a feed's items between channels, in progress since `begun` (Unix time)."""
 
     feed: str
     source: str
@@ -251,7 +251,7 @@ class FeedMove:
 
 
 def read_moves(record: Mapping[str, str]) -> list[FeedMove]:
-    """The moves that a user's record notes."""
+    """The moves in a user's record."""
     found = [(name.split(" "), value.split(" ")) for name, value in record.items() if name.startswith(f"{MOVE} ")]
     return [FeedMove(feed, source, target, float(begun)) for (_, feed, source), (target, begun) in found]
 
@@ -263,14 +263,14 @@ READ = "read"
 ALL_SCOPES = (READ, "follow", "mute", "block", "channels")
 
 POSTING_SCOPES = ("create", "update", "delete", "undelete", "media")
-"""Those of Micropub, for apps and scripts that post into a channel."""
+"""Scopes of Micropub, for apps and scripts that post into a channel."""
 
 OTHER_NAMES = {"timeline": READ}
 """Scopes that apps request under names not in the specification: Ekstereye asks `create post channels timeline`."""
 
 
 def understood(scopes: Iterable[str]) -> frozenset[str]:
-    """The scopes that a provider has granted, and ours that they mean under other names.
+    """The scopes that a provider has granted, with our names for other names of the same scope.
 
     Nothing else is added: an app that may post, but not read, can't read.
     """
@@ -281,8 +281,8 @@ def understood(scopes: Iterable[str]) -> frozenset[str]:
 def read_scopes(text: str) -> frozenset[str]:
     """The scopes in `text`, which separates them by spaces.
 
-    Raises InvalidRequest when one isn't a scope by RFC 6749 (visible ASCII without quote and backslash), or none is
-    given.
+    Raises InvalidRequest if one isn't a scope by RFC 6749 (visible ASCII without quote and backslash), or if there is
+    none.
     """
     scopes = text.split()
     for scope in scopes:

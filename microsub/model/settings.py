@@ -1,8 +1,8 @@
 """Settings of a channel, each declared once: value, default, bounds and description.
 
-Everything else is made of the fields: what backend.json may say and its reference page (`configuration.model`), the
-hash fields in Redis (`timelines.channels`), and which level's value holds (`ChannelSettings.over`). The markers are
-what pydantic reads of them; it is loaded by those alone who check a file.
+Everything else is derived from the fields: the format of backend.json and its reference page (`configuration.model`),
+the hash fields in Redis (`timelines.channels`), and which level's value holds (`ChannelSettings.over`). Pydantic reads
+the markers; it is loaded only to check a file.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ T = TypeVar("T")
 UnreadStyle = Literal["count", "boolean", "none"]
 
 NOTES = "^(x-|_|//)"
-"""Keys of the file's owner, which mean nothing here."""
+"""Keys for notes of the file's author, which have no effect."""
 
 FILE_OBJECT: Mapping[str, Any] = {"extra": "forbid", "json_schema_extra": {"patternProperties": {NOTES: True}}}
-"""How pydantic takes an object of backend.json: a key that isn't known is reported."""
+"""Pydantic's configuration for objects of backend.json: an unknown key is reported."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A field that may be left out, and is None then; `null` isn't a value."""
+    """A field that may be left out, and then is None; `null` isn't a valid value."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         """The schema of the value itself."""
@@ -37,9 +37,9 @@ Maybe = Annotated[T | None, LeftOut()]
 
 @dataclass(frozen=True)
 class Fits:
-    """Text of 1 to `longest` characters for which `problem` gives None, else why it doesn't fit.
+    """Text of 1 to `longest` characters for which `problem` returns None; otherwise it returns the reason.
 
-    `expected` says what was expected; `pattern` is what editors can check of it.
+    `expected` describes valid text; `pattern` is the part of the check that editors can do.
     """
 
     problem: Callable[[str], str | None]
@@ -48,7 +48,7 @@ class Fits:
     longest: int = 2048
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """A check after that of the type."""
+        """The type's check, followed by this one."""
         from pydantic_core import PydanticCustomError, core_schema
 
         def check(text: str) -> str:
@@ -62,30 +62,30 @@ class Fits:
         return core_schema.no_info_after_validator_function(check, handler(source))
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
-        """What editors can check."""
+        """The part of the check that editors can do."""
         pattern = {"pattern": self.pattern} if self.pattern else {}
         return {**handler(core), "minLength": 1, "maxLength": self.longest, **pattern}
 
 
 def declared(description: str, default: Any = None, *, usual: Any = None, **bounds: Any) -> Any:
-    """A field of a settings object; `usual` is what holds where no level says anything."""
+    """A field of a settings object; `usual` is the value in force if no level gives one."""
     shown = usual if default is None else default
     more = {"json_schema_extra": {"default": shown}} if shown not in (None, ()) else {}
     return field(default=default, metadata={"description": description, "usual": usual, **more, **bounds})
 
 
 def number(description: str, default: Any = None, *, usual: Any = None, ge: float = 0, le: float) -> Any:
-    """A field that holds a number from `ge` to `le`."""
+    """A field with a number from `ge` to `le`."""
     return declared(description, default, usual=usual, strict=True, ge=ge, le=le)
 
 
 def usual(kind: type[T]) -> T:
-    """The value that holds where no level says anything."""
+    """The value in force if no level gives one."""
     return kind(**{one.name: one.metadata["usual"] for one in fields(kind) if "usual" in one.metadata})  # type: ignore[arg-type]
 
 
 def stated(value: Any) -> dict[str, Any]:
-    """Those fields of a settings object that don't stand at their default."""
+    """The fields of a settings object that differ from their default."""
     return {one.name: part for one in fields(value) if (part := getattr(value, one.name)) != _default(one)}
 
 
@@ -94,12 +94,12 @@ def _default(one: Field[Any]) -> Any:
 
 
 class Level:
-    """Settings of several levels: None means as the level above has it, 0 means without limit."""
+    """Settings of several levels: None means the value of the level above, 0 means no limit."""
 
     __slots__ = ()
 
     def over(self, above: Level) -> Self:
-        """These settings, and those of the level above where these say nothing."""
+        """These settings, with the values of the level above in place of None."""
         kind: Any = type(self)
         names = [one.name for one in fields(kind)]
         found = {name: getattr(self, name) for name in names}
@@ -110,7 +110,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings(Level):
-    """What holds for a channel, or for all channels of a user or of the instance. 0 keeps for ever."""
+    """Settings of a channel, or of all channels of a user or of the instance. 0 keeps posts for ever."""
 
     __pydantic_config__ = FILE_OBJECT
 
@@ -131,16 +131,16 @@ class ChannelSettings(Level):
     )
 
     def limits(self) -> ChannelSettings:
-        """These settings without what only one level has."""
+        """These settings without those that only one level has."""
         return ChannelSettings(**{one.name: getattr(self, one.name) for one in fields(ChannelSettings)})
 
 
 USUAL = usual(ChannelSettings)
-"""What holds where neither channel nor user nor instance say anything."""
+"""The settings in force if neither channel nor user nor instance give any."""
 
 
 def blank(text: str) -> str | None:
-    """Whether text says nothing, as a problem of `Fits`."""
+    """A check for `Fits`: blank text is invalid."""
     return None if text.strip() else ""
 
 
@@ -168,7 +168,7 @@ POST_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which posts a channel takes, of those that come from now on. Title, summary, text and categories are searched."""
+    """Rules for which new posts a channel accepts. Title, summary, text and categories are searched."""
 
     __pydantic_config__ = FILE_OBJECT
 
@@ -189,7 +189,7 @@ class Filters:
 
     @classmethod
     def of(cls, part: Mapping[str, Any]) -> Filters:
-        """From a valid `filters` object, of which notes and what isn't known are left out."""
+        """Filters from a valid `filters` object, without notes and unknown keys."""
         names = {one.name for one in fields(cls)}
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in part.items() if name in names
@@ -199,10 +199,10 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class OwnChannelSettings(ChannelSettings):
-    """What one channel has of its own."""
+    """Settings of one channel."""
 
     filters: Filters = field(default_factory=Filters, metadata={"description": "Which posts the channel takes."})
 
 
 SettingsOf = Callable[[str, str], Awaitable[ChannelSettings]]
-"""User and channel uid to what holds there; nothing in it is None."""
+"""Maps user and channel uid to the settings in force; none of them is None."""

@@ -1,9 +1,9 @@
-"""Words of a text, as an index holds them and as queries look for them: folded. Pure.
+"""Words of a text, folded, as an index stores them and queries look them up. Pure.
 
-Case and accents don't count. SQLite's tokenizer `ascii` makes the words: ASCII letters and digits, and all that isn't
-ASCII; so text in ASCII goes to it as it is, and other text leaves here with blanks where a word ends. Chinese,
-Japanese, Korean, Thai, Lao, Khmer and Burmese are written as overlapping pairs of characters, each run with its last
-character alone behind them: a longer word is a phrase of pairs, and a single character the beginning of one.
+Case and accents don't count. SQLite's tokenizer `ascii` makes the words: ASCII letters and digits, and all non-ASCII
+characters. So ASCII text is passed to it unchanged, and in other text blanks are put between words first. Chinese,
+Japanese, Korean, Thai, Lao, Khmer and Burmese are written as overlapping pairs of characters, each run followed by its
+last character alone: a longer word is a phrase of pairs, and a single character the beginning of one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ACCENTS = re.compile(r"[\u0300-\u036f]+")
 _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ł": "l", "ħ": "h", "ı": "i", "þ": "th"}
 )
-"""Letters that Unicode doesn't take apart, and that people without them on their keyboards write so."""
+"""Letters that Unicode doesn't decompose, and their usual spelling on keyboards without them."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -30,7 +30,7 @@ _FOREIGN = re.compile("[^\x00-\x7f]+")
 _LONGEST_WORD = 32
 _SYMBOL = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
 _BETWEEN = re.compile(
-    # Marks that belong to letters of Indic, Arabic and Hebrew words are no letters to Python.
+    # Python doesn't count marks that belong to letters of Indic, Arabic and Hebrew words as letters.
     "[^\\w\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u2190-\u2bff\U0001f000-\U0001faff]+"
 )
@@ -38,7 +38,7 @@ _WORD = re.compile("[0-9A-Za-z\x80-\U0010ffff]+")
 
 
 def folded(text: str) -> str:
-    """`text` as the tokenizer gets it; the same for a post and for a query."""
+    """`text` as the tokenizer gets it; the same function for posts and queries."""
     return text if text.isascii() else _FOREIGN.sub(_of_run, text)
 
 
@@ -70,7 +70,7 @@ def words_of(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Words that stand side by side; with `open_ended`, the last of them is the beginning of one."""
+    """Consecutive words; with `open_ended`, the last one is the beginning of a word."""
 
     words: tuple[str, ...]
     open_ended: bool = False
@@ -80,7 +80,7 @@ class Phrase:
         """The words that a post with `text` must contain; empty if `text` contains no word."""
         words = words_of(text)
         if len(words) > 1 and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]) and words[-2][1:] == words[-1]:
-            words.pop()  # the end of a run, behind which the post's own may go on
+            words.pop()  # the end of a run, where the post's own run may continue
         elif words and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]):
             open_ended = True
         return cls(tuple(words), open_ended)

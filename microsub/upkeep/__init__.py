@@ -1,1 +1,1 @@
-"""Periodic work of a worker besides polling: the sweep, repair of follows, figures."""
+"""Periodic jobs of a worker other than polling: the sweep, repair of follows, figures."""

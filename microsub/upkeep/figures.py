@@ -1,4 +1,4 @@
-"""Numbers of users and feeds, and what processes have counted: for `/metrics`, and by the hour."""
+"""Numbers of users and feeds, and the counts of all processes: for `/metrics`, and by the hour."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PUBLISH_SECONDS = 10.0
 
 
 class Figures:
-    """Sets the gauges of `metrics` from what is in Redis, and adds up what processes counted."""
+    """Sets the gauges of `metrics` from the data in Redis, and adds up the counts of all processes."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Figures:
 
         Metrics from Redis are missing while it is unavailable.
         """
-        from microsub import metrics  # slow to load, and a list of feeds needs none
+        from microsub import metrics  # slow to load, and the import of a list of feeds doesn't need it
 
         published: Mapping[str, float] = {}
         with contextlib.suppress(StoreError):
@@ -89,9 +89,9 @@ class Figures:
         metrics.WORKERS.set(sum(not name.endswith(TO_COME) for name in await self._presence.alive(now)))
 
     async def publish_for_ever(self, hours: Hours) -> None:
-        """Add what this process counts to what all have counted, in all and by the hour, again and again.
+        """Repeatedly add the counts of this process to those of all processes, in total and by the hour.
 
-        Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, but for the hours.
+        Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, except by the hour.
         """
         from microsub import metrics
 

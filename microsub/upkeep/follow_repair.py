@@ -1,8 +1,8 @@
-"""Repair of follows: the channels' lists are the truth; the feeds' lists and the schedule are derived.
+"""Repair of follows: the channels' lists are authoritative; the feeds' lists and the schedule are derived.
 
 They are in different slots of Redis, so no script changes them together, and a crash or a race of two requests can
-leave them inconsistent: a feed that is followed and never polled, or polled for nobody. This makes them agree: for a
-user soon after a change of their follows was begun, and for everything once a day.
+leave them inconsistent: a feed that is followed but never polled, or polled without followers. The repair makes them
+agree: for a user soon after a change of their follows was begun, and for everything once a day.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairedFollows:
-    """The repairs of a round: followers missing in feeds' lists, wrong followers, feeds that weren't scheduled, feeds
-    that were polled and planned while a clock was ahead.
+    """The repairs of a round: missing followers in feeds' lists, wrong followers, feeds that weren't scheduled, and
+    feeds that were polled and planned while a clock was ahead.
     """
 
     missing: int = 0
@@ -52,9 +52,9 @@ class RepairedFollows:
 
 @dataclass(eq=False, repr=False)
 class FollowRepair:
-    """Brings followers and schedule to what the channels say.
+    """Makes followers and schedule agree with the channels' lists.
 
-    Any number of processes may do it; it repeats well.
+    Any number of processes may do it; it is idempotent.
     """
 
     redis: Redis
@@ -65,7 +65,7 @@ class FollowRepair:
     following: Following
 
     async def run(self, now: float) -> RepairedFollows:
-        """Look at everything once. What looks wrong is looked at again before it is changed."""
+        """Check everything once. Apparent errors are checked again before they are corrected."""
         users = [user for user in await self.accounts.users() if user.disabled is None]
         for user in users:
             await self._finish_moves(user, now)
@@ -80,7 +80,7 @@ class FollowRepair:
     async def run_for(self, name: str, now: float) -> RepairedFollows | None:
         """Repair one user's follows: interrupted changes are finished; a disabled user follows nothing.
 
-        None while a move of theirs may be under way.
+        None if a move of theirs may be in progress.
         """
         user = await self.accounts.user(name)
         if user is None:
@@ -98,9 +98,9 @@ class FollowRepair:
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now))
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Finish interrupted changes, again and again, until cancelled.
+        """Repeatedly finish interrupted changes, until cancelled.
 
-        A reader sees half of a move, so it waits for minutes only.
+        Users see half of a move, so it waits only for minutes.
         """
         await for_ever(self._finish_due, "follows", pace, BETWEEN_VISITS)
 
@@ -123,9 +123,9 @@ class FollowRepair:
             _log.warning("subscriptions_repaired", **asdict(repaired))
 
     async def _finish_moves(self, user: User, now: float) -> None:
-        """Finish moves of feeds between channels that broke off.
+        """Finish interrupted moves of feeds between channels.
 
-        Before a new channel is filled from the store: items keep the state that they have in the former one.
+        Before a new channel is filled from the store, so that items keep the state that they have in the former one.
         """
         if user.moves:
             await self.following.finish_moves(user.name, user.moves, now)
@@ -155,7 +155,7 @@ class FollowRepair:
         return missing, surplus
 
     async def _drop_all(self, user: User, now: float) -> int:
-        """Take a disabled user out of all followers: a follow that was under way came in after the removal."""
+        """Remove a disabled user from all followers: a follow in progress may have been added after the removal."""
         surplus = 0
         for batch in _batches([*await self._truth([user])]):
             surplus += (await self._bring_together(batch, {}, now, user.name))[1]
@@ -170,9 +170,9 @@ class FollowRepair:
             return False
         await self.feeds.subscribe(subscription.feed, user, uid)
         if await self.feeds.find(subscription.url) is None:
-            # The address was lost: it leads to this feed again, not to a new one beside it.
+            # The address was lost: it leads to this feed again, not to a second, new one.
             await self.feeds.rename(subscription.feed, subscription.url)
-        # Where the feed has taken over another one's followers, their address may still be that one's.
+        # If the feed has taken over another one's followers, their address may still belong to that feed.
         if await self.feeds.find(subscription.url) in {None, subscription.feed}:
             with contextlib.suppress(NotFound):
                 await self.following.follow(user, uid, subscription.url, now, subscription.name)

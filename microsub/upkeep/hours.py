@@ -11,11 +11,11 @@ from microsub.redis.protocol import Command, Redis
 
 HOUR = 3600
 SHOWN = 7 * 24
-"""Hours."""
+"""Number of hours that are shown."""
 _KEPT = (SHOWN + 1) * HOUR
 
 _ANSWERED = frozenset({"changed", "unchanged", "not_modified", "moved", "overtaken"})
-"""Outcomes of a poll (`metrics.POLLS`) in which the publisher answered as it should."""
+"""Outcomes of a poll (`metrics.POLLS`) in which the publisher answered properly."""
 _SUMS = {
     "microsub_items_new_total": "posts",
     "microsub_poll_delay_seconds_sum": "late_seconds",
@@ -27,8 +27,8 @@ _SUMS = {
 class HourFigures:
     """One hour, from the Unix time `begin` on.
 
-    `polls` of which `failed` brought no feed; new `posts`. Of `planned` polls `in_time` began within a minute of their
-    time, and all of them together were `late_seconds` late.
+    `polls`, of which `failed` returned no feed; new `posts`. Of `planned` polls, `in_time` began within a minute of
+    their time, and `late_seconds` is the lateness of all of them together.
     """
 
     begin: int
@@ -41,16 +41,16 @@ class HourFigures:
 
     @property
     def lateness(self) -> float:
-        """Seconds, on average."""
+        """Average lateness in seconds."""
         return self.late_seconds / self.planned if self.planned else 0.0
 
     @property
     def share_in_time(self) -> float:
-        """From 0 to 1; 1 where nothing was planned."""
+        """From 0 to 1; 1 if no poll was planned."""
         return self.in_time / self.planned if self.planned else 1.0
 
     def __add__(self, other: HourFigures) -> HourFigures:
-        """The sums of both, from the beginning of the first one on."""
+        """The sums of both, from the beginning of the first one."""
         return HourFigures(self.begin, *(getattr(self, name) + getattr(other, name) for name in _FIELDS))
 
 
@@ -81,7 +81,7 @@ class Hours:
         self._redis = redis
 
     async def add(self, more: Mapping[str, float], now: float) -> None:
-        """Add what samples have grown by to the hour of that Unix time."""
+        """Add the growth of samples to the hour of that Unix time."""
         key = keys.hour(str(int(now // HOUR)))
         adding: list[Command] = [("HINCRBYFLOAT", key, name, repr(value)) for name, value in tallied(more).items()]
         if adding:

@@ -1,4 +1,4 @@
-"""The overview for admins: whether all is well, and the server's workload."""
+"""The overview for admins: the server's health and workload."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from microsub.upkeep.survey import FeedSums, Survey
 class ServerState:
     """The server at some moment.
 
-    `feeds` are missing before the first survey, `memory` where Redis doesn't say. `queues` are what waits by stream,
-    `workers` how many are alive, `hours` the figures of the last week.
+    `feeds` are missing before the first survey, `memory` if Redis doesn't report it. `queues` are the waiting messages
+    by stream, `workers` the number of live workers, `hours` the figures of the last week.
     """
 
     health: HealthReport

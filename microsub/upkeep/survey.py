@@ -1,6 +1,6 @@
-"""A look at all followed feeds once in a while, so that pages about thousands of them read a few keys.
+"""A periodic look at all followed feeds, so that pages about thousands of them read only a few keys.
 
-One worker at a time walks the feeds and writes down their order by health, in which channels some need attention, the
+One worker at a time reads all feeds and stores their order by health, the channels in which some need attention, the
 hosts that are held, and sums. A page reads these, and the records of the feeds that it shows.
 """
 
@@ -28,26 +28,26 @@ from microsub.redis.replies import reading, texts
 from microsub.redis.scripts import batches
 
 STATES = ("failing", "gone", "new", "ok")
-"""States of followed feeds, those first that somebody may want to look at."""
+"""States of followed feeds, most important first."""
 
 FIRST = 3.0
 """Seconds after which a worker makes the first survey."""
 BETWEEN = 60.0
-"""Seconds between two surveys, about."""
+"""Approximate seconds between two surveys."""
 REST = 100.0
 """Pause between surveys, in durations of the last one: surveys use at most a hundredth of a processor."""
 QUICK = 1.0
-"""Maximum seconds of a survey that runs while somebody waits for a page."""
+"""Maximum seconds of a survey that runs while a page waits for it."""
 KEPT = 86_400
 _BATCH = 500
 _STEP = 1e12
-"""Between the scores of two states: more than any Unix time."""
+"""The difference between the scores of two states: more than any Unix time."""
 _MOST_HUBS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedFeed:
-    """A feed that somebody follows, with the number of users who do."""
+    """A followed feed, with the number of users who follow it."""
 
     record: FeedRecord
     followers: int
@@ -63,7 +63,7 @@ class FollowedFeed:
 
 
 async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
-    """All feeds that somebody follows, by id; internal ones are left out."""
+    """All followed feeds, by id; internal ones are left out."""
     ids = await feeds.all_ids()
     for start in range(0, len(ids), _BATCH):
         for feed in await followed_among(feeds, ids[start : start + _BATCH]):
@@ -80,10 +80,10 @@ async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[FollowedFeed]
 
 @dataclass(frozen=True, slots=True)
 class FeedSums:
-    """How all followed feeds were at the Unix time `at`; to find out took `seconds`.
+    """The state of all followed feeds at the Unix time `at`; the survey took `seconds`.
 
-    `states` counts feeds by state, `ways` those that name a hub by how their posts come, `hubs` by the hub's host: all
-    its feeds, and those that it pushes. `followers` are those of all feeds together.
+    `states` counts feeds by state, `ways` those that name a hub by the way their posts arrive, `hubs` by the hub's
+    host: all its feeds, and those that it pushes. `followers` are the followers of all feeds together.
     """
 
     at: float
@@ -95,12 +95,12 @@ class FeedSums:
 
     @property
     def feeds(self) -> int:
-        """How many there are."""
+        """The number of feeds."""
         return sum(self.states.values())
 
 
 class _Counting:
-    """Sums in the making."""
+    """Sums while they are computed."""
 
     def __init__(self, now: float) -> None:
         self._now = now
@@ -126,7 +126,7 @@ class _Counting:
 
 
 async def sums_of(feeds: Feeds, now: float) -> FeedSums:
-    """The sums of all followed feeds now; every one is looked at."""
+    """The current sums of all followed feeds; reads each of them."""
     counting = _Counting(now)
     async for feed in followed_feeds(feeds):
         counting.add(feed)
@@ -135,7 +135,7 @@ async def sums_of(feeds: Feeds, now: float) -> FeedSums:
 
 @dataclass(frozen=True, slots=True)
 class HeldHost:
-    """A host that nothing is requested from until a Unix time."""
+    """A host that gets no requests until a Unix time."""
 
     host: str
     until: float
@@ -146,7 +146,7 @@ def _is_due(last: FeedSums, now: float) -> bool:
 
 
 class Survey:
-    """The latest findings about all feeds, and the look that makes them. Times are Unix seconds."""
+    """The latest findings about all feeds, and the survey that produces them. Times are Unix seconds."""
 
     def __init__(self, redis: Redis, feeds: Feeds, schedule: Schedule) -> None:
         self._redis = redis
@@ -154,9 +154,9 @@ class Survey:
         self._schedule = schedule
 
     async def run_for_ever(self, pace: RoundTiming) -> None:
-        """Look again and again, of all workers one at a time; soon for the first time."""
+        """Survey repeatedly, in one of all workers at a time; soon for the first time."""
         await asyncio.sleep(FIRST)
-        with contextlib.suppress(StoreError):  # the next round says so
+        with contextlib.suppress(StoreError):  # the next round logs it
             if await self.last() is None:
                 await self.look(pace.clock())
         await for_ever(self._round, "survey", pace, BETWEEN)
@@ -167,16 +167,16 @@ class Survey:
             await self.look(now)
 
     async def recent(self, now: float) -> FeedSums | None:
-        """The sums as they are now where a look is quick and due, else those of the last one; None before the first."""
+        """Current sums if a survey is quick and due, otherwise those of the last one; None before the first one."""
         last = await self.last()
         if last is None or last.seconds > QUICK or not _is_due(last, now):
             return last
-        with contextlib.suppress(StoreError):  # a full Redis can't note it, and admins look at pages then
+        with contextlib.suppress(StoreError):  # a full Redis can't store it, but admins read pages especially then
             await self.look(now)
         return await self.last()
 
     async def look(self, now: float) -> None:
-        """Look at all followed feeds, and store the findings."""
+        """Survey all followed feeds, and store the findings."""
         begun, counting = time.monotonic(), _Counting(now)
         scores: dict[str, float] = {}
         hosts: set[str] = set()
@@ -195,7 +195,7 @@ class Survey:
         await self._redis.command("SET", keys.survey(), said, "EX", KEPT)
 
     async def last(self) -> FeedSums | None:
-        """The sums of the last look; None before the first one."""
+        """The sums of the last survey; None before the first one."""
         said = await self._redis.command("GET", keys.survey())
         if said is None:
             return None
@@ -203,8 +203,8 @@ class Survey:
             return FeedSums(**orjson.loads(said))
 
     async def feeds(self, state: str, count: int, beyond: int = 0) -> list[FollowedFeed]:
-        """Up to `count` feeds that were in that state, or in any with '', those that nothing came from for longest
-        first; as they are now.
+        """Up to `count` feeds that were in that state, or in any with '', longest without an answer first; with their
+        current records.
         """
         low = STATES.index(state) * _STEP if state else 0.0
         high = low + _STEP if state else len(STATES) * _STEP
@@ -213,14 +213,14 @@ class Survey:
         return await followed_among(self._feeds, texts(ids))
 
     async def held(self, now: float, count: int) -> list[HeldHost]:
-        """Up to `count` hosts that are held, those first that wait the shortest."""
+        """Up to `count` hosts that are held, those with the shortest waits first."""
         key = keys.surveyed_holds()
         flat = await self._redis.command("ZRANGEBYSCORE", key, f"({now:.3f}", "+inf", "WITHSCORES", "LIMIT", 0, count)
         hosts = texts(flat[0::2])
         return [HeldHost(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
 
     async def attention(self, user: str) -> Mapping[str, int]:
-        """How many feeds need attention in the user's channels, by uid; those without any are left out."""
+        """The number of feeds that need attention in the user's channels, by uid; channels without any are left out."""
         said = await self._redis.command("HGET", keys.surveyed_attention(), user)
         if said is None:
             return {}
@@ -228,7 +228,7 @@ class Survey:
             return {uid: int(count) for uid, count in orjson.loads(said).items()}
 
     async def note_attention(self, user: str, uid: str, count: int) -> None:
-        """Write down how many feeds of the channel need attention, where somebody has just looked at all of them."""
+        """Store how many feeds of the channel need attention, after a request that has read all of them."""
         known = await self.attention(user)
         if known.get(uid, 0) == count:
             return
@@ -252,7 +252,7 @@ class Survey:
         await self._redis.command("EXPIRE", key, KEPT)
 
     async def _replace(self, key: str, scores: Mapping[str, float]) -> None:
-        """Make these the members of a sorted set, which never seems empty meanwhile."""
+        """Make these the members of a sorted set, which never appears empty meanwhile."""
         former = texts(await self._redis.command("ZRANGE", key, 0, -1))
         for members in batches([*scores], _BATCH):
             await self._redis.command("ZADD", key, *(part for one in members for part in (f"{scores[one]:.3f}", one)))

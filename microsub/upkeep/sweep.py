@@ -1,10 +1,10 @@
-"""The sweep deletes items that no timeline or output feed refers to, but for the newest of each feed.
+"""The sweep deletes items to which no timeline or output feed refers, except the newest of each feed.
 
-Who refers to what is written into a bitmap by id; a walk over all of these fills it, a walk over all items asks it.
-Ids that are given out after the beginning are exempt. What nobody refers to is condemned by one sweep and deleted by a
-later one, that was begun an hour after, so that nothing which happens meanwhile is lost (`posts.garbage`).
+All references are noted in a bitmap by id; then all items are compared with it. Ids that are assigned after the
+beginning are exempt. Items without references are condemned by one sweep and deleted by a later one that begins at
+least an hour after, so that concurrent changes lose nothing (`posts.garbage`).
 
-It is done once a day (`redis.due`), in small batches with pauses.
+It runs once a day (`redis.due`), in small batches with pauses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GRACE = 3600.0
 """Seconds between the condemnation of an item and the beginning of the sweep that may delete it."""
 
 _PAUSE = 0.005
-"""Seconds after each batch, so that Redis has time for readers."""
+"""Seconds after each batch, so that Redis has time for users' requests."""
 
 _BATCH = 500
 
@@ -43,17 +43,17 @@ _USERS_AT_ONCE = 50
 
 _CHUNK = 18
 _PLACES = (1 << _CHUNK) - 1
-"""A bitmap is kept in chunks of 2**18 ids, or 32 KiB, so that one odd large id costs no more than that."""
+"""A bitmap is stored in chunks of 2**18 ids (32 KiB), so that a single large id takes only one chunk."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """The results of a sweep, in numbers of items: `reached` by somebody, `examined` in the store, `condemned` (all
-    that carry the mark now), `deleted`, and `tombstones` that were forgotten; `addresses` are URLs of feeds that are
-    gone, forgotten too, and `hollow` ids of posts that are gone, taken out of timelines. With `dry_run` nothing was
-    changed: `condemned`, `deleted` and `hollow` tell what would be, and the other two aren't looked for.
+    """The results of a sweep, in numbers of items: `reached` by references, `examined` in the store, `condemned` (all
+    that have the mark now), `deleted`, and `tombstones` that were forgotten; `addresses` are forgotten URLs of deleted
+    feeds, and `hollow` ids of deleted posts, removed from timelines. With `dry_run` nothing was changed: `condemned`,
+    `deleted` and `hollow` are what would change, and the other two aren't looked for.
     """
 
     dry_run: bool = False
@@ -82,7 +82,7 @@ class SweepReport:
 class Sweeping:
     """Sweeps the post store.
 
-    `kept` says how many of a feed's newest posts stay in any case: who follows it tomorrow begins with them.
+    `kept` is the number of a feed's newest posts that stay in any case: new followers begin with them.
     """
 
     redis: Redis
@@ -95,7 +95,7 @@ class Sweeping:
     async def run(self, now: float, dry_run: bool = False) -> SweepReport:
         """Sweep once; `now` is Unix time.
 
-        Raises StoreError; a sweep that broke off is simply done again.
+        Raises StoreError; an interrupted sweep is simply repeated.
         """
         if await self._is_behind(now):
             return SweepReport(dry_run)
@@ -121,10 +121,10 @@ class Sweeping:
         return report
 
     async def expire(self, feed_id: str, limit: int, now: float) -> int:
-        """Delete the posts of one feed at once, but its `limit` newest and those that can be reached.
+        """Delete the posts of one feed at once, except its `limit` newest and those with references.
 
-        Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays, and of one
-        that is taken in too late for that no id stays behind (`erase`).
+        Returns how many left. Reads all timelines twice: a post that is added meanwhile stays, and a post that is added
+        too late for that leaves no id behind (`erase`).
         """
         ids: Sequence[str] = await self.feeds.item_ids(feed_id, limit)
         for turn in range(2):
@@ -145,10 +145,10 @@ class Sweeping:
         return True
 
     async def _hollow(self, reached: Bitmap, stored: Bitmap, now: float, dry_run: bool) -> int:
-        """Let timelines go of ids whose items are gone; of how many.
+        """Remove ids from timelines whose items no longer exist; returns their number.
 
         An item is written before any timeline gets its id, and the process that adds an id then checks that its item
-        still exists. So such ids stem from a process that died between the two, while the item was deleted.
+        still exists. So such ids come from a process that died between the two, while the item was deleted.
         """
         count = 0
         for ids in reached.but_not(stored, _BATCH):
@@ -175,10 +175,10 @@ class Sweeping:
         return replace(report, condemned=report.condemned + len(green), deleted=report.deleted + deleted)
 
     async def _reached(self, mark: int, only: Collection[int] | None = None) -> Bitmap:
-        """The ids up to `mark` that somebody refers to.
+        """The ids up to `mark` that have references.
 
-        An id that moves from one set to the other behind the walk's back isn't met. Who moves it has asked for the item
-        before, which takes a mark away, so that no deletion follows from such a walk.
+        An id that moves from an unread set to one already read is missed. But its mover reads the item first, which
+        removes its mark, so missing it doesn't lead to a deletion.
         """
         found = Bitmap(mark)
         for user in await self.accounts.users():
@@ -196,7 +196,7 @@ class Sweeping:
         return forgotten
 
     async def _forget_addresses(self, now: float) -> int:
-        """Forget URLs whose feeds are gone, as items are let go: marked by one sweep, forgotten by a later one."""
+        """Forget URLs whose feeds no longer exist: like items, marked by one sweep and forgotten by a later one."""
         followed: set[str] = set()
         for user in await self.accounts.users():
             followed |= await subscriptions(self.redis, user.name)
@@ -207,20 +207,20 @@ class Sweeping:
         return forgotten
 
 
-# --- deleting posts at once, while anybody may be putting them into timelines --------------------------------------
+# --- deleting posts at once, while other processes may be adding them to timelines -------------------------------
 #
-# Retired, withdrawn, erased (`posts.garbage`): who added a post before it was retired is met by the withdrawal,
-# and who adds it later looks again and takes it back. So no timeline is left with an id that stands for nothing.
+# Retired, withdrawn, erased (`posts.garbage`): if a process added a post before it was retired, the withdrawal
+# removes it; if later, that process checks again and removes it. So no timeline keeps an id without a post.
 
 
 async def erase(
     redis: Redis, accounts: Accounts, doomed: Sequence[Candidate], now: float, *, wanted_too: bool
 ) -> list[Candidate]:
-    """Delete posts and leave tombstones; those that are gone.
+    """Delete posts and leave tombstones; returns the deleted ones.
 
-    Without `wanted_too`, condemned posts that somebody has spared meanwhile stay.
+    Without `wanted_too`, condemned posts that were spared meanwhile stay.
 
-    To be repeated where it broke off. Raises StoreError.
+    Repeat the call after an interruption. Raises StoreError.
     """
     retired = await garbage.retire(redis, doomed, now, wanted_too=wanted_too)
     await withdraw(redis, accounts, [one.id for one in retired], now)
@@ -229,7 +229,7 @@ async def erase(
 
 
 async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: float) -> None:
-    """Take posts out of all timelines and output feeds of all users, for good."""
+    """Remove posts from all timelines and output feeds of all users permanently."""
     names = [user.name for user in await accounts.users()] if ids else []
     for start in range(0, len(names), _USERS_AT_ONCE):
         batch = names[start : start + _USERS_AT_ONCE]
@@ -237,20 +237,20 @@ async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: fl
 
 
 async def _withdraw(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
-    with contextlib.suppress(NotFound):  # a user without channels, or who is being deleted
+    with contextlib.suppress(NotFound):  # a user without channels, or one that is being deleted
         await take_out(redis, user, GLOBAL, ids, Leaving(Reason.SWEPT), now)
     await OutputFeeds(redis).withdraw(user, ids, now)
 
 
 class Bitmap:
-    """A set of ids from 0 to `most`, at a bit each; where there are no ids for long, at nothing."""
+    """A set of ids from 0 to `most`, with a bit for each; long gaps take no memory."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._chunks: defaultdict[int, bytearray] = defaultdict(lambda: bytearray(1 << (_CHUNK - 3)))
 
     def add(self, ids: Sequence[str], only: Collection[int] | None = None) -> None:
-        """Take in ids; those above the limit, and those that aren't among `only`, are left out."""
+        """Add ids, except those above the limit and those that aren't in `only`."""
         chunks, most = self._chunks, self._most
         for text in ids:
             number = int(text)
@@ -258,7 +258,7 @@ class Bitmap:
                 chunks[number >> _CHUNK][(number & _PLACES) >> 3] |= 1 << (number & 7)
 
     def add_all(self, numbers: Sequence[int]) -> None:
-        """Take in ids, none of them above the limit."""
+        """Add ids, none of them above the limit."""
         chunks = self._chunks
         for number in numbers:
             chunks[number >> _CHUNK][(number & _PLACES) >> 3] |= 1 << (number & 7)
@@ -267,7 +267,7 @@ class Bitmap:
         """The ids that are in this set and not in the other, `size` at a time."""
         found: list[str] = []
         for index, chunk in sorted(self._chunks.items()):
-            # As a rule there are none, which numbers tell in no time.
+            # Usually there are none, which comparing numbers shows immediately.
             difference = int.from_bytes(chunk) & ~int.from_bytes(other._chunks.get(index, b""))
             for place, bits in enumerate(difference.to_bytes(len(chunk)) if difference else ()):
                 left = bits
@@ -286,5 +286,5 @@ class Bitmap:
         return chunk is not None and bool(chunk[(number & _PLACES) >> 3] & (1 << (number & 7)))
 
     def count(self) -> int:
-        """How many ids are in it."""
+        """The number of ids in it."""
         return sum(int.from_bytes(chunk).bit_count() for chunk in self._chunks.values())
