@@ -1,4 +1,4 @@
-"""The store's tests run on what differs most of all that it runs on; `make test-matrix`: on all."""
+"""Fixtures of the Redis tests: the two most different servers by default, all of them with `make test-matrix`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support import THOROUGH
 
 @pytest.fixture(params=["fake", "real", "cluster"] if THOROUGH else ["fake", "cluster"])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
-    """An empty Redis: a fake one and a Redis Cluster; a single real one is what all other tests run on."""
+    """An empty Redis: the fake one and a Redis Cluster. All other tests use a real single server."""
     connection = open_redis(request)
     yield connection
     await leave_redis(connection)

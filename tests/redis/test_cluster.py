@@ -1,4 +1,4 @@
-"""A Redis Cluster that is about to change: what is sent again, where to, and what is not."""
+"""A Redis Cluster whose layout changes: which commands are repeated, on which node, and which aren't."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OK = b"+OK\r\n"
 
 @pytest.fixture(scope="module")
 def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three masters with a replica each, which nobody promotes."""
+    """Three masters with one replica each, without automatic failover."""
     with running_cluster(tmp_path_factory.mktemp("replicated"), replicas=1) as cluster:
         yield cluster
 
@@ -52,7 +52,7 @@ def set_slot(nodes: Sequence[Node], slot: int, *state: str) -> None:
 
 
 async def test_a_slot_that_moves_is_followed(redis: ClusterRedis, replicated: Cluster) -> None:
-    """Before, in the middle (ASK) and afterwards (MOVED), for single calls and many at once, reading and writing."""
+    """Single calls and batches work, reading and writing, before, during (ASK) and after the move (MOVED)."""
     key, other = "{moving}a", "{moving}b"
     old = replicated.first_master_of(key)
     new = next(node for node in replicated.nodes[:3] if node is not old)
@@ -88,7 +88,7 @@ async def test_a_slot_that_moves_is_followed(redis: ClusterRedis, replicated: Cl
 
 
 async def test_a_bug_of_ours_stays_one(redis: ClusterRedis) -> None:
-    """Keys of two slots in one command, and wrong types, are raised as they are; others of the batch have run."""
+    """A command with keys of two slots, and a wrong type, raise Redis' error; the rest of the batch has run."""
     with pytest.raises(ResponseError, match="same slot"):
         await redis.command("DEL", "a", "b")
     with pytest.raises(ResponseError, match="not an integer"):
@@ -98,7 +98,7 @@ async def test_a_bug_of_ours_stays_one(redis: ClusterRedis) -> None:
 
 
 async def test_all_keys_are_scanned_and_all_masters_asked(redis: ClusterRedis) -> None:
-    """Each key once, whichever master has it; and doubts about one of them are doubts."""
+    """A scan returns each key once, whichever master has it, and a warning about one master is reported."""
     names = [f"k{number}".encode() for number in range(300)]
     await redis.pipeline([("SET", name, 1) for name in names])
     found = [name async for batch in redis.scan(50) for name in batch]
@@ -111,7 +111,7 @@ async def test_all_keys_are_scanned_and_all_masters_asked(redis: ClusterRedis) -
 
 
 async def test_a_write_that_no_replica_has_is_not_acknowledged(redis: ClusterRedis, replicated: Cluster) -> None:
-    """Reads and other masters go on, and so do writes as soon as the replica does."""
+    """Reads, and writes on other masters, continue. Writes on this one succeed again once the replica responds."""
     master = replicated.first_master_of("key")
     replica = replicated.replica_of(master).process
     assert replica is not None
@@ -138,7 +138,7 @@ async def test_a_write_that_no_replica_has_is_not_acknowledged(redis: ClusterRed
 async def test_without_any_replica_the_master_is_enough_unless_replicas_are_asked_for(
     redis: ClusterRedis, replicated: Cluster
 ) -> None:
-    """By default what was killed isn't waited for; who wants a replica in any case says so."""
+    """By default a replica that is down isn't waited for; a fixed number of replicas can be required."""
     master = replicated.first_master_of("key")
     replica = replicated.replica_of(master)
     await redis.command("SET", "key", "1")
@@ -150,7 +150,7 @@ async def test_without_any_replica_the_master_is_enough_unless_replicas_are_aske
         with pytest.raises(StoreUnavailable, match="only 0 of 1 replicas"):
             await strict.command("SET", "key", "4")
         assert await strict.pipeline([("GET", "key")]) == [b"4"]
-        with pytest.raises(ResponseError):  # nothing was written
+        with pytest.raises(ResponseError):  # nothing was written, so no replica is waited for
             await strict.command("INCR", "key", "x")
     finally:
         await strict.aclose()
@@ -170,11 +170,11 @@ async def test_without_any_replica_the_master_is_enough_unless_replicas_are_aske
     await wait_until(waited_for)
 
 
-# --- moments that pass ---------------------------------------------------------------------------------------------
+# --- temporary errors ----------------------------------------------------------------------------------------------
 
 
 class Telling:
-    """Answers that are told in advance, first the passing ones; later on always the same."""
+    """A server with prepared replies: first the temporary ones, then always the same one."""
 
     def __init__(self, *passing: bytes | None, then: bytes = OK) -> None:
         self.passing = list(passing)
@@ -194,7 +194,7 @@ class Telling:
     ],
 )
 async def test_what_was_not_run_is_sent_again(refusal: bytes) -> None:
-    """A write too, and each of a batch by itself."""
+    """This includes writes, and single commands of a batch."""
     fake = FakeCluster()
     async with fake.node(Telling(refusal, refusal)) as port:
         fake.masters = [port]
@@ -211,7 +211,7 @@ async def test_what_was_not_run_is_sent_again(refusal: bytes) -> None:
 
 
 async def test_what_never_passes_is_an_error() -> None:
-    """After some patience; and a circle of redirections too."""
+    """The error is raised after a time limit; a circle of redirects is an error, too."""
     fake = FakeCluster()
     async with fake.node(Telling(then=b"-CLUSTERDOWN The cluster is down\r\n")) as port:
         fake.masters = [port]
@@ -230,7 +230,7 @@ async def test_what_never_passes_is_an_error() -> None:
 
 
 async def test_a_read_is_repeated_when_the_connection_breaks_and_a_write_is_not() -> None:
-    """Nobody knows whether the write ran; its caller may know whether it may run twice."""
+    """Nobody knows whether the write ran, and only the caller knows whether it may run twice."""
     fake = FakeCluster()
     telling = Telling()
     async with fake.node(telling) as port:
@@ -254,7 +254,7 @@ async def test_a_read_is_repeated_when_the_connection_breaks_and_a_write_is_not(
 
 
 async def test_who_waits_for_a_silent_master_hears_of_its_successor() -> None:
-    """Reads are answered by the new master, writes fail; nobody waits for the silent one's end."""
+    """The new master answers reads, and writes fail, without waiting until the silent master is down."""
     fake = FakeCluster()
 
     async def silent(command: Sequence[bytes]) -> bytes | None:
@@ -275,7 +275,7 @@ async def test_who_waits_for_a_silent_master_hears_of_its_successor() -> None:
 
 
 async def test_calls_share_one_look() -> None:
-    """Many callers that come first, or that are sent elsewhere, ask once who holds what; some may be cancelled."""
+    """Many callers that start or are redirected at the same time load the layout once, even if some are cancelled."""
     fake = FakeCluster()
     async with fake.node(Telling()) as port:
         fake.masters = [port]
@@ -292,24 +292,24 @@ async def test_calls_share_one_look() -> None:
             await redis.scripts([(GET, ["a"], [])])
 
 
-# --- whom to ask ---------------------------------------------------------------------------------------------------
+# --- the nodes of the URL ------------------------------------------------------------------------------------------
 
 
 async def test_one_node_of_several_is_enough(replicated: Cluster) -> None:
-    """Those of the URL that are down don't matter."""
+    """Nodes of the URL that are down are skipped."""
     redis = await connect(f"redis+cluster://127.0.0.1:1,127.0.0.1:{replicated.nodes[0].port}")
     assert await redis.command("SET", "a", 1) == b"OK"
     await redis.aclose()
 
 
 async def test_a_node_of_a_cluster_is_not_all_of_redis(replicated: Cluster) -> None:
-    """Who forgets to say `cluster` hears of it at the start, and not with every second key."""
+    """A URL without `+cluster` fails at the start, not only with every second key."""
     with pytest.raises(ConfigError, match=r"a node of a Redis Cluster, expected redis\+cluster"):
         await connect(f"redis://127.0.0.1:{replicated.nodes[0].port}")
 
 
 async def test_a_single_server_is_no_cluster() -> None:
-    """The error says which kind of URL it wants; and a node that knows no master is not ready."""
+    """The error names the right kind of URL. A node that knows no master counts as not ready."""
     fake = FakeCluster()
     async with fake.node(Telling()) as port:
         with pytest.raises(StoreUnreached, match="knows no master"):
@@ -320,7 +320,7 @@ async def test_a_single_server_is_no_cluster() -> None:
 
 
 async def test_edits_on_every_master_reach_the_cache(cluster_url: str) -> None:
-    """One connection per master listens."""
+    """The cache listens on one connection per master."""
     cluster = await connect(cluster_url)
     ids = [str(number) for number in range(20)]
     await cluster.pipeline([("HSET", keys.item(item_id), "Data", '{"n":"old"}') for item_id in ids])

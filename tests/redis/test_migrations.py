@@ -1,4 +1,4 @@
-"""The version of the layout."""
+"""The versions of the data layout, and the migrations between them."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from tests.support.redis_wrappers import Between, KilledError, die, once
 
 
 class Steps:
-    """Steps to version 3 that note when they ran."""
+    """Migration steps to version 3 that record their runs."""
 
     def __init__(self, fail: int | None = None):
         self.ran: list[int] = []
@@ -47,14 +47,14 @@ class Steps:
 
 
 async def test_an_empty_database_gets_our_version(redis):
-    """There is nothing to migrate; the mark is written once, by the process that comes first."""
+    """There is nothing to migrate; the first process writes the version, once."""
     assert await asyncio.gather(*(migrate(redis) for _ in range(3))) == [0, 0, 0]
     assert await schema_version(redis) == VERSION
     assert await migrate(redis) == VERSION
 
 
 async def test_newer_data_is_refused(redis):
-    """Data of a later version is not touched, and the error says what to do."""
+    """Data of a later version isn't changed, and the error says what to do."""
     await redis.command("SET", keys.schema(), VERSION + 1)
     with pytest.raises(SchemaMismatch, match="upgrade the software"):
         await migrate(redis)
@@ -62,14 +62,14 @@ async def test_newer_data_is_refused(redis):
 
 
 async def test_a_mark_that_is_no_number_is_refused(redis):
-    """Somebody else's data is not ours to migrate."""
+    """Data of another program isn't migrated."""
     await redis.command("SET", keys.schema(), "v2-beta")
     with pytest.raises(SchemaMismatch, match="v2-beta"):
         await migrate(redis)
 
 
 async def test_steps_run_in_order_and_once(redis):
-    """Three processes at once migrate step by step, each step once."""
+    """If three processes migrate at the same time, each step still runs once."""
     await redis.command("SET", keys.schema(), 1)
     steps = Steps()
     await asyncio.gather(*(migrate(redis, version=3, steps=steps) for _ in range(3)))
@@ -79,7 +79,7 @@ async def test_steps_run_in_order_and_once(redis):
 
 
 async def test_an_interrupted_migration_resumes(redis):
-    """A step that failed runs again with the next call; those that were done don't."""
+    """A failed step runs again with the next call; finished steps don't."""
     await redis.command("SET", keys.schema(), 1)
     steps = Steps(fail=3)
     with pytest.raises(OSError, match="killed"):
@@ -90,7 +90,7 @@ async def test_an_interrupted_migration_resumes(redis):
 
 
 async def test_a_gap_in_the_way_is_refused(redis):
-    """Data so old that no step leads on is refused before anything is changed."""
+    """Data that is too old for any step is refused before anything is changed."""
     await redis.command("SET", keys.schema(), 1)
     with pytest.raises(SchemaMismatch, match="be migrated"):
         await migrate(redis, version=5, steps=Steps())
@@ -106,7 +106,7 @@ def wire(html, **others):
 
 
 async def test_stored_posts_are_cleaned_again(redis):
-    """Script that an earlier sanitiser let through leaves every post and what it refers to; all else stays."""
+    """Scripts that an earlier sanitiser let through are removed from posts and their references; all else stays."""
     clean, own = wire(CLEAN), wire(f"<p>x</p>{SCRIPT}", name="n")
     reply = wire(CLEAN, refs={"https://b": wire(SCRIPT)})
     stored = {1: clean, 2: own, 4: reply, 700: own}
@@ -128,7 +128,7 @@ async def test_stored_posts_are_cleaned_again(redis):
 
 @pytest.mark.parametrize("name", ["entries", "dead"])
 async def test_posts_that_wait_are_cleaned_as_well(redis, name):
-    """Those of a worker that has died, too; the others stay where they are, and nothing is counted twice."""
+    """This includes messages of a worker that has died; other messages keep their places, and none is counted twice."""
     stream = Stream(redis, name)
     dirty, clean = (
         {"feed": b"1", "items": b'[{"guid":"a"}]', "0": json.dumps(wire(html)).encode()}
@@ -152,7 +152,7 @@ async def test_posts_that_wait_are_cleaned_as_well(redis, name):
 
 
 async def test_settings_of_channels_and_users_are_taken_over(redis):
-    """Of channels that are there and of removed ones, and users' quotas."""
+    """Settings of channels, including removed ones, and quotas of users."""
     settings = {"unread": "none", "keep_read_days": 2.5, "max_items": 0, "filters": {"exclude_words": ['a "b"']}}
     await redis.command("SADD", keys.users(), "ann")
     await redis.command("ZADD", keys.channels("ann"), 1, "home", 2, "bare")
@@ -177,7 +177,7 @@ async def test_settings_of_channels_and_users_are_taken_over(redis):
 
 
 async def test_posts_that_waited_to_be_stored_are_stored(redis):
-    """Whether a worker had taken them or not; what can't be stored goes to the dead letters, and nothing is lost."""
+    """This includes messages that a worker had taken. Those that can't be stored become dead letters."""
     async with world(redis) as it:
         feed = await it.follow("https://blog.example/feed")
         await it.redis.command("HSET", keys.feed(feed.id), "sent", "5-0", "handled", "4-0")
@@ -199,8 +199,8 @@ async def test_posts_that_waited_to_be_stored_are_stored(redis):
 
 
 async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
-    """The hash of what is not filled yet goes; feeds that were filled count from the time of following on. Of one that
-    was not the first items decide, also where the migration broke off and was done again.
+    """The old hash is deleted; filled feeds get the time of the follow. Other feeds are decided by their first items,
+    also when an interrupted migration was repeated.
     """
 
     await redis.command("SADD", keys.users(), "ann")
@@ -228,7 +228,7 @@ async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
 
 
 async def test_every_user_gets_the_channel_saved(redis):
-    """Behind all others; twice is once, and a name that its user has given stays."""
+    """It is the last channel; a second run changes nothing, and keeps the name that the user has given it."""
     async with world(redis) as it:
         await it.accounts.add_user("ann", "", NOON)
         await it.channels.create("ann", "Home", NOON)
@@ -247,7 +247,7 @@ async def test_every_user_gets_the_channel_saved(redis):
 
 
 async def test_items_of_before_have_an_order_of_arrival(redis):
-    """By publication, removed channels included; what comes afterwards is behind them."""
+    """They are ordered by publication, including those of removed channels; new items come after them."""
     async with world(redis) as it:
         known = KnownItems()
         adder = Adder(redis, known)

@@ -1,4 +1,4 @@
-"""One connection, many callers: order, cancellation, losses, errors. On a real Redis, or one that misbehaves."""
+"""One connection for many callers: order, cancellation, lost connections, errors. On a real Redis, or a broken one."""
 
 import asyncio
 import ssl
@@ -27,13 +27,13 @@ async def redis(redis_url):
 
 @pytest.fixture
 def outside(redis_url):
-    """Another client, for what the tested one must not see."""
+    """A separate connection, for commands that the tested one must not send."""
     with redis_py.Redis.from_url(redis_url) as client:
         yield client
 
 
 async def test_replies_are_as_redis_sends_them(redis):
-    """Bytes, integers, None and lists of these, whatever the command."""
+    """Bytes, integers, None and lists of these, for every command."""
     assert await redis.command("SET", "a", "x") == b"OK"
     assert await redis.command("GET", "a") == b"x"
     assert await redis.command("GET", "none") is None
@@ -46,7 +46,7 @@ async def test_replies_are_as_redis_sends_them(redis):
 
 
 async def test_every_caller_gets_their_own_reply(redis):
-    """A thousand callers at once, single commands, pipelines and scripts mixed, one connection."""
+    """A thousand callers mix single commands, pipelines and scripts on one connection."""
 
     async def caller(number: int) -> None:
         key = f"k{number}"
@@ -62,14 +62,14 @@ async def test_every_caller_gets_their_own_reply(redis):
 
 
 async def test_all_callers_share_one_connection(redis, outside):
-    """However many calls are in flight."""
+    """The number of calls in flight doesn't matter."""
     before = int(outside.info("stats")["total_connections_received"])
     await asyncio.gather(*(redis.command("INCR", "n") for _ in range(200)))
     assert int(outside.info("stats")["total_connections_received"]) == before + 1
 
 
 async def test_many_calls_of_one_turn_are_written_together(redis, outside):
-    """While Redis has enough to do, what gathers during a turn of the event loop is one write."""
+    """While Redis has enough work, the calls of one turn of the event loop are sent in one write."""
     await redis.command("PING")
 
     def reads() -> int:
@@ -81,7 +81,7 @@ async def test_many_calls_of_one_turn_are_written_together(redis, outside):
 
 
 async def test_a_large_value_passes_both_ways(redis):
-    """Some megabytes at once, while others go on."""
+    """A value of some megabytes doesn't disturb other calls at the same time."""
     large = b"\r\n$" * 2_000_000
     results = await asyncio.gather(
         redis.command("SET", "large", large), *(redis.command("INCR", "n") for _ in range(50))
@@ -91,7 +91,7 @@ async def test_a_large_value_passes_both_ways(redis):
 
 
 async def test_a_cancelled_caller_shifts_nobodys_reply(redis):
-    """Before the write and after it: the reply of who has left is dropped, everybody else's arrives."""
+    """Cancelled before or after the write, the call's own reply is dropped and all other replies arrive."""
     await redis.command("PING")
     for turns in range(4):
         tasks = [asyncio.create_task(redis.command("ECHO", str(number))) for number in range(100)]
@@ -108,7 +108,7 @@ async def test_a_cancelled_caller_shifts_nobodys_reply(redis):
 
 
 async def test_a_cancelled_caller_does_not_take_the_connection_away(redis_url):
-    """The caller that starts connecting may leave; the others still get connected."""
+    """The caller that starts to connect may be cancelled; the others still get the connection."""
     redis = Multiplexed(redis_url)
     first = asyncio.create_task(redis.command("PING"))
     others = [asyncio.create_task(redis.command("ECHO", str(number))) for number in range(3)]
@@ -119,7 +119,7 @@ async def test_a_cancelled_caller_does_not_take_the_connection_away(redis_url):
 
 
 async def test_an_error_reaches_its_caller_alone(redis):
-    """In a single call it is raised; in a pipeline the others have run when the first one is raised."""
+    """A single call raises it. A pipeline raises the first error after all commands have run."""
     await redis.command("SET", "text", "x")
     good, bad = await asyncio.gather(
         redis.command("GET", "text"), redis.command("INCR", "text"), return_exceptions=True
@@ -133,7 +133,7 @@ async def test_an_error_reaches_its_caller_alone(redis):
 
 
 async def test_an_unknown_script_is_loaded(redis):
-    """Also after the server has forgotten it, and for several at once."""
+    """This includes scripts that the server has forgotten, and several scripts at once."""
     other = Script("other", "return ARGV[1]")
     assert await redis.script(ECHO, ["k"], [1]) == [b"k", b"1"]
     await redis.command("SCRIPT", "FLUSH")
@@ -146,7 +146,7 @@ async def test_an_unknown_script_is_loaded(redis):
 
 
 async def test_a_script_error_is_a_bug_and_stays_one(redis):
-    """It is raised as it is, from one call and from several."""
+    """One call and several calls raise Redis' own error."""
     broken = Script("broken", "return redis.call('INCR', 'text')")
     await redis.command("SET", "text", "x")
     with pytest.raises(ResponseError, match="not an integer"):
@@ -156,7 +156,7 @@ async def test_a_script_error_is_a_bug_and_stays_one(redis):
 
 
 async def test_a_full_redis_refuses_with_a_clear_error(redis, outside):
-    """`maxmemory` reached: every kind of write raises StoreFull, reading goes on, nothing is half written."""
+    """At `maxmemory`, every kind of write raises StoreFull; reads continue, and nothing is written in part."""
     write = Script("write", "redis.call('SET', KEYS[1], 'x') redis.call('SET', KEYS[2], 'x')")
     await redis.command("SET", "before", "x")
     outside.config_set("maxmemory", 1)
@@ -177,7 +177,7 @@ async def test_a_full_redis_refuses_with_a_clear_error(redis, outside):
 
 
 async def test_a_lost_connection_fails_what_is_outstanding_and_the_next_call_works(redis, outside):
-    """All that wait hear of it at once; the next call connects again."""
+    """All waiting calls fail at once; the next call connects again."""
     identity = await redis.command("CLIENT", "ID")
     waiting = [asyncio.create_task(redis.command("BLPOP", "never", 0)) for _ in range(3)]
     batch = asyncio.create_task(redis.pipeline([("GET", "a"), ("GET", "b")]))
@@ -195,7 +195,7 @@ async def test_a_lost_connection_fails_what_is_outstanding_and_the_next_call_wor
 
 
 async def test_a_connection_lost_while_idle_is_noticed(redis, outside):
-    """No call is wasted on finding it out."""
+    """The next call doesn't fail because of it."""
     identity = await redis.command("CLIENT", "ID")
     outside.client_kill_filter(_id=identity)
     await wait_until(lambda: redis._link.lost)
@@ -203,7 +203,7 @@ async def test_a_connection_lost_while_idle_is_noticed(redis, outside):
 
 
 async def test_nothing_listens(tmp_path):
-    """StoreUnavailable, for each caller and again for the next."""
+    """Each caller gets StoreUnavailable, and so does the next."""
     redis = Multiplexed(f"unix://{tmp_path}/none.sock")
     outcomes = await asyncio.gather(*(redis.command("PING") for _ in range(3)), return_exceptions=True)
     assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
@@ -213,7 +213,7 @@ async def test_nothing_listens(tmp_path):
 
 
 async def test_a_closed_connection_says_so(redis_url):
-    """Outstanding calls fail, and so does every later one; closing twice is fine."""
+    """Outstanding calls and all later ones fail; closing twice is harmless."""
     redis = Multiplexed(redis_url)
     await redis.command("PING")
     waiting = asyncio.create_task(redis.command("BLPOP", "never", 0))
@@ -227,13 +227,13 @@ async def test_a_closed_connection_says_so(redis_url):
 
 
 async def test_closing_while_connecting():
-    """Nobody waits for ever."""
+    """No caller waits forever."""
 
     async def silent(reader, writer):
         await reader.read()
 
     async with serving(silent) as url:
-        redis = Multiplexed(f"{url}?db=3")  # selecting a database needs an answer
+        redis = Multiplexed(f"{url}?db=3")  # selecting a database needs a reply, which never comes
         call = asyncio.create_task(redis.command("PING"))
         await wait_until(lambda: redis._connecting is not None)
         await redis.aclose()
@@ -242,7 +242,7 @@ async def test_closing_while_connecting():
 
 
 async def test_a_server_that_falls_silent_is_given_up():
-    """Without any reply for the whole of the time limit, all callers get an error, and a new connection is tried."""
+    """After the time limit without any reply, all callers get an error, and the next call tries a new connection."""
     connections = []
 
     async def deaf(reader, writer):
@@ -259,7 +259,7 @@ async def test_a_server_that_falls_silent_is_given_up():
 
 
 async def test_a_slow_server_is_not_given_up():
-    """As long as replies come, each in less than the time limit, the connection stays."""
+    """As long as each reply comes within the time limit, the connection stays."""
 
     turn = asyncio.Semaphore(0)
 
@@ -274,7 +274,7 @@ async def test_a_slow_server_is_not_given_up():
         calls = [asyncio.create_task(redis.command("PING")) for _ in range(12)]
         await wait_until(lambda: redis._link is not None and len(redis._link._waiting) == len(calls))
         link = redis._link
-        for _ in calls:  # each time the limit is over, one more reply has come
+        for _ in calls:  # one more reply has come whenever the time limit ends
             before = link._replies
             turn.release()
             await wait_until(lambda before=before: link._replies > before)
@@ -286,7 +286,7 @@ async def test_a_slow_server_is_not_given_up():
 
 @pytest.mark.parametrize("reply", [b"+OK\r\n+OK\r\n", b"?what\r\n", b"-LOADING Redis is loading\r\n", b"$5\r\nab"])
 async def test_a_server_that_breaks_the_protocol_is_left(reply):
-    """Too many replies, no reply at all, half a one: callers get an error, never somebody else's reply."""
+    """After too many replies, an invalid one or half of one, callers get an error, never another caller's reply."""
 
     async def strange(reader, writer):
         await reader.read(1000)
@@ -315,7 +315,7 @@ REASON = "command not allowed when used memory > 'maxmemory'."
     ],
 )
 def test_the_place_in_a_script_is_left_out(error: Exception) -> None:
-    """As Redis 7 and Redis 6 word it."""
+    """Redis 7 and Redis 6 word it differently."""
     translated = translate(error)
     assert isinstance(translated, StoreFull)
     assert (
@@ -328,7 +328,7 @@ def test_the_place_in_a_script_is_left_out(error: Exception) -> None:
 
 
 async def test_the_database_of_the_url_counts(redis_server):
-    """`?db=` of a unix socket, as `/n` of an address, selects the database."""
+    """`?db=` of a unix socket selects the database, like `/n` of a TCP address."""
     first = await connect(f"{redis_server.url}?db=1")
     second = await connect(f"{redis_server.url}?db=2")
     await first.command("SET", "here", 1)
@@ -340,14 +340,14 @@ async def test_the_database_of_the_url_counts(redis_server):
 
 @pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis+sentinel://a", ""])
 async def test_other_urls_are_refused(url):
-    """The error names what was found and what is possible."""
+    """The error names the URL and the supported schemes."""
     with pytest.raises(ConfigError, match=r"rediss://.*redis\+cluster://"):
         await connect(url)
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
-    """A Redis with TLS and a password on a TCP port; the URL, or None where redis-server was built without TLS."""
+    """The URL and certificate of a Redis with TLS and a password on a TCP port; skips without TLS support."""
 
     from microsub.redis.embedded.server import programs
 
@@ -379,7 +379,7 @@ def secured(tmp_path_factory):
 
 
 async def test_tls_and_password(secured):
-    """`rediss://` verifies the server and signs in; a wrong password or an unknown certificate is no connection."""
+    """`rediss://` verifies the server and signs in; a wrong password or unknown certificate prevents the connection."""
     url, certificate = secured
     redis = await connect(f"{url}?ssl_ca_certs={certificate}")
     assert await redis.command("SET", "a", 1) == b"OK"

@@ -1,4 +1,4 @@
-"""Which master a command belongs to, and what may be asked twice."""
+"""The master of a command, and the commands that may be repeated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPTS = sorted(script_files())
 
 
 def test_slots_are_as_redis_counts_them(redis_cluster: Cluster) -> None:
-    """Hash tags, empty ones, unclosed ones, several, bytes and characters beyond ASCII."""
+    """Hash tags (empty, unclosed, several), bytes and characters beyond ASCII."""
     names = ["", "a", "{a}b", "b{a}", "{}a", "a{}{b}", "{a", "}a{", "{a}{b}", "{{a}}", "ä", "{ä}x", "123456789"]
     names += [keys.user("ann"), keys.posts("ann", "home"), keys.feed("7"), keys.item("12")]
     with redis_cluster.nodes[0].client() as client:
@@ -40,12 +40,12 @@ def test_slots_are_as_redis_counts_them(redis_cluster: Cluster) -> None:
     ],
 )
 def test_the_key_that_decides(command: Command, key: object) -> None:
-    """It stands first nearly everywhere."""
+    """It is the first argument of nearly every command."""
     assert key_of(command) == key
 
 
 def test_redis_agrees_which_commands_only_read(redis_cluster: Cluster) -> None:
-    """None that we would send twice is a write in the eyes of Redis."""
+    """No command that may be repeated is a write command for Redis."""
     with redis_cluster.nodes[0].client() as client:
         known = client.execute_command("COMMAND", "INFO", *sorted(READS))
     flags = {name.upper(): facts["flags"] for name, facts in known.items()}
@@ -55,14 +55,14 @@ def test_redis_agrees_which_commands_only_read(redis_cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_that_says_so_writes_nothing(name: str) -> None:
-    """And one that doesn't say so writes; what can't be told counts as writing."""
+    """All other scripts count as writing, including those without such a sentence."""
     says_so = "Writes nothing" in re.sub(r"\n-- ", " ", load(name).text)
     assert load(name).writes is not says_so
     assert Script("any", "redis.call(ARGV[1], KEYS[1])").writes
 
 
 def test_what_the_cluster_says_of_itself() -> None:
-    """An empty address is that of who was asked, `?` is nobody's; Redis 7 says more about each node."""
+    """An empty address means the node that was asked, `?` is no node; Redis 7 adds more about each node."""
     reply = [
         [0, 99, [b"10.0.0.1", 7000, b"id", []], [b"10.0.0.2", 7001, b"id", [b"hostname", b"x"]]],
         [100, 199, [b"", 7002, b"id"]],
@@ -84,6 +84,6 @@ def test_what_the_cluster_says_of_itself() -> None:
     ],
 )
 def test_the_url_of_a_cluster(url: str, one: str, nodes: object) -> None:
-    """User, password and options hold for every node; there is no database but the first."""
+    """User, password and options apply to every node; only the first database exists."""
     assert split_url(url) == (one, nodes)
     redis_py.ConnectionPool.from_url(one)

@@ -1,4 +1,4 @@
-"""The pipeline's queues: nothing is lost, nothing stays, and what a dead consumer had goes to another one."""
+"""Streams between stages: nothing is lost, nothing stays, and messages of a dead consumer are taken over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stream(redis: Redis) -> Stream:
 
 
 async def test_the_backlog_counts_until_a_message_is_done(stream):
-    """A message in hand still waits; when it is done, it and its bytes are gone, however often that is said."""
+    """A message that is in work still counts. When it is done, it and its bytes are gone, also if that is repeated."""
     await stream.add([ONE, TWO])
     assert await stream.backlog() == Backlog(2, 9)
     taken = await stream.take("worker-1", 10)
@@ -30,7 +30,7 @@ async def test_the_backlog_counts_until_a_message_is_done(stream):
 
 
 async def test_only_the_owner_hands_back(real_redis):
-    """A message that was taken over meanwhile stays with its new owner."""
+    """A message that was taken over stays with its new owner."""
     stream = Stream(real_redis, "stored")
     await stream.add([ONE])
     taken = await stream.take("late", 1)
@@ -40,13 +40,13 @@ async def test_only_the_owner_hands_back(real_redis):
 
 
 async def test_backlogs_of_several_streams_take_one_round_trip(redis):
-    """Streams that don't exist have no backlog."""
+    """Streams that don't exist have an empty backlog."""
     await Stream(redis, "stored").add([ONE])
     assert await backlogs(redis, ["incomplete", "stored"]) == {"incomplete": Backlog(0, 0), "stored": Backlog(1, 3)}
 
 
 def test_bounds_count_messages_and_bytes():
-    """Either of the two fills a stream."""
+    """Either of the two can fill a stream."""
     bounds = Bounds(messages=2, bytes=100)
     assert bounds.leave_room(Backlog(1, 99))
     assert not bounds.leave_room(Backlog(2, 0))
