@@ -1,4 +1,4 @@
-"""What comes next for a feed's subscriptions, as tables."""
+"""The next steps for a feed's subscriptions, as tables."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ PLANS: dict[str, tuple[Agreement, Wish | None, PushPlan]] = {
 
 @pytest.mark.parametrize("case", PLANS)
 def test_what_comes_next(case: str) -> None:
-    """What is forgotten, ended and asked for, and when to look again."""
+    """The callbacks to forget, to unsubscribe and to request, and the time of the next check."""
     agreement, wish, plan = PLANS[case]
     assert plan_push(agreement, wish, NOW) == plan
 
 
 @pytest.mark.parametrize("agreement", [plan[0] for plan in PLANS.values()])
 def test_without_a_wish_all_ends(agreement: Agreement) -> None:
-    """Every callback is forgotten or ended, and no hub is asked for anything else."""
+    """Every callback is forgotten or unsubscribed, and nothing else is requested from a hub."""
     plan = plan_push(agreement, None, NOW)
     assert not plan.ask
     assert {*plan.over, *plan.end} | {ENDING} >= {*agreement.callbacks}
@@ -105,12 +105,12 @@ def test_without_a_wish_all_ends(agreement: Agreement) -> None:
     ],
 )
 def test_leases_are_within_bounds(said: str | None, seconds: float) -> None:
-    """An hour to fourteen days; a day where the hub says nothing of use."""
+    """From one hour to 14 days; one day if the hub says nothing valid."""
     assert lease_of(said) == seconds
 
 
 def test_pauses_grow_and_leases_hurry_them() -> None:
-    """Doubled from a quarter of an hour to a week; at most a quarter of what is left of a lease."""
+    """Pauses double from 15 minutes to a week, limited to a quarter of the remaining lease."""
     pauses = [pause_after(tries, None, NOW) for tries in range(20)]
     assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert pauses[-1] == LONGEST_PAUSE
@@ -119,7 +119,7 @@ def test_pauses_grow_and_leases_hurry_them() -> None:
 
 
 def test_processor_time_is_a_six_hundredth() -> None:
-    """An hour's share at once; a clock that was ahead costs it nothing."""
+    """An hour's share may be spent at once; a clock that was ahead costs the feed nothing."""
     spent = 0.0
     taken = 0
     while has_share(spent, NOW):
@@ -133,7 +133,7 @@ def test_processor_time_is_a_six_hundredth() -> None:
 
 
 def test_a_callback_shows_neither_token_nor_secret() -> None:
-    """Nor does anything that has one in it."""
+    """The `repr` of objects that contain one doesn't show them either."""
     made = new_callback(WISH, NOW)
     assert made.token not in repr(Agreement((made,)))
     assert made.secret not in repr(made)

@@ -1,4 +1,4 @@
-"""A process may die between any two steps of a subscription or a delivery: repeating it leads to the same end."""
+"""A process may die between any two steps of a subscription or a delivery: a repetition leads to the same result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IMPATIENT = Patience(idle=0.0, deliveries=1000)
 
 
 async def _again(push: Push) -> None:
-    """What the next minutes bring: the dead worker's leases end, and what is due is tried again."""
+    """Simulates the next minutes: the dead worker's leases end, and all that is due is retried."""
     await push.it.redis.command("DEL", *(keys.lease(f"websub:{shard}") for shard in range(SHARDS)))
     for _ in range(4):
         push.it.clock.advance(0.5 * HOUR)
@@ -32,7 +32,7 @@ async def _again(push: Push) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_killed_while_subscribing(real_redis: Redis, after: bool) -> None:
-    """Server or worker, at any step: the feed ends with one subscription that works."""
+    """If the server or a worker dies at any step, the feed ends up with one working subscription."""
     killing = Killing(real_redis)
     step, steps = 0, 1
     while step < steps:
@@ -54,7 +54,7 @@ async def test_killed_while_subscribing(real_redis: Redis, after: bool) -> None:
                     steps = killing.trips - begun
                 await _again(push)
                 if not made.callbacks:
-                    # It died between noting what the hub verified and telling the hub: the renewal repairs that, and
+                    # It died between storing the verification and answering the hub. The renewal repairs that;
                     # until then polls find the posts.
                     assert not (await push.health(feed)).pushed
                     it.clock.advance(5 * DAY)
@@ -69,7 +69,7 @@ async def test_killed_while_subscribing(real_redis: Redis, after: bool) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_killed_while_a_delivery_is_taken_in(real_redis: Redis, after: bool) -> None:
-    """What was answered with 2xx is stored exactly once; what wasn't, the hub sends again."""
+    """A delivery that was answered with 2xx is stored exactly once; otherwise the hub sends it again."""
     killing = Killing(real_redis)
     async with (
         publisher() as site,

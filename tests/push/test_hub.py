@@ -1,4 +1,4 @@
-"""Our own hub by the letter of https://www.w3.org/TR/websub/; docs/reference/websub.md names a test for each demand."""
+"""Conformance of our hub to https://www.w3.org/TR/websub/; docs/reference/websub.md names the tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def client(redis: Redis) -> AsyncIterator[HubClient]:
 
 
 async def test_a_verified_subscriber_is_sent_what_is_published(client: HubClient) -> None:
-    """Byte for byte as the topic has it, with its type, and hub and topic in `Link`."""
+    """The delivery has the topic's exact bytes and type, with hub and topic in `Link`."""
     app = await client.subscribe()
     assert not app.deliveries
     await client.publish("second")
@@ -50,7 +50,7 @@ async def test_a_verified_subscriber_is_sent_what_is_published(client: HubClient
 async def test_documents_of_one_owner_are_written_one_at_a_time(
     client: HubClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many at once left others' pages waiting for a thread for most of a second."""
+    """Many at once kept requests of others waiting for a thread for most of a second."""
     reply = await client.alice.post(action="topics", method="create", channel="home")
     held = HeldWork(FORMATS["json"].write)
     monkeypatch.setattr(topics, "FORMATS", {"json": replace(FORMATS["json"], write=held)})
@@ -64,7 +64,7 @@ async def test_documents_of_one_owner_are_written_one_at_a_time(
 
 @pytest.mark.parametrize("form", ["rss", "atom", "json", "html"])
 async def test_each_format_is_a_topic_and_names_the_hub(client: HubClient, form: str) -> None:
-    """In headers and in the document; what is delivered is the document in that format."""
+    """Headers and document name the hub; a delivery is the document in that format."""
     topic = client.addresses[form]
     got = await client.get(topic)
     links = got.headers["link"]
@@ -80,7 +80,7 @@ async def test_each_format_is_a_topic_and_names_the_hub(client: HubClient, form:
 
 
 async def test_a_channel_has_a_topic_that_nobody_can_guess(client: HubClient) -> None:
-    """Its newest items as JSON Feed, at an address that the user asks for, renews and revokes."""
+    """The topic is a JSON Feed of the newest items, at an address that the user creates, renews and revokes."""
     made = await client.alice.post(action="topics", method="create", channel="home")
     assert made == {"channel": "home", "hub": f"{BASE}/hub", "topic": made["topic"]}
     assert await client.alice.post(action="topics", method="create", channel="home") == made
@@ -103,7 +103,7 @@ async def test_a_channel_has_a_topic_that_nobody_can_guess(client: HubClient) ->
 
 
 async def test_what_a_user_moves_saves_and_publishes_is_delivered_too(client: HubClient) -> None:
-    """What changes topics without a delivery of posts is noticed at once as well."""
+    """Topics that change without a delivery of posts are checked immediately as well."""
     later = (await client.alice.post(action="topics", method="create", channel="later"))["topic"]
     app = await client.subscribe(later)
     (item,) = await client.alice.ids("home")
@@ -117,7 +117,7 @@ async def test_what_a_user_moves_saves_and_publishes_is_delivered_too(client: Hu
 
 
 async def test_edits_are_delivered(client: HubClient) -> None:
-    """A post that its publisher has changed is a change of the topic."""
+    """A post that its publisher edited changes the topic."""
     app = await client.subscribe()
     await client.publish("second")
     client.server.now += 1
@@ -128,7 +128,7 @@ async def test_edits_are_delivered(client: HubClient) -> None:
 
 
 async def test_stored_feeds_are_topics_where_the_admin_allows_it(redis: Redis) -> None:
-    """By their address, and without private ones; otherwise there is no such topic."""
+    """The topic is named by the feed's URL. Private feeds are no topics."""
     async with hub_client(redis, hub_feeds=True) as client:
         topic = f"{BASE}/topics/feed.json?url=https%3A%2F%2Fblog.example%2Ffeed"
         app = await client.subscribe(topic)
@@ -145,7 +145,7 @@ async def test_stored_feeds_are_topics_where_the_admin_allows_it(redis: Redis) -
 
 
 async def test_stored_feeds_are_no_topics_unless_allowed(client: HubClient) -> None:
-    """Otherwise anybody could find out what is followed here."""
+    """Otherwise anybody could find out which feeds are followed here."""
     topic = f"{BASE}/topics/feed.json?url=https%3A%2F%2Fblog.example%2Ffeed"
     assert (await client.get(topic)).status_code == 404
     assert (await client.ask(client.callback().url, topic)).status_code == 404
@@ -155,7 +155,7 @@ async def test_stored_feeds_are_no_topics_unless_allowed(client: HubClient) -> N
 
 
 async def test_a_request_is_accepted_with_202_and_says_nothing_yet(client: HubClient) -> None:
-    """Before the callback has confirmed it, nothing is delivered."""
+    """Nothing is delivered before the callback has confirmed."""
     app = client.callback()
     form = {"hub.mode": "subscribe", "hub.callback": app.url, "hub.topic": client.topic}
     assert (await client.post(form)).status_code == 202
@@ -188,7 +188,7 @@ async def test_a_request_is_accepted_with_202_and_says_nothing_yet(client: HubCl
     ],
 )
 async def test_what_is_wrong_is_an_error_in_plain_text(client: HubClient, changed: dict[str, str], status: int) -> None:
-    """4xx with the reason, at once; nobody is asked anything."""
+    """4xx with the reason, immediately and without a request to the callback."""
     app = client.callback()
     reply = await client.post({"hub.mode": "subscribe", "hub.callback": app.url, "hub.topic": client.topic, **changed})
     assert (reply.status_code, reply.headers["content-type"]) == (status, "text/plain; charset=utf-8")
@@ -198,21 +198,21 @@ async def test_what_is_wrong_is_an_error_in_plain_text(client: HubClient, change
 
 
 async def test_unknown_parameters_are_ignored(client: HubClient) -> None:
-    """An extension that nobody knows here harms nothing; of a parameter that comes twice the first counts."""
+    """Extensions that this hub doesn't know are harmless."""
     app = await client.subscribe(foo="bar", **{"verify": "async"})
     await client.publish("second")
     assert len(app.deliveries) == 1
 
 
 async def test_the_hub_takes_forms_alone(client: HubClient) -> None:
-    """Other verbs and bodies are refused."""
+    """Other methods and bodies are refused."""
     assert (await client.server.client.get("/hub")).status_code == 405
     assert (await client.server.client.post("/hub", json={"hub.mode": "subscribe"})).status_code == 400
     assert (await client.server.client.post("/hub", data={"hub.mode": "a" * 20_000})).status_code == 413
 
 
 async def test_a_secret_of_199_bytes_signs_deliveries(client: HubClient) -> None:
-    """`sha256=` and the HMAC over the body as it was sent."""
+    """The signature is `sha256=` and the HMAC of the body as sent."""
     secret = "s" * 199
     app = await client.subscribe(secret=secret)
     await client.publish("second")
@@ -226,7 +226,7 @@ async def test_a_secret_of_199_bytes_signs_deliveries(client: HubClient) -> None
     [(None, 10 * DAY), (60, HOUR), (DAY, DAY), (365 * DAY, 14 * DAY), ("soon", 10 * DAY), (-5, 10 * DAY)],
 )
 async def test_leases_are_sent_and_enforced(client: HubClient, asked: int | str | None, granted: int) -> None:
-    """Within an hour and a fortnight; when it is over, nothing is delivered any more."""
+    """From one hour to 14 days; nothing is delivered after the lease has ended."""
     app = await client.subscribe(**({} if asked is None else {"lease_seconds": asked}))
     assert app.verifications[0]["hub.lease_seconds"] == str(granted)
     client.server.now += granted - 60
@@ -242,7 +242,7 @@ async def test_leases_are_sent_and_enforced(client: HubClient, asked: int | str 
 
 
 async def test_the_callback_is_asked_with_everything_that_it_needs(client: HubClient) -> None:
-    """Mode, topic as it was written, a challenge of its own each time, the lease."""
+    """The request contains mode, unchanged topic, a new challenge each time, and the lease."""
     app = await client.subscribe(lease_seconds=DAY)
     await client.ask(app.url, mode="unsubscribe")
     first, second = app.verifications
@@ -253,7 +253,7 @@ async def test_the_callback_is_asked_with_everything_that_it_needs(client: HubCl
 
 
 async def test_the_callbacks_own_query_is_kept(client: HubClient) -> None:
-    """As it stands, with ours behind it; deliveries have the callback's alone."""
+    """The verification appends its parameters to the unchanged query; deliveries use the callback as given."""
     app = client.callback()
     await client.ask(f"{app.url}?key=a%20b&key=&x=1")
     place, _, query = client.site.asked[0].target.partition("?")
@@ -275,7 +275,7 @@ async def test_the_callbacks_own_query_is_kept(client: HubClient) -> None:
     ],
 )
 async def test_anything_but_the_challenge_with_2xx_is_no_confirmation(client: HubClient, answer: Answer) -> None:
-    """Then nothing has changed, and the callback isn't asked again."""
+    """Nothing changes, and the callback isn't asked again."""
     client.site.serve("/silent", answer)
     client.site.serve("/elsewhere", lambda asked: Answer(dict(parse_qsl(asked.target))["hub.challenge"].encode()))
     await client.ask(client.site.url("/silent", "app.test"))
@@ -285,7 +285,7 @@ async def test_anything_but_the_challenge_with_2xx_is_no_confirmation(client: Hu
 
 
 async def test_a_challenge_with_an_error_is_no_confirmation(client: HubClient) -> None:
-    """The status counts too."""
+    """The status must be 2xx as well."""
 
     def no(asked: Asked) -> Answer:
         return Answer(asked.query["hub.challenge"].encode(), 404)
@@ -298,7 +298,7 @@ async def test_a_challenge_with_an_error_is_no_confirmation(client: HubClient) -
 
 
 async def test_a_new_request_replaces_the_old_one_once_it_is_verified(client: HubClient) -> None:
-    """Same callback and topic: lease and secret are the new one's, and each change is delivered once."""
+    """For the same callback and topic, the new lease and secret apply, and each change is delivered once."""
     app = await client.subscribe(secret="old")
     app.confirms = False
     await client.ask(app.url, secret="forged")
@@ -321,7 +321,7 @@ def signed_with(asked: object, secret: str) -> bool:
 
 
 async def test_other_callbacks_and_topics_are_other_subscriptions(client: HubClient) -> None:
-    """One callback may have several topics, and one topic several callbacks."""
+    """One callback may subscribe to several topics, and one topic may have several callbacks."""
     app = await client.subscribe()
     await client.ask(app.url, client.addresses["rss"])
     other = await client.subscribe(path="/other")
@@ -334,7 +334,7 @@ async def test_other_callbacks_and_topics_are_other_subscriptions(client: HubCli
 
 
 async def test_unsubscribing_is_verified_too(client: HubClient) -> None:
-    """Only who has the callback can end a subscription."""
+    """Only the callback's owner can end a subscription."""
     app = await client.subscribe()
     app.confirms = False
     assert (await client.ask(app.url, mode="unsubscribe")).status_code == 202
@@ -354,7 +354,7 @@ async def test_unsubscribing_is_verified_too(client: HubClient) -> None:
 
 @pytest.mark.parametrize("end", ["delete", "renew", "revoke", "disable", "channel"])
 async def test_the_end_of_a_topic_is_a_denial(client: HubClient, end: str) -> None:
-    """`hub.mode=denied` with the topic and the reason, once, within a minute."""
+    """`hub.mode=denied` is sent once, with the topic and the reason, within a minute."""
     topic = None
     if end == "channel":
         topic = (await client.alice.post(action="topics", method="create", channel="home"))["topic"]
@@ -389,7 +389,7 @@ async def test_2xx_is_success(client: HubClient, status: int) -> None:
 
 @pytest.mark.parametrize("status", [302, 308, 404, 503])
 async def test_anything_else_is_tried_again(client: HubClient, status: int) -> None:
-    """A redirect too, which nobody follows; what is delivered then is what the topic has by that time."""
+    """This includes redirects, which aren't followed; the retry sends the topic's current document."""
     app = await client.subscribe()
     app.answer = Answer(status=status, headers=[("Location", client.site.url("/elsewhere", "app.test"))])
     await client.publish("second")
@@ -405,7 +405,7 @@ async def test_anything_else_is_tried_again(client: HubClient, status: int) -> N
 
 
 async def test_retries_back_off_over_an_hour_and_the_subscription_stays(client: HubClient) -> None:
-    """A delivery is given up; the next change is delivered all the same."""
+    """After the last retry the delivery is given up, but the next change is delivered."""
     app = await client.subscribe()
     app.answer = Answer(status=500)
     await client.publish("second")
@@ -436,7 +436,7 @@ async def test_410_ends_the_subscription(client: HubClient) -> None:
 
 
 async def test_changes_within_a_moment_are_one_delivery(client: HubClient) -> None:
-    """What comes in one after the other is taken together."""
+    """Several changes within a moment are delivered together."""
     app = await client.subscribe()
     for name in ("second", "third", "fourth"):
         await client.server.publish(FEED, *posts(name, at=client.server.now - 10))
@@ -446,7 +446,7 @@ async def test_changes_within_a_moment_are_one_delivery(client: HubClient) -> No
 
 
 async def test_what_came_while_it_was_verified_is_delivered(client: HubClient) -> None:
-    """From the request on nothing is missed."""
+    """No change after the request is missed."""
     app = client.callback()
     await client.post({"hub.mode": "subscribe", "hub.callback": app.url, "hub.topic": client.topic})
     await client.server.publish(FEED, *posts("second", at=client.server.now - 10))
@@ -456,7 +456,7 @@ async def test_what_came_while_it_was_verified_is_delivered(client: HubClient) -
 
 
 async def test_deliveries_are_no_impressions(client: HubClient) -> None:
-    """An impression is a 200 to who asks (`docs/decisions.md`)."""
+    """Only a 200 reply to a request is an impression (`docs/decisions.md`)."""
     made = await client.alice.post(action="outputs", method="create", output="few", channel="home", max_impressions=1)
     app = await client.subscribe(made["addresses"]["json"])
     await client.publish("second")
@@ -473,7 +473,7 @@ async def test_deliveries_are_no_impressions(client: HubClient) -> None:
 
 @pytest.mark.parametrize("name", ["hub.url", "hub.topic"])
 async def test_a_notice_has_topics_looked_at(client: HubClient, name: str) -> None:
-    """What has changed unnoticed is delivered; without a change nothing is."""
+    """Changes that weren't noticed are delivered; without a change nothing is sent."""
     app = await client.subscribe()
     assert (await client.post({"hub.mode": "publish", name: client.topic})).status_code == 202
     await client.work()
@@ -488,7 +488,7 @@ async def test_a_notice_has_topics_looked_at(client: HubClient, name: str) -> No
 
 
 async def test_notices_for_other_topics_are_refused(client: HubClient) -> None:
-    """And so is one too many for the same."""
+    """Too many notices for the same topic are refused as well."""
     assert (await client.post({"hub.mode": "publish", "hub.url": "https://blog.example/feed"})).status_code == 404
     assert (await client.post({"hub.mode": "publish"})).status_code == 400
     statuses = [(await client.post({"hub.mode": "publish", "hub.url": client.topic})).status_code for _ in range(61)]
@@ -496,14 +496,14 @@ async def test_notices_for_other_topics_are_refused(client: HubClient) -> None:
 
 
 async def test_without_an_address_there_is_no_hub(redis: Redis) -> None:
-    """The world couldn't reach the topics; documents name no hub then."""
+    """Subscribers couldn't reach the topics, so documents name no hub."""
     async with hub_client(redis, base_url=None) as client:
         assert (await client.post({"hub.mode": "subscribe"})).status_code == 404
         assert "link" not in (await client.get(client.topic)).headers
 
 
 async def test_what_was_missed_is_found_within_a_minute(client: HubClient) -> None:
-    """The look at all owners needs no note that something has changed."""
+    """The check of all owners doesn't depend on a recorded change."""
     app = await client.subscribe()
     client.server.delivery.delivered = None
     await client.publish("second")
@@ -514,7 +514,7 @@ async def test_what_was_missed_is_found_within_a_minute(client: HubClient) -> No
 
 
 async def test_a_user_who_is_deleted_leaves_nothing(client: HubClient) -> None:
-    """Subscriptions to their topics go with them."""
+    """The subscriptions to their topics are deleted."""
     await client.subscribe()
     await client.subscribe((await client.alice.post(action="topics", method="create", channel="home"))["topic"])
     await client.server.accounts.disable_user("alice", client.server.now)
@@ -529,7 +529,7 @@ async def test_a_user_who_is_deleted_leaves_nothing(client: HubClient) -> None:
 
 
 async def test_posts_of_others_reach_no_topic(client: HubClient) -> None:
-    """What comes to Bob is delivered to no subscriber of Alice's."""
+    """Bob's posts aren't delivered to Alice's subscribers."""
     app = await client.subscribe()
     bob = await client.server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=OTHER)

@@ -1,4 +1,4 @@
-"""A process of the hub may die between any two steps: no delivery is lost, no subscription is made or ended unasked."""
+"""A hub process may die between any two steps: no delivery is lost, and no subscription changes without a request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def another_process(client: HubClient) -> None:
-    """What a dead worker had in hand is left to another one."""
+    """Lets a new process take over from the dead worker."""
     client.server.distribution = replace(client.server).distribution
 
 
 async def killed(client: HubClient, killing: Killing, step: int, after: bool) -> None:
-    """Do what is due, and die on the way; another worker goes on when the claims are over."""
+    """Runs due work and dies at `step`; another worker continues when the claims have expired."""
     killing.kill_at, killing.after = killing.trips + step, after
     with contextlib.suppress(KilledError):
         await client.work()
@@ -35,7 +35,7 @@ async def killed(client: HubClient, killing: Killing, step: int, after: bool) ->
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_killed_while_it_delivers(real_redis: Redis, after: bool) -> None:
-    """Each change reaches the callback, whichever step its worker died at."""
+    """Each change reaches the callback, at whichever step the worker died."""
     killing = Killing(real_redis)
     async with hub_client(killing) as client:
         app = await client.subscribe()
@@ -53,7 +53,7 @@ async def test_killed_while_it_delivers(real_redis: Redis, after: bool) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_killed_while_it_verifies(real_redis: Redis, after: bool) -> None:
-    """Each request is verified, to begin and to end a subscription."""
+    """Each request to subscribe or unsubscribe is verified."""
     killing = Killing(real_redis)
     async with hub_client(killing) as client:
         app = client.callback()
@@ -77,7 +77,7 @@ async def test_killed_while_it_verifies(real_redis: Redis, after: bool) -> None:
 
 
 async def test_several_workers_deliver_once(real_redis: Redis) -> None:
-    """One worker at a time has a delivery."""
+    """Only one worker at a time processes a delivery."""
     async with hub_client(real_redis) as client:
         apps = [await client.subscribe(path=f"/callback{number}") for number in range(20)]
         workers = [replace(client.server).distribution for _ in range(4)]
@@ -89,7 +89,7 @@ async def test_several_workers_deliver_once(real_redis: Redis) -> None:
 
 
 async def test_a_worker_that_stands_still_loses_its_work(real_redis: Redis) -> None:
-    """Another one delivers what it has in hand, and what it does later changes nothing."""
+    """Another worker repeats its deliveries, and its own late result changes nothing."""
     async with hub_client(real_redis) as client:
         app = await client.subscribe()
         client.site.open.clear()
@@ -111,7 +111,7 @@ async def test_a_worker_that_stands_still_loses_its_work(real_redis: Redis) -> N
 
 
 async def test_what_is_asked_while_it_is_verified_is_verified_next(real_redis: Redis) -> None:
-    """The later request counts, whatever the earlier one comes to."""
+    """The later request counts, whatever the result of the earlier one."""
     async with hub_client(real_redis) as client:
         app = client.callback()
         client.site.open.clear()
@@ -130,7 +130,7 @@ async def test_what_is_asked_while_it_is_verified_is_verified_next(real_redis: R
 
 
 async def test_a_change_while_a_delivery_is_under_way_is_delivered_next(real_redis: Redis) -> None:
-    """Nothing is lost between the document that is on its way and the next."""
+    """The current delivery doesn't hide the later change."""
     async with hub_client(real_redis) as client:
         app = await client.subscribe()
         client.site.open.clear()
@@ -148,7 +148,7 @@ async def test_a_change_while_a_delivery_is_under_way_is_delivered_next(real_red
 
 
 async def test_redis_that_fails_is_waited_for(real_redis: Redis) -> None:
-    """A delivery that the store couldn't note is made again."""
+    """A delivery is repeated if its result couldn't be stored."""
     from microsub.errors import StoreUnavailable
 
     failing = Killing(real_redis)

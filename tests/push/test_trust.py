@@ -1,4 +1,4 @@
-"""When a hub is trusted, and what a feed costs and misses where it isn't."""
+"""When a hub is trusted, and the polls of feeds whose hub isn't."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def wait_of(push: Push, feed: object) -> float:
 
 
 async def test_polled_once_a_day_after_the_first_delivery(push: Push) -> None:
-    """A hub that has only promised changes nothing."""
+    """A hub that has only verified the subscription changes nothing."""
     feed = await push.subscribe()
     assert await wait_of(push, feed) < 12 * HOUR
     await push.deliver(push.publish("second"))
@@ -33,14 +33,14 @@ async def test_polled_once_a_day_after_the_first_delivery(push: Push) -> None:
 
 
 async def test_a_delivery_with_nothing_new_earns_no_trust(push: Push) -> None:
-    """A hub that repeats what polls have found saves nobody a poll."""
+    """A hub that only repeats posts from polls saves no polls."""
     feed = await push.subscribe()
     assert await push.deliver(push.document()) == [202]
     assert not (await push.health(feed)).pushed
 
 
 async def test_a_poll_that_finds_a_post_first_ends_the_trust(push: Push) -> None:
-    """Back to the feed's own interval, with the reason; counted for the hub; the next delivery earns trust again."""
+    """The feed's own interval applies again, with the reason and a count for the hub; a delivery restores the trust."""
     feed = await push.subscribe()
     await push.deliver(push.publish("second"))
     push.publish("third", "fourth")
@@ -58,7 +58,7 @@ async def test_a_poll_that_finds_a_post_first_ends_the_trust(push: Push) -> None
 
 
 async def test_deliveries_teach_how_often_a_feed_posts(push: Push) -> None:
-    """Once the hub is gone, the feed is polled as its pushed posts deserve."""
+    """Without the hub, the feed is polled at the rate of its pushed posts."""
     feed = await push.subscribe()
     before = (await push.it.record(feed)).extra["gap"]
     for hour in range(5):
@@ -70,7 +70,7 @@ async def test_deliveries_teach_how_often_a_feed_posts(push: Push) -> None:
 
 
 async def test_trust_ends_with_the_lease(push: Push) -> None:
-    """A hub that died is noticed by the lease at the latest, and the feed is polled as ever."""
+    """A dead hub is noticed when the lease ends at the latest, and the feed is polled as usual."""
     feed = await push.subscribe()
     await push.deliver(push.publish("second"))
     push.hub.answer = lambda asked, form: Answer(status=503)
@@ -85,7 +85,7 @@ async def test_trust_ends_with_the_lease(push: Push) -> None:
 
 
 async def test_a_hub_that_never_verifies_is_asked_ever_less(push: Push) -> None:
-    """Doubled pauses up to a week: some ten requests in a month, and one callback waits at a time."""
+    """Pauses double up to a week: about ten requests in a month."""
     push.hub.verifies = False
     feed = await push.subscribe()
     for _ in range(30 * 24):
@@ -98,7 +98,7 @@ async def test_a_hub_that_never_verifies_is_asked_ever_less(push: Push) -> None:
 
 @pytest.mark.parametrize("status", [400, 404, 410, 429, 500, 503])
 async def test_a_hub_that_refuses_is_asked_ever_less(push: Push, status: int) -> None:
-    """The reason stands in the feed's health, no callback is kept, and the feed is polled as ever."""
+    """The feed's health shows the reason, no callback is kept, and the feed is polled as usual."""
     times: list[float] = []
 
     def refuse(asked: object, form: object) -> Answer:
@@ -120,7 +120,7 @@ async def test_a_hub_that_refuses_is_asked_ever_less(push: Push, status: int) ->
 
 @pytest.mark.parametrize("after", ["\xb2\xb3", "soon", "-1", "9" * 400, "Wed, 21 Oct 2015 07:28:00 GMT"])
 async def test_a_hub_may_say_nonsense_of_when_to_come_again(push: Push, after: str) -> None:
-    """It is asked again as if it had said nothing."""
+    """An invalid `Retry-After` is ignored."""
     push.hub.answer = lambda asked, form: Answer(b"", 503, headers=[("Retry-After", after)])
     feed = await push.subscribe()
     assert (await push.health(feed)).why == "the hub answered 503"
@@ -150,7 +150,7 @@ async def test_another_hub_or_topic_is_subscribed_before_the_first_is_left(push:
 
 
 async def test_a_feed_that_names_no_hub_any_more_is_unsubscribed(push: Push) -> None:
-    """And the health says so."""
+    """The feed's health says so."""
     feed = await push.subscribe()
     push.site.serve_document("/feed", push.document().replace(b'rel="hub"', b'rel="none"'))
     await push.poll(feed)
@@ -161,7 +161,7 @@ async def test_a_feed_that_names_no_hub_any_more_is_unsubscribed(push: Push) -> 
 
 
 async def test_a_subscription_follows_a_feed_that_moved_or_merged(push: Push) -> None:
-    """Moved: the same feed, and the same subscription. Merged: the other feed has its own, this one's is ended."""
+    """After a move, the feed keeps its subscription. After a merge, only the other feed's subscription remains."""
     feed = await push.subscribe()
     new = push.site.url("/new", "blog.test")
     await push.it.mover.move(await push.it.record(feed), new, push.it.now)
@@ -181,7 +181,7 @@ async def test_a_subscription_follows_a_feed_that_moved_or_merged(push: Push) ->
 
 
 async def test_a_feed_that_is_gone_is_unsubscribed(push: Push) -> None:
-    """410 Gone ends the subscription too."""
+    """`410 Gone` ends the subscription too."""
     feed = await push.subscribe()
     push.site.serve("/feed", Answer(status=410))
     await push.poll(feed)
@@ -192,7 +192,7 @@ async def test_a_feed_that_is_gone_is_unsubscribed(push: Push) -> None:
 
 
 async def test_a_removed_user_leaves_no_subscription(push: Push) -> None:
-    """What nobody follows any more is ended by the repair of follows at the latest."""
+    """Subscriptions of feeds without followers are ended by the repair of follows at the latest."""
     feed = await push.subscribe()
     await push.it.accounts.disable_user("alice", push.it.now)
     await push.it.follow_repair.run(push.it.now)
@@ -204,7 +204,7 @@ async def test_a_removed_user_leaves_no_subscription(push: Push) -> None:
 
 
 async def test_without_a_base_url_nobody_is_asked_and_all_is_ended(push: Push) -> None:
-    """A server that hubs can't reach any more lets its subscriptions run out."""
+    """A server that hubs can't reach any more lets its subscriptions expire."""
     feed = await push.subscribe()
     await push.deliver(push.publish("second"))
     push.it.base_url = None
@@ -221,7 +221,7 @@ async def test_without_a_base_url_nobody_is_asked_and_all_is_ended(push: Push) -
 
 @pytest.mark.parametrize("jump", [-40 * DAY, 40 * DAY, -400 * DAY, 4000 * DAY])
 async def test_a_clock_that_jumps_costs_a_renewal_at_most(push: Push, jump: float) -> None:
-    """Wrong for a moment and right again: the feed ends subscribed, with one subscription."""
+    """The clock is wrong for a moment and right again: the feed ends up with one subscription."""
     feed = await push.subscribe()
     push.it.clock.advance(jump)
     await push.look()
@@ -239,7 +239,7 @@ async def test_a_clock_that_jumps_costs_a_renewal_at_most(push: Push, jump: floa
 
 
 async def test_the_daily_look_finds_what_was_lost(push: Push) -> None:
-    """The list of what is due is derived: without it every feed with a hub is looked at again within a day."""
+    """The due set is derived data: without it, every feed with a hub is checked again within a day."""
     feed = await push.follow()
     await push.poll(feed)
     for shard in range(16):
@@ -251,7 +251,7 @@ async def test_the_daily_look_finds_what_was_lost(push: Push) -> None:
 
 
 async def test_the_store_is_clean_at_every_step(push: Push) -> None:
-    """`microsub check` knows the keys, with and without followers."""
+    """`microsub check` knows all keys, with and without followers."""
     feed = await push.subscribe()
     await push.deliver(push.publish("second"))
     assert (await push.it.check()).is_clean
@@ -264,7 +264,7 @@ async def test_the_store_is_clean_at_every_step(push: Push) -> None:
 
 
 async def test_health_says_when_hubs_bring_nothing(push: Push) -> None:
-    """Silent when no hub was heard of after one was asked; late when what they brought waits."""
+    """`silent` if no hub answered after a request; `late` if deliveries wait."""
     health = push.it.services.health
 
     async def state() -> str | None:
@@ -285,7 +285,7 @@ async def test_health_says_when_hubs_bring_nothing(push: Push) -> None:
 
 
 async def test_programs_hear_of_delivered_posts_as_of_polled_ones(push: Push) -> None:
-    """In the process, on the stream that `microsub events` follows, and over HTTP: the same events, once each."""
+    """The process, the stream of `microsub events` and HTTP have the same events, each once."""
     feed = await push.subscribe()
     heard: list[Event] = []
 

@@ -1,4 +1,4 @@
-"""What WebSub demands of subscribers (https://www.w3.org/TR/websub/): docs/reference/websub.md names each test."""
+"""WebSub's requirements for subscribers (https://www.w3.org/TR/websub/): docs/reference/websub.md names each test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.web import Answer
 
 
 async def test_a_feed_is_subscribed_and_its_posts_arrive(push: Push) -> None:
-    """Discovery, request, verification, delivery: the post is in the timeline, and nobody has polled for it."""
+    """After discovery, request, verification and delivery, the post is in the timeline without a poll."""
     feed = await push.subscribe()
     asked = push.site.count("/feed")
     assert await push.deliver(push.document("second")) == [202]
@@ -23,7 +23,7 @@ async def test_a_feed_is_subscribed_and_its_posts_arrive(push: Push) -> None:
 
 
 async def test_the_request_is_a_form_with_all_that_a_hub_needs(push: Push) -> None:
-    """5.1: a POST, form-encoded (the hub sees to that), with callback, mode, topic, lease and secret."""
+    """5.1: a form-encoded POST (the test hub checks that) with callback, mode, topic, lease and secret."""
     await push.subscribe()
     (form,) = push.hub.requests
     assert set(form) == {"hub.callback", "hub.mode", "hub.topic", "hub.lease_seconds", "hub.secret"}
@@ -34,7 +34,7 @@ async def test_the_request_is_a_form_with_all_that_a_hub_needs(push: Push) -> No
 
 
 async def test_the_topic_is_what_the_feed_calls_itself(push: Push) -> None:
-    """4: `rel=self`, not the address that was asked."""
+    """4: the topic is `rel=self`, not the requested URL."""
     topic = "https://canonical.test/feed"
     push.site.serve_document("/feed", push.hub.document(topic, "first"))
     await push.poll(await push.it.follow(push.topic))
@@ -43,7 +43,7 @@ async def test_the_topic_is_what_the_feed_calls_itself(push: Push) -> None:
 
 
 async def test_link_headers_come_first(push: Push) -> None:
-    """4: what HTTP names counts before what the document names."""
+    """4: `Link` headers take precedence over the document."""
     headers = [("Link", f'<{push.hub.url}>; rel="hub"'), ("Link", '<https://real.test/>; rel="self"')]
     body = push.document().replace(push.hub.url.encode(), b"https://other.test/")
     push.site.serve("/feed", Answer(body, headers=[("Content-Type", "application/rss+xml"), *headers]))
@@ -89,7 +89,7 @@ async def test_atom_feeds_are_subscribed_too(push: Push) -> None:
 
 @pytest.mark.parametrize("status", ["302 Found", "301 Moved Permanently"])
 async def test_a_topic_that_redirects_is_subscribed_where_it_leads(push: Push, status: str) -> None:
-    """4: what the document behind the redirect names is hub and topic."""
+    """4: the document behind the redirect names hub and topic."""
     push.site.serve("/old", lambda asked: asked.redirect("/feed", status))
     push.publish()
     await push.poll(await push.it.follow(push.site.url("/old", "blog.test")))
@@ -100,7 +100,7 @@ async def test_a_topic_that_redirects_is_subscribed_where_it_leads(push: Push, s
 
 
 async def test_a_subscription_migrates_by_a_redirect(push: Push) -> None:
-    """6.1: a topic that leads elsewhere is subscribed there, and left here."""
+    """6.1: the new topic is subscribed to and the old one unsubscribed."""
     feed = await push.subscribe()
     new = push.site.url("/new", "blog.test")
     push.site.serve("/feed", lambda asked: asked.redirect("/new", "301 Moved Permanently"))
@@ -115,7 +115,7 @@ async def test_a_subscription_migrates_by_a_redirect(push: Push) -> None:
 
 
 async def test_each_request_has_a_callback_and_a_secret_of_its_own(push: Push) -> None:
-    """5.1: unguessable, and unique for each subscription."""
+    """5.1: they are unguessable and unique for each subscription."""
     for name in ("a", "b", "c"):
         topic = push.site.url(f"/{name}", "blog.test")
         push.site.serve_document(f"/{name}", push.hub.document(topic, name))
@@ -140,7 +140,7 @@ async def test_redirects_are_followed_with_the_post(push: Push, status: str) -> 
 
 @pytest.mark.parametrize("status", [301, 303])
 async def test_other_redirects_are_refusals(push: Push, status: int) -> None:
-    """5.1: a redirect that may lose the form is not followed."""
+    """5.1: a redirect that may drop the form isn't followed."""
     push.hub.answer = lambda asked, form: Answer(status=status, headers=[("Location", "/elsewhere")])
     feed = await push.subscribe()
     assert push.site.count("/elsewhere") == 0
@@ -148,7 +148,7 @@ async def test_other_redirects_are_refusals(push: Push, status: int) -> None:
 
 
 async def test_202_says_nothing_yet(push: Push) -> None:
-    """5.1: before the verification there is no subscription, and deliveries count for nothing."""
+    """5.1: before the verification there is no subscription, and deliveries are refused."""
     push.hub.verifies = False
     feed = await push.subscribe()
     health = await push.health(feed)
@@ -161,7 +161,7 @@ async def test_202_says_nothing_yet(push: Push) -> None:
 
 
 async def test_a_verification_gets_the_challenge_back(push: Push) -> None:
-    """5.3: 2xx, the challenge alone, as text that no browser takes for a page."""
+    """5.3: 2xx with only the challenge, as text that no browser takes for a page."""
     push.hub.verifies = False
     await push.subscribe()
     (form,) = push.hub.requests
@@ -190,7 +190,7 @@ async def test_a_verification_gets_the_challenge_back(push: Push) -> None:
     ],
 )
 async def test_what_was_not_asked_for_is_404(push: Push, mode: str, topic: str, challenge: str) -> None:
-    """5.3.1: mode and topic must be what was asked for."""
+    """5.3.1: mode and topic must be those of the request."""
     push.hub.verifies = False
     feed = await push.subscribe()
     (form,) = push.hub.requests
@@ -209,7 +209,7 @@ async def test_what_was_not_asked_for_is_404(push: Push, mode: str, topic: str, 
     ("granted", "counts"), [(60, HOUR), (HOUR, HOUR), (5 * DAY, 5 * DAY), (400 * DAY, 14 * DAY), (0, HOUR)]
 )
 async def test_the_lease_of_the_hub_counts(push: Push, granted: float, counts: float) -> None:
-    """5.1: the hub says how long, within an hour and fourteen days."""
+    """5.1: the hub decides the lease, from one hour to 14 days."""
     push.it.now = push.it.now
     push.hub.lease = int(granted)
     feed = await push.subscribe()
@@ -217,7 +217,7 @@ async def test_the_lease_of_the_hub_counts(push: Push, granted: float, counts: f
 
 
 async def test_a_lease_is_renewed_at_half_of_it_with_a_new_callback(push: Push) -> None:
-    """5.1: the earlier callback works until the new one is verified, and is ended then."""
+    """5.1: the earlier callback works until the new one is verified, and is then unsubscribed."""
     feed = await push.subscribe()
     (old,) = push.hub.asked_for("subscribe")
     push.it.clock.advance(4.9 * DAY)
@@ -243,7 +243,7 @@ async def test_a_lease_is_renewed_at_half_of_it_with_a_new_callback(push: Push) 
 
 
 async def test_a_renewal_that_fails_breaks_nothing(push: Push) -> None:
-    """A hub that refuses the renewal still delivers by the first callback, until its lease is over."""
+    """A hub that refuses the renewal still delivers to the first callback until its lease ends."""
     feed = await push.subscribe()
     assert await push.deliver(push.document("second")) == [202]
     push.hub.answer = lambda asked, form: Answer(b"no more", 500)
@@ -259,7 +259,7 @@ async def test_a_renewal_that_fails_breaks_nothing(push: Push) -> None:
 
 
 async def test_a_denial_ends_it_and_is_not_asked_again_at_once(push: Push) -> None:
-    """5.2: at any time, without a challenge: 2xx, and the feed is polled."""
+    """5.2: a denial may come at any time, without a challenge; the answer is 2xx, and the feed is polled."""
     feed = await push.subscribe()
     await push.deliver(push.document("second"))
     (callback,) = push.hub.callbacks
@@ -279,7 +279,7 @@ async def test_a_denial_ends_it_and_is_not_asked_again_at_once(push: Push) -> No
 
 
 async def test_when_the_last_follower_leaves_the_hub_is_told(push: Push) -> None:
-    """5.1, 5.3: unsubscribed, verified, and then 410."""
+    """5.1, 5.3: the hub is asked to unsubscribe and verifies it; later deliveries get 410."""
     feed = await push.subscribe()
     await push.it.feeds.subscribe(feed.id, "bob", "home")
     await push.it.following.unfollow("alice", "home", push.topic, push.it.now)
@@ -296,7 +296,7 @@ async def test_when_the_last_follower_leaves_the_hub_is_told(push: Push) -> None
 
 
 async def test_nobody_else_ends_a_subscription(push: Push) -> None:
-    """5.3: an unsubscription that wasn't asked for isn't confirmed."""
+    """5.3: only our own requests to unsubscribe are confirmed."""
     feed = await push.subscribe()
     (callback,) = push.hub.callbacks
     query = {"hub.mode": "unsubscribe", "hub.topic": push.topic, "hub.challenge": "x"}
@@ -305,7 +305,7 @@ async def test_nobody_else_ends_a_subscription(push: Push) -> None:
 
 
 async def test_who_follows_again_is_subscribed_again(push: Push) -> None:
-    """After an end, the next poll asks the hub again."""
+    """The next poll after the end asks the hub again."""
     feed = await push.subscribe()
     await push.it.following.unfollow("alice", "home", push.topic, push.it.now)
     await push.look()
@@ -319,7 +319,7 @@ async def test_who_follows_again_is_subscribed_again(push: Push) -> None:
 
 @pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
 async def test_signatures_of_every_method_count(push: Push, method: str) -> None:
-    """7.1: over the raw body, whatever is in it."""
+    """7.1: the signature covers the raw body, whatever it contains."""
     push.hub.method = method
     await push.subscribe()
     body = push.document("second").replace(b"<title>Invented", "<title>Prüfung\r\n\x00".encode("latin-1"))
@@ -333,7 +333,7 @@ async def test_signatures_of_every_method_count(push: Push, method: str) -> None
     ["sha256=" + "0" * 64, "sha256=", "md5=" + "0" * 32, "sha1=zz", "0" * 64, "sha256", "crc=1", "sha512=" + "a" * 128],
 )
 async def test_a_wrong_signature_is_ignored_with_2xx(push: Push, header: str) -> None:
-    """7.1: who sent it learns nothing by the answer."""
+    """7.1: the reply doesn't tell the sender that the signature is wrong."""
     feed = await push.subscribe()
     (one,) = push.hub.subscriptions.values()
     reply = await push.hub.deliver(one.callback, push.document("forged"), None, **{"x-hub-signature": header})
@@ -344,7 +344,7 @@ async def test_a_wrong_signature_is_ignored_with_2xx(push: Push, header: str) ->
 
 
 async def test_a_missing_signature_is_refused(push: Push) -> None:
-    """7.1: a secret was given, so what isn't signed is no delivery."""
+    """7.1: with a secret, an unsigned delivery is refused."""
     await push.subscribe()
     (one,) = push.hub.subscriptions.values()
     assert (await push.hub.deliver(one.callback, push.document("unsigned"), None)).status_code == 403
@@ -353,7 +353,7 @@ async def test_a_missing_signature_is_refused(push: Push) -> None:
 
 
 async def test_a_delivery_is_known_by_its_callback_alone(push: Push) -> None:
-    """7: `Link` headers, also of another feed, mean nothing."""
+    """7: `Link` headers, also those of another feed, are ignored."""
     feed = await push.subscribe()
     (one,) = push.hub.subscriptions.values()
     lies = {"link": '<https://evil.test/hub>; rel="hub", <https://victim.test/feed>; rel="self"'}
@@ -374,7 +374,7 @@ async def test_the_content_type_may_be_wrong(push: Push, content_type: str) -> N
 
 
 async def test_a_hub_may_send_what_is_new_alone(push: Push) -> None:
-    """7: a diff; what it doesn't list stays, and so does what the feed says of itself."""
+    """7: posts that a diff doesn't list stay, and so does the feed's own data."""
     feed = await push.subscribe()
     before = await push.it.record(feed)
     diff = push.hub.document(push.topic, "second").replace(push.hub.links(push.topic).encode(), b"")
@@ -387,7 +387,7 @@ async def test_a_hub_may_send_what_is_new_alone(push: Push) -> None:
 
 
 def test_a_signature_is_over_bytes() -> None:
-    """The vector of RFC 4231, 4.3, with the key as text."""
+    """The test vector of RFC 4231, 4.3, with the key as text."""
     digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
     assert signed(b"what do ya want for nothing?", "Jefe", f"sha256={digest}")
     assert signed(b"what do ya want for nothing?", "Jefe", f"SHA256={digest.upper()}")

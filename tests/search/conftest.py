@@ -31,7 +31,7 @@ FEED = "https://blog.example/feed"
 
 @dataclass
 class Replica:
-    """The index of one machine: what writes it, and what reads it."""
+    """The index of one machine, with its writer and its reader."""
 
     server: World
     path: Path
@@ -48,17 +48,17 @@ class Replica:
         )  # fmt: skip
 
     def follow(self) -> asyncio.Task[None]:
-        """Begin to follow, as a worker does."""
+        """Starts to follow, as a worker does."""
         self.running.append(asyncio.create_task(self.follower().run_for_ever()))
         return self.running[-1]
 
     def reads_afresh(self) -> None:
-        """Read without what is remembered of the file."""
+        """Opens the file again, without remembered state."""
         self.index.close()
         self.index = IndexReader(self.folder)
 
     async def found(self, query: str) -> list[str]:
-        """The ids of all posts that match, the newest first; none while there is no index."""
+        """The ids of all matching posts, newest first; none without an index."""
         asked = parsed(query, NOON)
         words = expression(asked, {name: [name] for name in asked.feeds})
         with contextlib.suppress(SearchUnavailable):
@@ -66,7 +66,7 @@ class Replica:
         return []
 
     async def finds(self, query: str, *ids: str) -> None:
-        """Wait until exactly these are found."""
+        """Waits until exactly these items are found."""
 
         async def there() -> bool:
             return await self.found(query) == list(ids)
@@ -86,14 +86,14 @@ class Replica:
 
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[World]:
-    """The application over empty stores on a real Redis."""
+    """The application with empty stores on a real Redis."""
     async with instance(real_redis) as made:
         yield made
 
 
 @pytest.fixture
 async def replica(server: World, tmp_path: Path) -> AsyncIterator[Replica]:
-    """The index of this machine, which the server's searches use; nobody follows yet."""
+    """The index that the server's searches use; no follower runs yet."""
     made = Replica(server, tmp_path / "search")
     search = PostSearch(server.redis, server.channels, server.feeds, server.services.reading, made.index)
     object.__setattr__(server.services, "post_search", search)
@@ -103,7 +103,7 @@ async def replica(server: World, tmp_path: Path) -> AsyncIterator[Replica]:
 
 @pytest.fixture
 def store(server: World) -> Callable[..., Any]:
-    """`await store(post, …)`: what a poll does; the ids of all the feed's posts by title."""
+    """`await store(post, …)` stores posts as a poll does, and returns their feed."""
 
     async def stored(*posts: Any, url: str = FEED) -> FeedRecord:
         feed = await server.feeds.ensure(url, server.now)

@@ -1,4 +1,4 @@
-"""A process that writes an index: `python -m tests.search.index_writer REDIS_URL FOLDER`, until it is killed."""
+"""A process that writes an index until it is killed: `python -m tests.search.index_writer REDIS_URL FOLDER`."""
 
 import asyncio
 import sys

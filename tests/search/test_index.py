@@ -1,4 +1,4 @@
-"""A generation of the index: what is found in it, in which order, and what edits and deletions leave."""
+"""A generation of the index: matches, their order, and the effect of edits and deletions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_fields_kinds_feeds_links_and_what_is_quoted(made: Generation) -> None:
 
 
 def test_the_newest_come_first_whatever_came_in_first(made: Generation) -> None:
-    """By time of publishing; also before 1970, and where thousands are of one second."""
+    """The order is that of publishing times, also before 1970 and with thousands of posts in one second."""
     moments = {1: NOON, 2: -86_400.0 * 4000, 3: NOON + 0.5, 4: 0.0, 5: 1e15, 6: NOON - 1}
     for item, at in moments.items():
         put(made, item, "tide", at)
@@ -99,13 +99,13 @@ def test_the_newest_come_first_whatever_came_in_first(made: Generation) -> None:
 
 
 def test_what_was_edited_or_deleted_is_found_no_more(made: Generation) -> None:
-    """Also where another post takes the same second later."""
+    """This is so even if another post later gets a row of the same second."""
     put(made, 1, "the first version")
     put(made, 1, "the second one")
     assert (found(made, "first"), found(made, "second"), made.counts()) == ([], [1], (1, 1))
     made.write([], [1, 7], {})
     assert (found(made, "second"), made.counts()) == ([], (0, 2))
-    for item in range(65, 400, 64):  # which would all stand where 1 did
+    for item in range(65, 400, 64):  # which would all get the row that 1 had
         put(made, item, "another")
     assert found(made, "first OR second") == []
     assert sorted(found(made, "another")) == list(range(65, 400, 64))
@@ -133,7 +133,7 @@ def test_a_slow_question_is_broken_off_and_the_next_one_answered(made: Generatio
 
 
 def test_a_broken_file_is_told_from_one_that_is_away(made: Generation, tmp_path: Path) -> None:
-    """And what was written half way isn't there."""
+    """A write that failed halfway leaves nothing behind."""
     with pytest.raises(ZeroDivisionError):
         made.write((document(1 // number, NOON, {}) for number in (1, 0)), [], {})
     assert made.counts() == (0, 0)
@@ -156,12 +156,12 @@ def test_a_broken_file_is_told_from_one_that_is_away(made: Generation, tmp_path:
 
 
 def test_only_its_owner_reads_the_file(made: Generation) -> None:
-    """It holds the words of private feeds."""
+    """It contains the words of private feeds."""
     assert made.path.stat().st_mode & 0o077 == 0
 
 
 def test_long_and_odd_posts_are_taken(made: Generation) -> None:
-    """As many words as there may be, lone surrogates, NUL, and values that aren't what they should be."""
+    """The number of words is bounded; lone surrogates, NUL and values of wrong types are tolerated."""
     words = " ".join(random.Random(1).choices(["tide", "fog", "heron"], k=60_000))
     put(made, 1, words + " beyond")
     put(made, 2, "a\x00b \ud800 c", name=["x"], author="Ann", category=7, refs=[1], enclosure=[{"title": "sound"}])
@@ -173,7 +173,7 @@ def test_long_and_odd_posts_are_taken(made: Generation) -> None:
 
 
 def test_matches_among_some_items(made: Generation) -> None:
-    """So many are looked at, and of these only the wanted ones named; `last` says where to look on."""
+    """The limit counts all matches, but only the given items are returned; `last` is where the next block begins."""
     made.write([document(item, NOON + item, {"content": {"text": "tide"}}) for item in range(1, 101)], [], {})
     block = made.matches('"tide"', Span(), 60, among=[95, 41, 40, 7, 999], ranked=True)
     assert [match.item for match in block.matches] == [95, 41]

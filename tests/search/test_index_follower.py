@@ -1,4 +1,4 @@
-"""The index follows the stored posts, and is whole again after whatever happened to it."""
+"""The index follows the stored posts, and recovers from every failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Store = Callable[..., Any]
 
 
 async def test_stored_edited_and_deleted_posts_are_followed(replica: Replica, server: World, store: Store) -> None:
-    """Within the look that comes after the event."""
+    """They are found after the next check for events."""
     await store(candidate("two", text="the ferry and gulls", at=NOON + 5), candidate("one", text="the ferry"))
     replica.follow()
     await replica.finds("ferry", "2", "1")
@@ -42,7 +42,7 @@ async def test_stored_edited_and_deleted_posts_are_followed(replica: Replica, se
 
 
 async def test_what_comes_and_goes_without_an_event_is_found_out(replica: Replica, server: World, store: Store) -> None:
-    """Imports write posts that nobody announces, and the sweep deletes some."""
+    """Imports write posts without events, and the sweep deletes some."""
     feed = await store(candidate("one", text="the ferry"))
     replica.follow()
     await replica.finds("ferry", "1")
@@ -57,7 +57,7 @@ async def _has(replica: Replica, query: str, count: int) -> bool:
 
 
 async def test_a_stream_that_was_trimmed_costs_a_rebuild(replica: Replica, server: World, store: Store) -> None:
-    """What was edited meanwhile is found as it is now."""
+    """Posts that were edited meanwhile are found in their current version."""
     await store(candidate("one", text="the ferry"))
     replica.follow()
     await replica.finds("ferry", "1")
@@ -66,7 +66,7 @@ async def test_a_stream_that_was_trimmed_costs_a_rebuild(replica: Replica, serve
     short = Events(server.redis, kept=1)
     server.clock.advance(60)
     await store(candidate("one", text="no boat"), candidate("two", text="gulls"))
-    for number in range(300):  # Redis trims in blocks of a hundred
+    for number in range(300):  # Redis trims in blocks of 100
         await short.announce([Event("feed_modified", "1", server.now, changed=(f"f{number}",))])
     assert not await server.events.reach("1-0")
     replica.follow()
@@ -77,7 +77,7 @@ async def test_a_stream_that_was_trimmed_costs_a_rebuild(replica: Replica, serve
 
 @pytest.mark.parametrize("how", ["emptied", "restored", "other"])
 async def test_another_redis_costs_a_rebuild(how: str, replica: Replica, server: World, store: Store) -> None:
-    """Whether it came back empty, from a backup, or is another one: nothing of before is found."""
+    """If Redis returns empty or from a backup, or is another one, no earlier post is found."""
     await server.redis.command("SET", keys.instance(), "here")
     await store(candidate("one", text="the ferry"))
     replica.follow()
@@ -96,7 +96,7 @@ async def test_another_redis_costs_a_rebuild(how: str, replica: Replica, server:
 
 
 async def test_lost_files_are_built_again(replica: Replica, store: Store) -> None:
-    """One after the other: the generation, its name, the whole folder. Meanwhile a search says that it can't."""
+    """The generation, its name and the whole folder are lost in turn. A search without an index raises an error."""
     await store(candidate("one", text="the ferry"))
     task = replica.follow()
     await replica.finds("ferry", "1")
@@ -120,7 +120,7 @@ async def test_lost_files_are_built_again(replica: Replica, store: Store) -> Non
 @pytest.mark.parametrize("follows", [True, False])
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "half"])
 async def test_a_corrupt_file_is_built_again(damage: str, follows: bool, replica: Replica, store: Store) -> None:
-    """Found out by the writer, or by a reader who takes it out of use."""
+    """The writer notices it, or a reader, who takes the file out of use."""
     await store(*(candidate(f"p{number}", text=f"ferry {number}") for number in range(200)))
     replica.follow()
     await wait_until(lambda: _has(replica, "ferry", 200))
@@ -141,7 +141,7 @@ async def test_a_corrupt_file_is_built_again(damage: str, follows: bool, replica
         assert await replica.found("ferry") == []
         assert (replica.folder.current() is None) == (damage != "truncated")
     replica.follow()
-    if follows and damage == "half":  # which nobody sees who reads other pages of it
+    if follows and damage == "half":  # which a reader of other pages doesn't notice
         await wait_until(lambda: _reads_in_vain(replica, path))
     await wait_until(lambda: _has(replica, "ferry", 200))
     assert replica.folder.current() != path
@@ -154,7 +154,7 @@ async def _reads_in_vain(replica: Replica, path: Path) -> bool:
 
 
 async def test_of_several_processes_one_writes(replica: Replica, server: World, tmp_path: Path, store: Store) -> None:
-    """And when it ends another one goes on where it was, without building anything."""
+    """When it ends, another process continues from there without a rebuild."""
     await store(candidate("one", text="the ferry"))
     first = replica.follow()
     await replica.finds("ferry", "1")
@@ -179,7 +179,7 @@ async def test_of_several_processes_one_writes(replica: Replica, server: World, 
 
 
 async def test_a_rebuild_is_asked_for_from_outside(replica: Replica, store: Store) -> None:
-    """The former generation answers until the new one is there."""
+    """The former generation answers until the new one is complete."""
     await store(candidate("one", text="the ferry"))
     replica.follow()
     await replica.finds("ferry", "1")
@@ -196,7 +196,7 @@ async def test_a_rebuild_is_asked_for_from_outside(replica: Replica, store: Stor
 async def test_a_generation_that_is_replaced_while_it_is_opened_answers_nobody(
     when: str, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files go one by one: what is left of it may lack the newest posts, which are all in the one that is named."""
+    """Its files are deleted one by one, so the rest may lack the newest posts; the named generation has them all."""
     replica.path.mkdir()
     former, latter = (Generation.create(replica.folder.fresh(), {}) for _ in range(2))
     former.finish()
@@ -222,7 +222,7 @@ async def test_a_generation_that_is_replaced_while_it_is_opened_answers_nobody(
 async def test_many_edits_cost_a_rebuild(
     replica: Replica, server: World, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that empty rows don't pile up."""
+    """Otherwise empty rows would accumulate."""
     monkeypatch.setattr("microsub.search.index_follower._ALWAYS_EMPTY", 10)
     replica.follow()
     for version in range(15):
@@ -241,7 +241,7 @@ async def _was_tidied(replica: Replica) -> bool:
 async def test_a_writer_that_is_killed_at_any_moment_loses_nothing(
     replica: Replica, server: World, redis_url: str, store: Store
 ) -> None:
-    """Every post is found once, as it is now, after many kills of the process that writes."""
+    """After many kills of the writing process, every post is found once, in its current version."""
     stored: dict[int, str] = {}
 
     async def change(number: int) -> None:
@@ -277,7 +277,7 @@ async def _writer(url: str, path: Path) -> Process:
 
 
 async def test_a_full_disk_is_waited_out(replica: Replica, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The follower tries again; searches say meanwhile that they can't."""
+    """The follower retries; meanwhile searches raise an error."""
     await store(candidate("one", text="the ferry"))
     full = True
 
@@ -299,7 +299,7 @@ async def test_a_full_disk_is_waited_out(replica: Replica, store: Store, monkeyp
 
 
 async def test_what_an_index_says_of_itself(replica: Replica, server: World, store: Store) -> None:
-    """Posts, size, and how far it has come."""
+    """It reports its posts, its size and its position in the stream of events."""
     assert not (await replica.index.figures()).usable
     await store(candidate("one"), candidate("two"), url=FEED)
     assert await replica.follower().build()

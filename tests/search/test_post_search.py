@@ -1,4 +1,4 @@
-"""What a user finds: what their timelines show, and nothing else; pages, cursors, bounds."""
+"""The search finds only posts of the user's timelines; pages, cursors, bounds."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OTHER = "https://other.example/feed"
 
 @pytest.fixture
 async def alice(server: World, replica: Replica) -> Reader:
-    """She follows one feed, in `home`."""
-    server.now = NOON - 100_000  # so that nothing is too old to be unread
+    """A reader who follows one feed, in `home`."""
+    server.now = NOON - 100_000  # so that no post is too old to be unread
     reader = await server.reader("alice", "home", "later")
     await reader.post(action="follow", channel="home", url=FEED)
     server.now = NOON + 10_000
@@ -55,7 +55,7 @@ async def names(reader: Reader, query: str, channel: str = "global", **more: Any
 
 
 async def test_items_are_as_in_a_timeline(alice: Reader, server: World, replica: Replica) -> None:
-    """By GET and by POST; the same objects, in the same order, with the channel in which they stand."""
+    """GET and POST return the same objects in the same order, with their channel."""
     await server.publish(FEED, *posts("tide two", "tide one", "fog"))
     await built(replica)
     timeline = await alice.get(action="timeline", channel="home")
@@ -73,7 +73,7 @@ async def test_items_are_as_in_a_timeline(alice: Reader, server: World, replica:
 
 
 async def test_of_given_items_those_that_match(alice: Reader, server: World, replica: Replica) -> None:
-    """However many others match; and whether the index has all of them yet."""
+    """The result doesn't depend on the number of other matches, and says whether the index has all these items yet."""
     await server.publish(FEED, *posts("tide three", "tide two", "fog", "tide one"))
     await built(replica)
     search = server.services.post_search
@@ -91,7 +91,7 @@ async def test_of_given_items_those_that_match(alice: Reader, server: World, rep
 
 
 async def test_without_a_channel_feeds_are_searched(alice: Reader, server: World, replica: Replica) -> None:
-    """As the specification has it; an empty `channel` is none."""
+    """That is what the specification says; an empty `channel` counts as none."""
     await server.publish(FEED, *posts("tide"))
     await built(replica)
     for reply in (
@@ -104,7 +104,7 @@ async def test_without_a_channel_feeds_are_searched(alice: Reader, server: World
 
 
 async def test_what_the_user_did_is_what_is_found(alice: Reader, server: World, replica: Replica) -> None:
-    """Read, saved, removed, moved, muted and shown again, unfollowed: as the timelines are at this moment."""
+    """Read, saved, removed, moved, muted, unmuted, unfollowed: the search sees the timelines as they are now."""
     await server.publish(FEED, *posts("tide e", "tide d", "tide c", "tide b", "tide a"))
     await server.publish(OTHER, *posts("tide o", host="other.example", at=NOON - 50))
     await alice.post(action="follow", channel="later", url=OTHER)
@@ -135,7 +135,7 @@ async def test_what_the_user_did_is_what_is_found(alice: Reader, server: World, 
 
 
 async def test_nothing_crosses_users(alice: Reader, server: World, replica: Replica) -> None:
-    """Neither posts, nor feeds by name, nor a hint in the paging, whatever is asked."""
+    """No query finds another user's posts or feed names, not even by its paging."""
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=OTHER)
     await server.publish(FEED, *posts("tide"))
@@ -153,7 +153,7 @@ async def test_nothing_crosses_users(alice: Reader, server: World, replica: Repl
 
 
 async def test_feeds_by_what_they_are_called(alice: Reader, server: World, replica: Replica) -> None:
-    """A word of the feed's name or address begins so; also that of a feed which another one has taken the place of."""
+    """The query is the beginning of a word in the feed's name or URL; the name of a feed's successor works, too."""
     await server.publish(FEED, *posts("one"), title="Harbour Café")
     other = await server.publish(OTHER, *posts("two", host="other.example", at=NOON - 50), title="東京の港")
     await alice.post(action="follow", channel="later", url=OTHER)
@@ -179,7 +179,7 @@ async def test_feeds_by_what_they_are_called(alice: Reader, server: World, repli
 
 
 async def test_a_number_names_feeds_too(alice: Reader, server: World, replica: Replica) -> None:
-    """Of which it is a word, beside the feed with that id."""
+    """The number may be a word of the name or the id of a feed."""
     await alice.post(action="follow", channel="later", url=OTHER)
     feed = await server.publish(FEED, *posts("one"), title="Harbour")
     await server.publish(OTHER, *posts("two", host="other.example", at=NOON - 50), title=f"2024 news {feed.id}")
@@ -192,12 +192,12 @@ async def test_a_number_names_feeds_too(alice: Reader, server: World, replica: R
 
 
 async def test_a_follow_is_found_by_the_id_that_apps_were_given(alice: Reader, server: World, replica: Replica) -> None:
-    """Also where another feed has taken the place of that one."""
+    """This also holds if another feed has replaced it."""
     feed = await server.publish(OTHER, *posts("two", host="other.example"))
     given = await alice.post(action="follow", channel="later", url="https://page.example/")
     await server.channels.update_subscription("alice", "later", given["_id"], new_feed=feed.id)
     await alice.post(action="follow", channel="later", url=OTHER)
-    await server.redis.command("DEL", keys.former_feeds("alice"))  # which has an end
+    await server.redis.command("DEL", keys.former_feeds("alice"))  # which expires
     await built(replica)
     assert await names(alice, f"feed:{given['_id']}") == ["two"]
 
@@ -205,7 +205,7 @@ async def test_a_follow_is_found_by_the_id_that_apps_were_given(alice: Reader, s
 async def test_a_word_of_too_many_feeds_is_refused(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No feed is left out without a word."""
+    """Otherwise feeds would be left out silently."""
     monkeypatch.setattr(post_search, "MOST_FEEDS", 1)
     await server.publish(FEED, *posts("one"))
     await server.publish(OTHER, *posts("two", host="other.example", at=NOON - 50))
@@ -219,7 +219,7 @@ async def test_a_word_of_too_many_feeds_is_refused(
 
 
 async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, server: World, replica: Replica) -> None:
-    """By following `after`; `before` leads back to the page before, and to what is new."""
+    """`after` visits each item once; `before` leads back to the previous page and to new items."""
     await server.publish(FEED, *posts(*(f"tide {number:02d}" for number in range(45, 0, -1))))
     await built(replica)
     first = await alice.get(action="search", channel="home", query="tide")
@@ -241,7 +241,7 @@ async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, se
 
 
 async def test_times_and_the_best(alice: Reader, server: World, replica: Replica) -> None:
-    """Spans of time by day, and pages of the best matches without doubles."""
+    """Days limit the time, and pages of the best matches don't overlap."""
     await server.publish(
         FEED, *posts("fog", at=NOON + 900), *posts("other", text="fog and fog", at=NOON),
         *posts("old", text="a long text in which fog comes once, and much else beside it", at=NOON - 86_400),
@@ -275,7 +275,7 @@ async def test_times_and_the_best(alice: Reader, server: World, replica: Replica
     ],
 )
 async def test_what_cant_be_used_is_refused(alice: Reader, parameters: dict[str, str], words: str) -> None:
-    """With 400 and the place."""
+    """The reply is 400 and names the position."""
     reply = await alice.post(400, action="search", channel="home", **parameters)
     assert reply["error"] == "invalid_request"
     assert words in reply["error_description"]
@@ -288,7 +288,7 @@ async def test_channels_that_arent_there(alice: Reader, replica: Replica) -> Non
 
 
 async def test_without_an_index_it_says_so(alice: Reader, server: World, replica: Replica) -> None:
-    """503 until it is built; where the search is off, 400."""
+    """The reply is 503 until the index is built, and 400 if the search is disabled."""
     reply = await alice.client.get("/microsub", params={"action": "search", "channel": "home", "query": "tide"},
                                    headers=alice.headers)  # fmt: skip
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "5")
@@ -301,7 +301,7 @@ async def test_without_an_index_it_says_so(alice: Reader, server: World, replica
 async def test_a_walk_that_takes_too_long_says_where_to_go_on(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its pages are short, or empty, and all of them together have everything; upwards too."""
+    """Its pages are short or empty, but together they contain all matches, also upwards."""
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=OTHER)
     await server.publish(FEED, *posts("tide z", at=NOON + 5000), *posts("tide y", "tide x", at=NOON - 5000))
@@ -330,7 +330,7 @@ async def test_a_walk_that_takes_too_long_says_where_to_go_on(
 async def test_who_has_few_of_the_matches_finds_them_all(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind thousands of others', by ids that SQLite is told, or by tests in Redis; of unfollowed feeds too."""
+    """Thousands of others' matches come first, whether SQLite gets the ids or Redis is asked; unfollowed feeds count."""
     monkeypatch.setattr(post_search, "MOST_OWN", most_own)
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=OTHER)
@@ -348,7 +348,7 @@ async def test_who_has_few_of_the_matches_finds_them_all(
 async def test_what_waits_for_a_user_who_was_away_is_found(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their timelines are filled before."""
+    """The user's timelines are filled before the search."""
     reading = server.services.reading
 
     async def has_caught_up(granted: Grant, uid: str, now: float) -> bool:
@@ -365,7 +365,7 @@ async def test_what_waits_for_a_user_who_was_away_is_found(
 
 
 async def test_a_user_searches_so_often_and_no_more(alice: Reader, server: World, replica: Replica) -> None:
-    """Others aren't held up by it."""
+    """The rate limit of one user doesn't affect others."""
     await built(replica)
     bob = await server.reader("bob", "home")
     for _ in range(120):
@@ -377,7 +377,7 @@ async def test_a_user_searches_so_often_and_no_more(alice: Reader, server: World
 async def test_slow_searches_of_one_user_leave_a_thread_to_others(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many a user sends at once: of each user one is at work at a time."""
+    """Only one search of each user runs at a time, however many the user sends."""
     await built(replica)
     bob = await server.reader("bob", "home")
     matches, go_on = Generation.matches, threading.Event()
@@ -398,10 +398,10 @@ async def test_slow_searches_of_one_user_leave_a_thread_to_others(
 
 
 async def test_thousands_of_channels_are_visited_in_steps(alice: Reader, server: World, replica: Replica) -> None:
-    """And an item is unread where any of them has it unread."""
+    """An item is unread if any of the channels has it unread."""
     for number in range(120):
         await server.channels.create("alice", f"c{number}", server.now, f"c{number}")
-    server.now = NOON - 100_000  # so that nothing is too old to be unread
+    server.now = NOON - 100_000  # so that no post is too old to be unread
     for uid in ("c3", "c60", "c119"):
         await alice.post(action="follow", channel=uid, url=FEED)
     server.now = NOON + 10_000
@@ -419,7 +419,7 @@ async def test_thousands_of_channels_are_visited_in_steps(alice: Reader, server:
 async def test_searches_are_what_a_look_at_every_item_finds(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Queries made at random, over posts made at random, in both directions, against plain Python."""
+    """Random queries over random posts, in both directions, are compared with plain Python."""
     rng = random.Random(5)
     monkeypatch.setattr(post_search, "SEARCHES_OF_USER", RateLimit("searches of posts", "user", 100_000))
     words = ["tide", "fog", "gull", "heron", "東京タワー", "naïve", "ferry"]

@@ -1,4 +1,4 @@
-"""The language of queries: what is understood, what is refused and where, and that SQLite takes what comes out."""
+"""The query language: its syntax, its errors with their positions, and that SQLite accepts each result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = datetime(2024, 6, 15, 12, tzinfo=UTC).timestamp()
 
 
 def asked(text: str, **feeds: list[str]) -> str:
-    """What FTS5 is asked, with `~` for the mark of words that no text has."""
+    """The FTS5 expression, with `~` for the prefix of words that no text contains."""
     query = parsed(text, NOW)
     return expression(query, {name: feeds.get(name, []) for name in query.feeds}).replace(MARK, "~")
 
@@ -137,7 +137,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=examples(600), deadline=None)
 @given(text=st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=70).map(" ".join), st.lists(PIECES).map("".join)))
 def test_any_text_is_answered_or_refused_with_a_place(table: sqlite3.Connection, text: str) -> None:
-    """What comes out is good FTS5, whatever went in."""
+    """Every result is valid FTS5."""
     try:
         query = parsed(text, NOW)
     except QueryUnreadable as refused:

@@ -1,4 +1,4 @@
-"""What other readers export: saved posts and read state, once, however often it is imported."""
+"""Imports from other readers: saved posts and read state, the same after one or several imports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def here(real_redis: Redis) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def ann(here: World) -> Reader:
-    """She follows a feed with four posts, of which all but one are unread."""
+    """A reader who follows a feed with four posts, all unread but one."""
     ann = await here.reader("ann", "news")
     await here.following.follow("ann", "news", A, NOON - 100)
     await here.publish(A, *(candidate(f"a{n}", at=NOON + n, host="a.example") for n in range(4)))
@@ -53,7 +53,7 @@ async def bring(
 
 
 async def test_starred_posts_of_google_reader(here: World, ann: Reader) -> None:
-    """They come into `saved` with date, author, text and files, cleaned; again, nothing is doubled or comes back."""
+    """They are saved with sanitised date, author, text and files; a second import duplicates and restores nothing."""
     dry = await bring(here, "starred", DATA / "takeout.json", dry_run=True)
     assert await ann.items("saved") == []
     for _ in range(2):
@@ -80,7 +80,7 @@ async def test_starred_posts_of_google_reader(here: World, ann: Reader) -> None:
 
 
 async def test_a_starred_post_that_is_here_is_saved_itself(here: World, ann: Reader, tmp_path: Path) -> None:
-    """By its link, however it is written there."""
+    """It is found by its link, even if the link is written differently."""
     post = {
         "id": "tag:google.com,2005:reader/item/1",
         "title": "a2",
@@ -94,7 +94,7 @@ async def test_a_starred_post_that_is_here_is_saved_itself(here: World, ann: Rea
 
 
 async def test_entries_of_miniflux(here: World, ann: Reader, tmp_path: Path) -> None:
-    """Found by the digest of the guid or by link: starred ones are saved, read ones become read, others counted."""
+    """They are found by the guid's digest or the link: starred ones are saved, read ones become read, others are counted."""
     text = (DATA / "miniflux.json").read_text("utf-8")
     path = tmp_path / "entries.json"
     path.write_text(text.replace("HASH", sha256(b"https://a.example/a1").hexdigest()))
@@ -112,7 +112,7 @@ async def test_entries_of_miniflux(here: World, ann: Reader, tmp_path: Path) -> 
 
 
 async def test_an_export_of_freshrss(here: World, ann: Reader, tmp_path: Path) -> None:
-    """A zip with a list of feeds, favourites, and the posts of each feed with their guids."""
+    """A zip file with a feed list, favourites, and the posts of each feed with their guids."""
     path = tmp_path / "freshrss_ann_2026-01-02_export.zip"
     favourite = _freshrss("1", "https://old.example/feed", "https://old.example/1", "starred", "read")
     labelled = _freshrss("2", "https://old.example/feed", "https://old.example/2", "unread")
@@ -148,7 +148,7 @@ def _freshrss(number: str, feed: str, link: str, *states: str, guid: str | None 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b'{"items": 7}', b"7", b"PK\x03\x04nothing", b"\x00\x00"])
 async def test_what_is_no_export(here: World, ann: Reader, tmp_path: Path, body: bytes) -> None:
-    """It is refused with its name."""
+    """The error names the file."""
     path = tmp_path / "file.json"
     path.write_bytes(body)
     with pytest.raises((InvalidRequest, ParseError), match=r"file\.json"):
@@ -158,7 +158,7 @@ async def test_what_is_no_export(here: World, ann: Reader, tmp_path: Path, body:
 async def test_an_archive_that_unfolds_without_end(
     here: World, ann: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All its files together have the room of one; a file of small values has as much of them as fit into memory."""
+    """The size limit applies to all files of the archive together; the number of values in a file is limited, too."""
     monkeypatch.setattr(other_readers, "MOST_BYTES", 10_000)
     monkeypatch.setattr(other_readers, "MOST_VALUES", 1000)
     path = tmp_path / "bomb.zip"
@@ -189,7 +189,7 @@ async def test_an_archive_that_unfolds_without_end(
     ],
 )
 def test_odd_values_keep_no_other_post_out(odd: dict[str, Any]) -> None:
-    """They are passed over, or their post is."""
+    """An invalid value is ignored, or only its post is skipped."""
     good = _freshrss("1", "https://old.example/feed", "https://old.example/1", "starred")
     strange = {**_freshrss("2", "", "https://old.example/2"), **odd}
     found = posts_of_reader(json.dumps([strange, good, 7]).encode())

@@ -1,4 +1,4 @@
-"""What is read of lists of feeds that are broken, hostile or none at all."""
+"""Feed lists that are broken, hostile or not lists at all."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_is_refused_as_a_whole(body: bytes, why: str) -> None:
-    """The line is named, and nothing of it is used."""
+    """The error names the line, and nothing of the list is used."""
     with pytest.raises(ParseError) as caught:
         read_list(body)
     assert why in str(caught.value)
 
 
 def test_problems_are_named_up_to_a_bound() -> None:
-    """A list may be wrong in every line."""
+    """Every line of a list may be invalid."""
     found = read_list(b"<opml><body>" + b"<outline xmlUrl='javascript:alert(1)'/>\n" * 3000 + b"</body></opml>")
     assert (len(found.problems), found.more_problems, found.feeds) == (MOST_PROBLEMS, 2000, ())
     assert [one.line for one in found.problems[:3]] == [1, 2, 3]
@@ -76,7 +76,7 @@ def test_feeds_and_folders_named_like_another_readers_settings() -> None:
     ids=repr,
 )
 def test_no_markup_takes_long(piece: bytes) -> None:
-    """Time grows with the length of a list, whatever is missing in it."""
+    """The time grows linearly with the length of a list, whatever is missing in it."""
     begun = time.process_time()
     with pytest.raises(ParseError):
         read_list(b"<opml><body>" + piece * 50_000)
@@ -84,7 +84,7 @@ def test_no_markup_takes_long(piece: bytes) -> None:
 
 
 async def test_a_list_is_read_in_a_process_with_limits() -> None:
-    """What takes too much processor time ends there."""
+    """A list that takes too much processor time stops the process."""
     pool = ParsePool(1, quick=0.05, seconds=0.05)
     try:
         with pytest.raises(ParsingStopped):

@@ -1,4 +1,4 @@
-"""All that is a user's, out of one server and into another, compared item by item."""
+"""Export of all of a user's data and its import on another server, compared item by item."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def there(real_redis: Redis) -> AsyncIterator[World]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def body(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The export of a user who has done everything, from a server that is gone."""
+    """The export of a user with every kind of data, from a server that no longer exists."""
     redis = start_embedded(tmp_path_factory.mktemp("there"))
     connection = Multiplexed(redis.url)
     async with aclosing(connection), instance(connection) as made:
@@ -72,7 +72,7 @@ async def here(second_redis_url: str) -> AsyncIterator[World]:
 
 
 async def live(world: World) -> None:
-    """A user who has done everything that one can do."""
+    """Creates a user with every kind of data."""
     now = world.now
     ann = await world.reader("ann", "news", "friends", "empty")
     await ann.post(action="channels", method="order", **{"channels[]": ["friends", "empty", "news"]})
@@ -140,7 +140,7 @@ async def bring(world: World, body: bytes, user: str = "ann", *, dry_run: bool =
 
 @dataclass
 class Everything:
-    """What a user has, in names that don't depend on the server."""
+    """All data of a user, with names that don't depend on the server."""
 
     world: World
     user: str
@@ -167,7 +167,7 @@ class Everything:
                 ids = [item.decode() for item in flat[0::2]]
                 names = await self._names(ids, what == "gone")
                 rows = [(*name, float(score)) for name, score in zip(names, flat[1::2], strict=True)]
-                # Posts of several feeds at the same microsecond stand by the digits of their ids.
+                # Posts of several feeds with the same microsecond are ordered by the digits of their ids.
                 found[f"{uid} {what}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
         found["outputs"] = []
         for feed in await outputs.all_of(self.user):
@@ -195,7 +195,7 @@ class Everything:
 
 
 async def test_a_user_comes_over_whole(there: World, here: World) -> None:
-    """Into an empty server: the same channels, follows, rules, timelines, states and counts, twice; a dry run first."""
+    """An empty server gets the same channels, follows, rules, timelines, states and counts; a second import changes nothing."""
     before = await Everything(there, "ann").look()
     assert before["news gone"]
     assert before["friends hidden"]
@@ -221,7 +221,7 @@ async def test_a_user_comes_over_whole(there: World, here: World) -> None:
 
 
 async def test_sources_come_over_without_tokens(real_redis: Redis, here: World) -> None:
-    """With their posts, unread as they were, and what was sent; also under another name, as that user's own."""
+    """Their posts keep their read state and original properties, also for a user with another name."""
     async with instance(real_redis) as there:
         await there.reader("ann", "news")
         made = await there.sources.create("ann", "news", "Backups", there.now)
@@ -246,7 +246,7 @@ async def test_sources_come_over_without_tokens(real_redis: Redis, here: World) 
 
 
 async def test_into_the_server_that_it_came_from(there: World) -> None:
-    """Nothing changes; and under another name, the same again, without a second copy of any post of a feed."""
+    """Nothing changes. Under another name, the import gives the same data without copying any feed's posts."""
     before = await Everything(there, "ann").look()
     body = await export(there)
     assert all(one.known == one.read + one.unread for one in (await bring(there, body)).channels)
@@ -258,7 +258,7 @@ async def test_into_the_server_that_it_came_from(there: World) -> None:
 
 
 async def test_what_has_left_does_not_come_back_with_the_first_poll(there: World, here: World) -> None:
-    """The feed still lists what was removed, also what the other server has deleted since."""
+    """The feed still lists the removed posts, including those that the other server has deleted."""
     before = (await Everything(there, "ann").look())["news posts"]
     await bring(here, await export(there))
     made = [candidate(f"a{n}", at=NOON + n, host="a.example") for n in range(30)]
@@ -270,7 +270,7 @@ async def test_what_has_left_does_not_come_back_with_the_first_poll(there: World
 
 
 async def test_what_has_left_one_user_comes_to_all_others(body: bytes, here: World) -> None:
-    """A post that is gone where the export comes from is news here for all but that user, whose imports repeat that."""
+    """A post that the exporting server deleted is new here for everybody but that user, also after another import."""
     (guid,) = {
         row[2]
         for line in map(json.loads, body.splitlines())
@@ -296,7 +296,7 @@ async def test_what_has_left_one_user_comes_to_all_others(body: bytes, here: Wor
 
 
 async def test_what_a_publisher_says_counts(body: bytes, here: World) -> None:
-    """A text that the file has changed is changed back by the next reading, whatever hash stands beside it."""
+    """A text that was changed in the file is corrected by the next poll, whatever its hash says."""
     lines = [json.loads(line) for line in body.splitlines()]
     told = next(line for line in lines if line.get("guid") == "https://a.example/a7")
     told["jf2"]["name"] = "altered"
@@ -311,7 +311,7 @@ async def test_what_a_publisher_says_counts(body: bytes, here: World) -> None:
 
 
 async def test_what_was_read_here_stays_read(body: bytes, here: World) -> None:
-    """An import marks nothing unread, brings nothing back that was removed here, and leaves names and settings."""
+    """An import marks nothing unread, restores nothing that was removed here, and keeps names and settings."""
     await bring(here, body)
     app = await here.reader("ann")
     unread = await app.ids("news", is_read="false")
@@ -325,7 +325,7 @@ async def test_what_was_read_here_stays_read(body: bytes, here: World) -> None:
 
 
 async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(body: bytes, here: World) -> None:
-    """After an account was deleted with its posts, an export restores it; others get nothing of it."""
+    """If an account and its posts were deleted, an export restores them; other users receive none of them."""
     await bring(here, body)
     before = await Everything(here, "ann").look()
     await here.outputs.delete("ann", "picks", here.now)
@@ -368,7 +368,7 @@ async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(body:
     ],
 )  # fmt: skip
 async def test_a_file_that_cannot_be_used_changes_nothing(body: bytes, here: World, change: Any, why: str) -> None:
-    """The line is named; a newer version with both versions."""
+    """The error names the line; for a newer version it names both versions."""
     lines = change(body.splitlines())
     with pytest.raises(InvalidRequest) as caught:
         await bring(here, b"\n".join(lines) + b"\n" if lines else b"")
@@ -388,7 +388,7 @@ async def test_a_file_that_cannot_be_used_changes_nothing(body: bytes, here: Wor
     ],
 )  # fmt: skip
 async def test_names_are_looked_at_before_the_first_change(body: bytes, here: World, odd: Any, why: str) -> None:
-    """One at the very end, too; the line is named."""
+    """This includes names at the very end; the error names the line."""
     lines = body.splitlines()
     end = orjson.dumps({**orjson.loads(lines[-1]), "lines": len(lines) + 1})
     with pytest.raises(InvalidRequest, match=f"line {len(lines)}: .*{re.escape(why)}"):
@@ -397,7 +397,7 @@ async def test_names_are_looked_at_before_the_first_change(body: bytes, here: Wo
 
 
 async def test_who_is_disabled_gets_nothing(body: bytes, here: World) -> None:
-    """The command that brings them back is named."""
+    """The error names the command that restores the user."""
     await here.accounts.add_user("ann", "", here.now)
     await here.accounts.disable_user("ann", here.now)
     with pytest.raises(InvalidRequest, match="microsub user restore ann"):
@@ -406,7 +406,7 @@ async def test_who_is_disabled_gets_nothing(body: bytes, here: World) -> None:
 
 
 async def test_sources_of_a_channel_that_is_left_out_are_left_out(body: bytes, here: World) -> None:
-    """A channel of that uid was removed here a short time ago."""
+    """A channel with that uid was removed here shortly before."""
     source = {"type": "source", "source": "odd", "settings": {"channel": "empty"}}
     lines = body.splitlines()
     end = orjson.dumps({**orjson.loads(lines[-1]), "lines": len(lines) + 1})
@@ -418,7 +418,7 @@ async def test_sources_of_a_channel_that_is_left_out_are_left_out(body: bytes, h
 
 
 async def test_what_a_file_says_is_cleaned(body: bytes, here: World) -> None:
-    """HTML and addresses of an export are as foreign as those of a feed."""
+    """HTML and URLs of an export are as untrusted as those of a feed."""
     body = body.replace(b"<p>words</p>", b"<p onclick='x()'>words<script>x()</script></p>")
     body = body.replace(b'"url":"https://a.example/a29"', b'"url":"javascript:x()"')
     await bring(here, body)
@@ -429,7 +429,7 @@ async def test_what_a_file_says_is_cleaned(body: bytes, here: World) -> None:
 
 
 async def test_names_are_such_as_backend_json_takes(body: bytes, here: World) -> None:
-    """Long ones are cut, and controls left out: else the file could be written for nobody any more."""
+    """Long names are cut and control characters removed; otherwise the file couldn't be written for any user."""
     lines = body.splitlines()
     feed = next(line for line in lines if b'"type":"follow"' in line)
     odd = orjson.dumps({**orjson.loads(feed), "name": "\x1b" + "n" * 5000})
@@ -443,7 +443,7 @@ async def test_names_are_such_as_backend_json_takes(body: bytes, here: World) ->
 
 
 async def test_rules_that_no_file_of_the_server_may_have_are_left_out(body: bytes, here: World) -> None:
-    """backend.json has the rules of all users: with one of these it could not be written for anybody."""
+    """backend.json contains the rules of all users; one invalid rule would prevent writing it at all."""
     wrong = ("javascript:x()", "https://c.example/\\u001b", f"https://c.example/{'x' * 3000}")
     was, rules = b'"mute":["https://c.example/"', ",".join(f'"{url}"' for url in ("https://c.example/", *wrong))
     report = await bring(here, body.replace(was, b'"mute":[' + rules.encode()))
@@ -454,7 +454,7 @@ async def test_rules_that_no_file_of_the_server_may_have_are_left_out(body: byte
 
 
 async def test_addresses_are_such_as_backend_json_takes(body: bytes, here: World) -> None:
-    """Without white space around them, and without the scheme that readers put before them."""
+    """Surrounding white space and the `feed:` scheme of some readers are removed."""
     rule, follow = b'"mute":["https://c.example/"', b'"url":"https://c.example/feed"'
     body = body.replace(rule, rule + b',"feed:https://d.example/","https://e.example/ "')
     await bring(here, body.replace(follow, b'"url":"feed:https://c.example/feed "'))
@@ -464,7 +464,7 @@ async def test_addresses_are_such_as_backend_json_takes(body: bytes, here: World
 
 
 async def test_two_feeds_of_a_channel_have_no_address_in_common(body: bytes, here: World) -> None:
-    """Each stands once in a channel of backend.json, which could not be written any more."""
+    """A channel of backend.json lists each URL once; otherwise the file couldn't be written."""
     lines = body.splitlines()
     friends = [number for number, line in enumerate(lines) if b'"type":"follow"' in line and b'"friends"' in line]
     first, second = (orjson.loads(lines[number]) for number in friends[:2])
@@ -488,7 +488,7 @@ async def test_two_feeds_of_a_channel_have_no_address_in_common(body: bytes, her
     ids=["name", "text", "links", "photos", "tags", "refs"],
 )
 def test_a_post_is_no_larger_than_one_of_a_feed(change: dict[str, Any]) -> None:
-    """Timelines would carry it with every page."""
+    """Every timeline page would contain it."""
     sound = {"type": "entry", "url": "https://a.example/1", "name": "A post", "content": {"html": "x", "text": "x"}}
     found = exported_posts(json.dumps([sound, {**sound, **change}]).encode())
     assert found[0] is not None
@@ -496,7 +496,7 @@ def test_a_post_is_no_larger_than_one_of_a_feed(change: dict[str, Any]) -> None:
 
 
 def test_files_of_a_post_say_their_length_as_a_number() -> None:
-    """As apps expect it."""
+    """Apps expect a number."""
     odd = {"url": "https://a.example/1.mp3", "length": "x", "duration": {"a": 1}}
     (found,) = exported_posts(json.dumps([{"type": "entry", "name": "A post", "enclosure": [odd]}]).encode())
     assert found is not None
@@ -504,7 +504,7 @@ def test_files_of_a_post_say_their_length_as_a_number() -> None:
 
 
 async def test_an_export_has_no_secrets_of_its_user(there: World) -> None:
-    """Tokens, sessions and passwords stay."""
+    """Tokens, sessions and passwords aren't exported."""
     token = await there.grant("ann", "read")
     body = await export(there)
     assert token.encode() not in body
