@@ -1,4 +1,4 @@
-"""Every test that takes `place` runs over all storages."""
+"""Storages of the feed cache: a test with `place` runs on all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """An empty dict, for what is the same on every storage."""
+    """An empty dict, for behaviour that doesn't depend on the storage."""
     yield from _place("dict", request, tmp_path)
 
 

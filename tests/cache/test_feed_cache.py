@@ -1,4 +1,4 @@
-"""The feed cache over every storage: when it asks, what it answers, what it keeps."""
+"""The feed cache on every storage: its requests, its results, its copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR = 3600.0
 
 @pytest.fixture(scope="module")
 def shared_parser() -> Iterator[BoundedParser]:
-    """One for the caches of all tests: a process for each would take longer than what they show."""
+    """One parser for the caches of all tests: a process per test would take longer than the test."""
     made = BoundedParser()
     yield made
     made.close()
@@ -43,7 +43,7 @@ def names(found: CachedFeed) -> list[str | None]:
 
 
 async def test_the_feed_comes_parsed(place: Place) -> None:
-    """The first answer comes from the network, the second is equal and comes from the copy."""
+    """The first result comes from the network; the second one is equal and comes from the copy."""
     web, clock = site(document(3)), Clock()
     cache = place.cache(fetcher=web, clock=clock)
     first = await cache.fetch(URL)
@@ -57,7 +57,7 @@ async def test_the_feed_comes_parsed(place: Place) -> None:
 
 
 async def test_nothing_is_requested_within_the_time_to_live(memory: Place) -> None:
-    """300 seconds by default, or as the cache, a single URL or a call says."""
+    """300 seconds by default, or as set for the cache, for a URL or for a call."""
     web, clock = site(etag=None), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
     for after, requests in ((0, 1), (299, 1), (300, 2)):
@@ -72,7 +72,7 @@ async def test_nothing_is_requested_within_the_time_to_live(memory: Place) -> No
 
 
 async def test_both_validators_go_back_byte_for_byte(place: Place) -> None:
-    """However strange they look; a 304 makes the copy young again."""
+    """Even unusual validators are sent unchanged; a 304 makes the copy fresh again."""
     tag, date = 'W/"b\xe4r, \\"x\\""', "Mon, 01 Jan 2024  00:00:00 GMT"
     web, clock = site(etag=tag, last_modified=date), Clock()
     cache = place.cache(fetcher=web, clock=clock)
@@ -87,7 +87,7 @@ async def test_both_validators_go_back_byte_for_byte(place: Place) -> None:
 
 
 async def test_one_validator_goes_back_alone(memory: Place) -> None:
-    """Nothing is invented where the publisher gave only one."""
+    """If the publisher sent only one, no other one is sent."""
     for tag, date in (('"1"', None), (None, "Mon, 01 Jan 2024 00:00:00 GMT")):
         web, clock = site(etag=tag, last_modified=date), Clock()
         cache = memory.cache(fetcher=web, clock=clock)
@@ -98,7 +98,7 @@ async def test_one_validator_goes_back_alone(memory: Place) -> None:
 
 
 async def test_what_the_publisher_calls_fresh_is_fresh(memory: Place) -> None:
-    """`max-age` and `Expires` lengthen the time to live, up to two days; they never shorten it. Also on a 304."""
+    """`max-age` and `Expires`, also of a 304, extend the time to live up to two days; they never shorten it."""
     for max_age, fresh, stale in ((1000.0, 999, 1000), (9e9, 48 * HOUR - 1, 48 * HOUR), (0.0, 299, 300)):
         web, clock = site(max_age=max_age), Clock()
         cache = memory.cache(fetcher=web, clock=clock)
@@ -111,7 +111,7 @@ async def test_what_the_publisher_calls_fresh_is_fresh(memory: Place) -> None:
 
 
 async def test_a_304_that_says_nothing_of_freshness_keeps_what_was_said(memory: Place) -> None:
-    """RFC 9111, 4.3.4: what the 304 doesn't have stays."""
+    """RFC 9111, 4.3.4: headers that the 304 doesn't have stay."""
     web, clock = site(max_age=1000.0), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
@@ -123,7 +123,7 @@ async def test_a_304_that_says_nothing_of_freshness_keeps_what_was_said(memory: 
 
 
 async def test_no_store_is_kept_for_the_time_to_live(memory: Place) -> None:
-    """And no longer: not beside an error, not offline, not for its validators."""
+    """After that it isn't used at all: not after an error, not offline, not for its validators."""
     web, clock = site(cache_control="private, No-Store, max-age=9999", max_age=0.0), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
@@ -141,7 +141,7 @@ async def test_no_store_is_kept_for_the_time_to_live(memory: Place) -> None:
 
 
 async def test_a_failure_leaves_the_copy(memory: Place) -> None:
-    """It comes back with the error beside it and its true age, and its validators are sent next time."""
+    """It is returned with the error and its true age, and its validators are sent next time."""
     web, clock = site(), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
     first = await cache.fetch(URL)
@@ -158,7 +158,7 @@ async def test_a_failure_leaves_the_copy(memory: Place) -> None:
 
 
 async def test_a_broken_document_leaves_the_copy(memory: Place) -> None:
-    """With its validators; a later good one replaces it."""
+    """The copy keeps its validators; a later valid document replaces it."""
     web, clock = site(), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
     first = await cache.fetch(URL)
@@ -173,7 +173,7 @@ async def test_a_broken_document_leaves_the_copy(memory: Place) -> None:
 
 
 async def test_errors_are_raised_where_there_is_no_copy(memory: Place) -> None:
-    """FetchError, ParseError, and FetchError when nobody may be asked; credentials are masked."""
+    """FetchError or ParseError, and FetchError when offline; credentials are masked."""
     web = site()
     cache = memory.cache(fetcher=web, clock=Clock())
     with pytest.raises(FetchError) as offline:
@@ -191,7 +191,7 @@ async def test_errors_are_raised_where_there_is_no_copy(memory: Place) -> None:
 
 
 async def test_a_pause_that_the_publisher_asked_for_is_kept(memory: Place) -> None:
-    """`Retry-After` holds for everybody and for `force`; it is over when it is over, or when the clock goes back."""
+    """`Retry-After` applies to all callers and to `force`; it ends in time, or when the clock is set back."""
     web, clock = site(), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
@@ -210,7 +210,7 @@ async def test_a_pause_that_the_publisher_asked_for_is_kept(memory: Place) -> No
 
 
 async def test_what_is_gone_is_not_asked_again(memory: Place) -> None:
-    """A 410 holds until somebody insists."""
+    """A 410 holds until a call uses `force`."""
     web = site()
     web.fail("gone", status=410)
     cache = memory.cache(fetcher=web, clock=Clock())
@@ -223,7 +223,7 @@ async def test_what_is_gone_is_not_asked_again(memory: Place) -> None:
 
 
 async def test_unchanged_bytes_are_not_parsed(memory: Place) -> None:
-    """A 200 with the same body costs a hash; validators and age are new."""
+    """A 200 with the same body only costs a hash; validators and age are updated."""
     parsed = []
 
     def counting(body: bytes, url: str, content_type: str | None) -> object:
@@ -243,7 +243,7 @@ async def test_unchanged_bytes_are_not_parsed(memory: Place) -> None:
 
 
 async def test_a_copy_that_another_version_has_parsed_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, without a request: whatever that version wrote is no feed of this one."""
+    """This happens once and without a request, because the other version may have stored something else."""
     parsed = []
 
     def counting(body: bytes, url: str, content_type: str | None) -> object:
@@ -260,7 +260,7 @@ async def test_a_copy_that_another_version_has_parsed_is_parsed_again(monkeypatc
 
 
 async def test_a_storage_that_is_opened_and_closed_in_its_own_thread(tmp_path: Path) -> None:
-    """By a function, for what may be used in the thread alone that has opened it."""
+    """A function opens it, for storages that may only be used in the thread that opened them."""
     opened: list[tuple[shelve.Shelf[bytes], threading.Thread]] = []
 
     def opening() -> shelve.Shelf[bytes]:
@@ -278,7 +278,7 @@ async def test_a_storage_that_is_opened_and_closed_in_its_own_thread(tmp_path: P
 
 
 async def test_a_clock_that_jumps(memory: Place) -> None:
-    """Back or forth: at most one conditional request more, and no copy is fresh for ever."""
+    """After a jump in either direction there is at most one conditional request more, and no copy is fresh forever."""
     web, clock = site(), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
@@ -294,7 +294,7 @@ async def test_a_clock_that_jumps(memory: Place) -> None:
 
 @pytest.mark.parametrize("damage", ["empty", "noise", "cut", "flipped", "other version", "other url", "pickle"])
 async def test_damaged_copies_count_as_absent(place: Place, damage: str) -> None:
-    """They are logged, replaced, and never raise or reach anybody."""
+    """They are logged and replaced, and never raise an error or reach a caller."""
     web, clock = site(), Clock()
     cache = place.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
@@ -319,7 +319,7 @@ async def test_damaged_copies_count_as_absent(place: Place, damage: str) -> None
 
 
 async def test_purge_forgets_the_old_and_the_damaged(place: Place) -> None:
-    """What was checked lately stays, whenever it was fetched; what was removed is fetched again, unconditionally."""
+    """A copy that was checked recently stays, whenever it was fetched; a removed one is fetched unconditionally."""
     web, clock = site(), Clock()
     cache = place.cache(fetcher=web, clock=clock)
     old, checked, bad = "https://a.example/", "https://b.example/", "https://c.example/"
@@ -340,7 +340,7 @@ async def test_purge_forgets_the_old_and_the_damaged(place: Place) -> None:
 
 
 async def test_many_forms_of_one_address_share_a_copy(place: Place) -> None:
-    """International hosts and paths, case, default port, fragment: one request; it is made to what was given."""
+    """International hosts and paths, case, default port and fragment: one request, made to the URL as given."""
     web = site()
     cache = place.cache(fetcher=web, clock=Clock())
     forms = (
@@ -357,7 +357,7 @@ async def test_many_forms_of_one_address_share_a_copy(place: Place) -> None:
 
 
 async def test_tasks_share_one_request(place: Place) -> None:
-    """Of many that ask at once one asks the publisher; force makes no difference; success and failure are shared."""
+    """One of many simultaneous calls asks the publisher, also with `force`; all share its success or failure."""
     web = site()
     cache = place.cache(fetcher=web, clock=Clock())
     for answer in ("good", "bad"):
@@ -383,7 +383,7 @@ def answers() -> Counter[str]:
 
 
 async def test_answers_are_counted_by_how_they_came_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each once: without a request, on behalf of others, and with one that went well or not."""
+    """Each result counts once: without a request, from another call, or by a request that succeeded or failed."""
     web, clock = site(), Clock()
     cache = FeedCache(fetcher=web, clock=clock)
 
@@ -415,7 +415,7 @@ async def test_answers_are_counted_by_how_they_came_about(monkeypatch: pytest.Mo
 
 
 async def test_who_gives_up_takes_nobody_along(place: Place) -> None:
-    """When the one who asked is cancelled, the next asks; when one who waits is, the others go on."""
+    """If the call with the request is cancelled, another one makes it; if a waiting call is, the others continue."""
     web = site()
     web.gate = asyncio.Event()
     cache = place.cache(fetcher=web, clock=Clock())
@@ -434,7 +434,7 @@ async def test_who_gives_up_takes_nobody_along(place: Place) -> None:
 
 
 def test_threads_share_one_request(place: Place) -> None:
-    """The synchronous face, used by sixteen threads at once."""
+    """16 threads use the synchronous interface at once."""
     web = site()
     web.threads_gate = threading.Event()
     sources: list[str] = []
@@ -456,7 +456,7 @@ def test_threads_share_one_request(place: Place) -> None:
 
 
 def test_threads_with_different_feeds(place: Place) -> None:
-    """A storage that knows nothing of threads is not hurt by them: every copy is whole."""
+    """A storage that isn't thread-safe stays intact: every copy is complete."""
     web = site()
     urls = [f"https://{number}.example/feed" for number in range(40)]
     with place.blocking(fetcher=web) as cache:
@@ -467,7 +467,7 @@ def test_threads_with_different_feeds(place: Place) -> None:
 
 
 async def test_many_at_once_but_one_per_host(memory: Place) -> None:
-    """`fetch_many` yields feeds and errors as they come, and each host has one request at a time."""
+    """`fetch_many` yields feeds and errors as they arrive, with one request at a time per host."""
     web = site()
     busy: dict[str, int] = {}
     good = web.answer
@@ -493,7 +493,7 @@ async def test_many_at_once_but_one_per_host(memory: Place) -> None:
 
 
 async def test_huge_documents_are_not_kept(place: Place) -> None:
-    """What can't be compressed to 2 MiB is returned to all who wait for it, and takes the place of the older copy."""
+    """A document over 2 MiB after compression is returned to all callers, and the older copy is removed."""
     import random
 
     web = site()
@@ -512,7 +512,7 @@ async def test_huge_documents_are_not_kept(place: Place) -> None:
 
 
 async def test_a_storage_that_fails_is_in_nobodys_way() -> None:
-    """What a mapping raises is logged; the answer comes from the network."""
+    """Errors of a mapping are logged; the feed comes from the network."""
     from microsub.cache import FeedCache
 
     class Broken(dict[str, bytes]):

@@ -1,4 +1,4 @@
-"""The feed cache among real processes: one request for all of them, and no process that dies leaves half a copy."""
+"""The feed cache in several processes: one request for all, and no process that dies leaves half a copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.web import Answer, Asked, publisher
 
 
 class Waiting:
-    """A process that waits for the word to begin."""
+    """A process that waits for its start signal."""
 
     def __init__(self, process: Process, entrance: int, output: asyncio.StreamReader) -> None:
         self.process = process
@@ -47,7 +47,7 @@ class Waiting:
 
 @asynccontextmanager
 async def processes(place: Place, count: int, task: str, *urls: str) -> AsyncIterator[list[Waiting]]:
-    """Processes that are ready; killed at the end."""
+    """Processes that are ready to start, and are killed at the end."""
     arguments = (place.kind, str(place.folder), place.redis_url, task, *urls)
     with ExitStack() as stack:
         made = []
@@ -76,7 +76,7 @@ async def processes(place: Place, count: int, task: str, *urls: str) -> AsyncIte
 
 
 def held(answer: Answer, until: asyncio.Event) -> Callable[[Asked], Awaitable[Answer]]:
-    """An answer that waits until every other process has come along."""
+    """An answer that waits for an event."""
 
     async def handler(_asked: Asked) -> Answer:
         await until.wait()
@@ -86,7 +86,7 @@ def held(answer: Answer, until: asyncio.Event) -> Callable[[Asked], Awaitable[An
 
 
 def release_locks(place: Place) -> None:
-    """What the lease of a process that was killed does in time."""
+    """Simulates the end of the lease of a process that was killed."""
     if place.kind != "directory":
         with redis_py.Redis.from_url(place.redis_url) as client:
             for lock in client.keys(keys.lease("copy:*")):
@@ -95,7 +95,7 @@ def release_locks(place: Place) -> None:
 
 @pytest.mark.parametrize("answer", ["good", "bad"])
 async def test_processes_share_one_request(shared_place: Place, answer: str) -> None:
-    """Four processes ask for one URL at the same time: the publisher sees one of them, and all have the outcome."""
+    """Four processes ask for a URL at the same time: the publisher gets one request, and all get the result."""
     async with publisher() as web:
         all_ask = asyncio.Event()
         reply = Answer(document(), headers=[("Content-Type", "application/rss+xml")])
@@ -106,7 +106,7 @@ async def test_processes_share_one_request(shared_place: Place, answer: str) -> 
             for process in started:
                 assert await process.line() == "asking"
             said = {asyncio.ensure_future(process.line()) for process in started}
-            while len(said) > 1:  # all but the one whose request is under way
+            while len(said) > 1:  # all but the one with the request
                 waits, said = await asyncio.wait(said, return_when=asyncio.FIRST_COMPLETED)
                 assert {line.result() for line in waits} == {"waits"}
             all_ask.set()
@@ -116,7 +116,7 @@ async def test_processes_share_one_request(shared_place: Place, answer: str) -> 
 
 
 async def test_a_process_that_dies_in_a_request_holds_nobody_up(shared_place: Place) -> None:
-    """Its lock goes with it, or with its lease."""
+    """Its lock ends with the process, or with its lease."""
     async with publisher() as web:
         url = web.serve("/feed", Answer(hang=True, headers=[("Content-Length", "9")]))
         async with processes(shared_place, 1, "fetch", url) as (dying,):
@@ -136,7 +136,7 @@ async def test_a_process_that_dies_in_a_request_holds_nobody_up(shared_place: Pl
 
 
 async def test_killed_while_it_writes_a_copy_is_whole(shared_place: Place) -> None:
-    """After `kill -9` at any moment the stored copy is one that was written, all of it."""
+    """After `kill -9` at any moment, the stored copy is one that was written completely."""
     chance = random.Random(7)
     counts = set()
     for _ in range(4):
@@ -155,7 +155,7 @@ async def test_killed_while_it_writes_a_copy_is_whole(shared_place: Place) -> No
 
 
 async def test_killed_before_the_new_file_takes_its_name(tmp_path: Path) -> None:
-    """The old copy stays; what lies about is cleared away once it is old."""
+    """The old copy stays; the temporary file is deleted once it is old."""
     place = Place("directory", tmp_path)
     folder = tmp_path / "copies"
     async with FeedCache(DirectoryMapping(folder), fetcher=site(two_documents()[0])) as cache:
@@ -174,7 +174,7 @@ async def test_killed_before_the_new_file_takes_its_name(tmp_path: Path) -> None
 
 
 async def test_a_live_request_keeps_its_lease(real_redis: Redis) -> None:
-    """A request that takes longer than the lease is still the only one; a lock that was lost isn't taken back."""
+    """A request longer than the lease stays the only one; a lock that was lost isn't taken back."""
     web = site()
     web.gate = asyncio.Event()
     first = FeedCache(FeedCopies(real_redis, lease=0.2), fetcher=web)
@@ -195,7 +195,7 @@ async def test_a_live_request_keeps_its_lease(real_redis: Redis) -> None:
 
 
 async def test_copies_in_redis_go_by_themselves(real_redis: Redis) -> None:
-    """Each has a time to live, and so has its place in the list of URLs."""
+    """Each copy has a time to live, and so has its entry in the list of URLs."""
     clock, web = Clock(time.time()), site(max_age=7200.0)
     cache = FeedCache(FeedCopies(real_redis, clock=clock), fetcher=web, keep=3600, clock=clock)
     await cache.fetch(URL)
@@ -214,7 +214,7 @@ async def test_copies_in_redis_go_by_themselves(real_redis: Redis) -> None:
 
 
 async def test_copies_in_a_cluster(cluster_url: str) -> None:
-    """Copy, list and lock lie in different slots, and no step needs two of them."""
+    """Copy, list and lock are in different slots, and no step needs two of them."""
     redis = await connect(cluster_url)
     web = site()
     urls = [f"https://{number}.example/" for number in range(10)]
@@ -227,7 +227,7 @@ async def test_copies_in_a_cluster(cluster_url: str) -> None:
 
 
 def test_redis_is_one_storage_both_ways(redis_url: str) -> None:
-    """What the asynchronous storage keeps, the mapping finds."""
+    """The mapping finds copies of the asynchronous storage."""
     with Place("redis", Path(), redis_url).blocking(fetcher=site()) as cache:
         cache.fetch(URL)
     with redis_py.Redis.from_url(redis_url) as client:
@@ -242,7 +242,7 @@ def test_redis_is_one_storage_both_ways(redis_url: str) -> None:
 
 
 def test_a_fork_begins_again(tmp_path: Path) -> None:
-    """A child has neither the threads nor the flights of its parent, and works all the same."""
+    """A child has neither the threads nor the requests of its parent, but works."""
     with BlockingFeedCache(DirectoryMapping(tmp_path), fetcher=site()) as cache:
         cache.fetch(URL)
         cache.cache._desk._flights.board("https://other.example/")

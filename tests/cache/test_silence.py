@@ -1,4 +1,4 @@
-"""As a library the package leaves standard output and standard error to the program."""
+"""As a library, the package leaves standard output and standard error to the program."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def run(*, configured: bool) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_refused_address_is_an_error_and_no_output() -> None:
-    """The error says how a private network is allowed in a program; nothing is printed."""
+    """The error says how a program can allow a private network; nothing is printed."""
     done = run(configured=False)
     assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_a_program_that_configures_structlog_gets_the_log() -> None:
-    """Where it wants it."""
+    """It is written to the configured file."""
     done = run(configured=True)
     assert done.stdout == ""
     assert "a connection to a forbidden address was refused" in done.stderr

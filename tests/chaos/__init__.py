@@ -1,1 +1,1 @@
-"""Processes that die at random moments, and what must be true when the dust has settled."""
+"""Processes that die at random moments, and the conditions that must hold afterwards."""

@@ -1,13 +1,11 @@
-"""A storm: publishers publish, edit and take edits back, readers mark, and the processes in between are killed at
-random, or frozen until others have taken over their work; Redis dies too, and comes back with its append-only file.
-Then it is calm.
+"""A storm: publishers publish, edit and undo edits, readers mark items, and processes are killed at random, or frozen
+until others have taken over their work. Redis is killed, too, and restarts with its append-only file. Then all is calm.
 
-`Storm.rage` runs it for some seconds; `tests.chaos.verdict` lists everything that is wrong afterwards. The same seed
-makes the same publications and marks; where the kills fall is up to the machine.
+`Storm.rage` runs it for some seconds; `tests.chaos.verdict` lists all errors afterwards. The same seed makes the same
+publications and marks; the moments of the kills depend on the machine.
 
-A rebuild brings everything that is stored, and so would hide what delivery has lost. Therefore nobody's timelines are
-rebuilt before the first verdict but one: that of Dave, who asks for it all the time. What it proves is that rebuilds
-harm nothing; that delivery loses nothing is for the others to prove.
+A rebuild delivers all stored posts, so it would hide errors of delivery. Before the first verdict only Dave's timeline
+is rebuilt, all the time: it proves that rebuilds do no harm. The others prove that delivery loses nothing.
 """
 
 from __future__ import annotations
@@ -53,66 +51,66 @@ from tests.support.web import Answer, Asked, Publisher, publisher
 WORKERS = 2
 FEEDS = 10
 PUSHED = FEEDS
-"""The number of the blog whose posts come from a hub alone: its document for polls stays as it was."""
+"""The number of the blog with posts only from a hub: its document for polls never changes."""
 SENT = PUSHED + 1
-"""The number of the blog whose posts a source sends; its document is read by nobody."""
+"""The number of the blog with posts from a source; its document isn't polled."""
 MOST_POSTS = 1800
-"""In all: fewer than a timeline holds, so that none is evicted."""
+"""All posts together: fewer than a timeline holds, so that none is evicted."""
 
 CALM_SECONDS = 150.0
-"""After which what hasn't arrived is missing. What arrives takes a few seconds, more on a busy machine."""
+"""The time after which a post counts as missing. Arrival takes a few seconds, more on a busy machine."""
 
 MARKS = 20
-"""Acknowledged marks that a storm has at least."""
+"""The minimum number of acknowledged marks in a storm."""
 
 DELIVERIES = 20
-"""Acknowledged deliveries of a hub that a storm has at least."""
+"""The minimum number of acknowledged deliveries by a hub in a storm."""
 
 SENDINGS = 20
-"""Acknowledged posts of a source that a storm has at least."""
+"""The minimum number of acknowledged posts from a source in a storm."""
 
 DELIVERED = 0.3
-"""How often a hub has something new, and a source, whenever Bob has marked."""
+"""The probability that the hub and the source have a new post after each mark by Bob."""
 
 RESTARTS = 3
-"""How often Redis dies in a storm."""
+"""The number of times Redis dies in a storm."""
 
 REMOVALS = 0.1
-"""How often a reader who marks removes a post as well."""
+"""The probability that a mark is followed by the removal of a post."""
 
 EDITS = 0.4
-"""Share of publications that only change the title of a post, or give it back one that it had."""
+"""The share of publications that only change the title of a post, or restore an earlier one."""
 
 REBUILT = ("dave", "late")
-"""The user and channel whose timeline is rebuilt all the time."""
+"""The user and channel of the timeline that is rebuilt all the time."""
 
 LIFE = 3.0
-"""The longest life of a worker that is killed, in seconds, or in times of what its start took, where that is longer.
+"""The longest life of a worker that is killed: in seconds, or in multiples of its start time if that is longer.
 
-On a busy machine nobody would live to see a document parsed otherwise, and what many have died with is a dead letter.
+Otherwise no worker on a busy machine would live long enough to parse a document, and messages that many workers died
+with become dead letters.
 """
 
 FROZEN_SECONDS = 2.5
-"""How long a worker stands still: longer than the patience of the others."""
+"""The time for which a worker is frozen: longer than the others' patience."""
 
 
 _STARTS = 4
 
 _STARTED = 180.0
-"""Seconds after which a process that is to start is taken not to: on a busy machine it takes many.
-"""
+"""Seconds after which the start of a process counts as failed: it is slow on a busy machine."""
 
 
 @dataclass
 class Blog:
-    """A feed that grows. Each post has a number of its own in the whole storm."""
+    """A feed that grows. The number of each post is unique in the storm."""
 
     path: str
     posts: list[tuple[int, float]] = field(default_factory=list)
     takes: dict[int, int] = field(default_factory=dict)
 
     def title(self, number: int) -> str:
-        """What the post is called by now."""
+        """The current title of the post."""
         return f"Post {number}, take {self.takes.get(number, 1)}"
 
     def document(self) -> bytes:
@@ -136,11 +134,11 @@ class Storm:
     chance: random.Random
     blogs: list[Blog] = field(default_factory=list)
     places: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    # Each with the file of its log.
+    # Each with its log file.
     workers: dict[Process, Path] = field(default_factory=dict)
     started: int = 0
     marked: dict[str, bool] = field(default_factory=dict)
-    # By id, the numbers of what Bob has removed, and of what he may have: the answer didn't arrive.
+    # By id, the numbers of the posts that Bob has removed, and of those without a reply to the removal.
     removed: dict[str, int] = field(default_factory=dict)
     leaving: dict[str, int] = field(default_factory=dict)
     posts: int = 0
@@ -151,18 +149,18 @@ class Storm:
     frozen: int = 0
     rebuilds: int = 0
     poisoned: int = 0
-    # What the hub has to deliver until it is acknowledged, and where.
+    # The post that the hub delivers until it is acknowledged, and its callback.
     undelivered: tuple[int, bytes] | None = None
     callback: Callback | None = None
     callback_path: str = ""
     delivered: int = 0
-    # What our own hub has sent last to the subscriber of Alice's channel.
+    # The last delivery of our own hub to the subscriber of Alice's channel.
     sent_on: bytes = b""
-    # The number of what the source sends until it is acknowledged.
+    # The number of the post that the source sends until it is acknowledged.
     unsent: int | None = None
     source_token: str = ""
     sent: int = 0
-    # Who starts a process takes one place of these, and who restarts Redis all of them: a start needs a Redis.
+    # The start of a process takes one permit, a restart of Redis all of them: a start needs Redis.
     starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTS))
 
     @property
@@ -170,8 +168,8 @@ class Storm:
         return f"redis://127.0.0.1:{self.server.port}"
 
     async def prepare(self) -> None:
-        """Readers follow the blogs: all of them in one channel, half of them in two, a third; and one is rebuilt. One
-        more blog comes by a hub, and one is sent by a source.
+        """Readers follow the blogs: all of them in one channel, half of them in two, a third in one, and one channel is
+        rebuilt. One more blog is pushed by a hub, and another one is sent by a source.
         """
         for number in range(FEEDS):
             blog = Blog(f"/blog{number}")
@@ -206,8 +204,8 @@ class Storm:
         self.token = await self.it.accounts.create_token("bob", ["read", "channels"], "storm", self.it.clock())
 
     async def rage(self, kills: int, pace: float) -> None:
-        """Publish, every `pace` seconds or so, and mark, and kill until that many processes have died, all poison is
-        out, and Redis is back from its last restart.
+        """Publish about every `pace` seconds, mark and kill, until so many processes have died, all poison is sent, and
+        Redis has had its last restart.
         """
         installed = Installation(self.folder, {"MICROSUB_REDIS_URL": self.redis_url})
         installed.write({"users": {}})
@@ -238,7 +236,7 @@ class Storm:
         assert not any(failed), failed
 
     async def calm(self) -> None:
-        """Let one worker that nobody kills finish, until everything published has arrived or time is up."""
+        """Let one worker finish without kills, until all publications have arrived or the time is up."""
         worker = await self._start(0)
 
         async def settled() -> bool:
@@ -249,24 +247,24 @@ class Storm:
             return not await missing(self) and not await outdated(self)
 
         try:
-            with contextlib.suppress(AssertionError):  # the verdict says what is missing
+            with contextlib.suppress(AssertionError):  # the verdict says which posts are missing
                 await wait_until(settled, timeout=CALM_SECONDS)
         finally:
             _signal(worker, signal.SIGTERM)
             await worker.wait()
 
     async def rebuild(self) -> None:
-        """Send everything to everybody once more: what is gone stays so, and what is there is there once."""
+        """Deliver everything to everybody again: removed posts stay removed, and existing posts aren't duplicated."""
         for user in dict.fromkeys(user for user, _ in self.places):
             await self._rebuild(user, None)
 
     async def sweep(self) -> None:
-        """Let those who come later clear away what the dead have left: items that another worker had stored before."""
+        """Let the sweep remove leftovers of dead workers: items that another worker had already stored."""
         sweeping = Sweeping(self.it.redis, self.it.accounts, self.it.feeds)
         for hours in (0, 2):
             await sweeping.run(self.it.clock() + hours * 3600)
 
-    # --- what goes on ------------------------------------------------------------------------------------------------
+    # --- events of the storm -----------------------------------------------------------------------------------------
 
     def _url(self, number: int) -> str:
         return self.site.url(self.blogs[number].path, f"blog{number}.test")
@@ -277,7 +275,7 @@ class Storm:
         self.site.serve_document(blog.path, blog.document())
 
     def _edit(self, blog: Blog) -> None:
-        """Change one of the newest titles; there are two, so that half of the edits take one back."""
+        """Change one of the newest titles; there are two titles, so half of the edits undo one."""
         number, _ = self.chance.choice(blog.posts[-10:])
         blog.takes[number] = 3 - blog.takes.get(number, 1)
         self.edits += 1
@@ -332,7 +330,7 @@ class Storm:
         await wait_until(self._is_up, timeout=_STARTED)
 
     async def _rebuilding(self) -> None:
-        """One reader wants everything again and again, whatever dies."""
+        """Rebuild one timeline again and again, whatever dies."""
         while True:
             with contextlib.suppress(StoreError):  # Redis is away
                 await self._rebuild(*REBUILT)
@@ -346,7 +344,7 @@ class Storm:
 
     async def _killing(self, number: int) -> None:
         while True:
-            # Most die between two commands of their own, some from outside, early or late.
+            # Most workers kill themselves between two commands, some are killed from outside, early or late.
             begun = time.monotonic()
             process = await self._start(self.chance.choice([0, self.chance.randrange(3, 1000)]))
             life = LIFE * max(1.0, time.monotonic() - begun)
@@ -361,7 +359,7 @@ class Storm:
             assert process.returncode == -signal.SIGKILL, f"worker {number}: {process.returncode}\n{said}"
 
     async def _freeze(self, process: Process) -> None:
-        """Stop the process in the middle of its work, and let it go on when that has been taken over by another."""
+        """Stop the process in the middle of its work, and continue it when another one has taken over this work."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.chance.random()):
                 await process.wait()
@@ -378,14 +376,14 @@ class Storm:
         log = self.folder / f"worker{self.started}.log"
         process = start_worker(log, self.redis_url, str(trips))
         self.workers[process] = log
-        # To load it takes a while; what is to be killed is a worker.
+        # Loading takes a while; a worker should be killed, not a process that starts.
         await wait_until(
             lambda: b"worker started" in log.read_bytes() or process.returncode is not None, timeout=_STARTED
         )
         return process
 
     async def _marking(self, installed: Installation) -> None:
-        """Bob reads through a web process that is killed as well; only what was answered with 200 counts."""
+        """Bob reads through a web process that is killed as well; only replies with 200 count."""
         while True:
             async with self.starting:
                 url = await self._serve(installed)
@@ -431,7 +429,7 @@ class Storm:
         method = self.chance.choice(["mark_read", "mark_read", "mark_unread"])
         if chosen:
             for item in chosen:
-                self.marked.pop(item, None)  # a mark that isn't acknowledged may hold or not
+                self.marked.pop(item, None)  # a mark without acknowledgement may hold or not
             data = {"action": "timeline", "method": method, "channel": "all", "entry[]": chosen}
             reply = await http.post(endpoint, data=data)
             if reply.status_code == 200:
@@ -441,7 +439,7 @@ class Storm:
         await asyncio.sleep(0.02)
 
     async def _subscribe(self) -> None:
-        """Somebody has subscribed to Alice's channel at our own hub."""
+        """Subscribe somebody to Alice's channel at our own hub."""
 
         def take(asked: Asked) -> Answer:
             self.sent_on = asked.body
@@ -455,7 +453,7 @@ class Storm:
         assert await HubStore(self.it.redis).write(known, held, None, self.it.clock())
 
     async def _deliver(self, http: httpx.AsyncClient, url: str) -> None:
-        """The hub delivers a post, and goes on with the next one when this one is acknowledged."""
+        """Deliver a post from the hub, repeatedly until it is acknowledged; then the next one."""
         assert self.callback is not None
         if self.undelivered is None:
             if self.posts >= MOST_POSTS or self.chance.random() > DELIVERED:
@@ -474,7 +472,7 @@ class Storm:
             self.delivered += 1
 
     async def _send(self, http: httpx.AsyncClient, url: str) -> None:
-        """The source sends a post, and goes on with the next one when this one is acknowledged."""
+        """Send a post from the source, repeatedly until it is acknowledged; then the next one."""
         if self.unsent is None:
             if self.posts >= MOST_POSTS or self.chance.random() > DELIVERED:
                 return
@@ -501,13 +499,13 @@ class Storm:
 
 
 def start_worker(log: Path, *arguments: str) -> Process:
-    """A worker as `worker_process` has it, which logs into that file."""
+    """Start a `worker_process` that logs into this file."""
     with log.open("wb") as out:
         return fork_server().start("tests.chaos.worker_process", arguments, os.environ, out, out)
 
 
 def _signal(process: Process, number: int) -> bool:
-    """Send a signal; False for a process that has ended, which may have happened at any moment before."""
+    """Send a signal; False if the process has ended, which may happen at any moment."""
     if process.returncode is not None:
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -517,7 +515,7 @@ def _signal(process: Process, number: int) -> bool:
 
 
 async def _to_its_end(act: Callable[[], Awaitable[None]]) -> None:
-    """Do something that must not be left half done: who is cancelled meanwhile is so when it is done."""
+    """Do something that must not be interrupted: a cancellation takes effect when it is done."""
     task = asyncio.ensure_future(act())
     try:
         await asyncio.shield(task)
@@ -528,7 +526,7 @@ async def _to_its_end(act: Callable[[], Awaitable[None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def storm(server: Node, folder: Path, seed: int) -> AsyncIterator[Storm]:
-    """A storm that is prepared and hasn't begun, on a Redis of its own."""
+    """A prepared storm that hasn't begun, on its own Redis."""
     redis = await connect(f"redis://127.0.0.1:{server.port}")
     try:
         async with publisher() as site, world(redis) as it:

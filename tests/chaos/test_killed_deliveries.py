@@ -1,4 +1,4 @@
-"""One feed with many followers, whose worker dies again and again while it delivers."""
+"""A feed with many followers, whose workers die again and again during delivery."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FOLLOWERS = 1200
 BATCHES = FOLLOWERS // 20
 """Round trips of one delivery (`delivery.AT_ONCE`)."""
 IN_A_ROW = 4
-"""Workers that die before one may finish: a message that many have died with is a dead letter."""
+"""Workers that die before one may finish: a message that many have died with becomes a dead letter."""
 USERS = [f"user{number}" for number in range(FOLLOWERS)]
 
 
 @pytest.mark.timeout(600 + KILLS * 10)
 async def test_workers_killed_while_they_deliver_lose_and_double_nothing(tmp_path: Path) -> None:
-    """1,200 timelines have each post once, though worker after worker dies by SIGKILL among them; the check agrees."""
+    """1,200 timelines have each post once, although workers were killed with SIGKILL in between; the check is clean."""
     print(f"CHAOS_SEED={SEED}")
     chance, blog = random.Random(SEED), Blog("/feed")
     with running_server(tmp_path / "redis") as server:
@@ -59,21 +59,21 @@ async def test_workers_killed_while_they_deliver_lose_and_double_nothing(tmp_pat
 
 
 async def followed_by_all(it: World, url: str) -> FeedRecord:
-    """The feed, with a follower for each timeline."""
+    """The feed, with one follower per timeline."""
     for start in range(0, FOLLOWERS, 100):
         await asyncio.gather(*(it.follow_unscheduled(url, user) for user in USERS[start : start + 100]))
     return await it.follow(url, USERS[0])
 
 
 async def die_delivering(log: Path, url: str, trip: int) -> None:
-    """Run a worker that dies before or after it has added to so many batches of timelines."""
+    """Run a worker that dies before or after adding to so many batches of timelines."""
     process = start_worker(log, url, str(trip), "timeline_add")
     code = await process.wait()
     assert code == -signal.SIGKILL, log.read_text()[-2000:]
 
 
 async def finish(it: World, log: Path, url: str, posts: int) -> None:
-    """Let a worker that nobody kills finish, until every timeline has so many posts and nothing waits."""
+    """Let a worker finish without kills, until every timeline has so many posts and no message waits."""
     process = start_worker(log, url, "0")
 
     async def is_done() -> bool:
@@ -96,7 +96,7 @@ async def timelines(it: World) -> list[list[bytes]]:
 
 
 async def numbered(it: World) -> list[list[int]]:
-    """The numbers of all posts in each timeline, doubles included."""
+    """The numbers of all posts in each timeline, duplicates included."""
     everywhere = await timelines(it)
     ids = sorted({item.decode() for timeline in everywhere for item in timeline})
     posts = [orjson.loads(data or b"{}") for data in await it.items.data(ids)]

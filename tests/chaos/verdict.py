@@ -1,6 +1,6 @@
-"""What must be true after a storm: every post of the publishers, and each that a hub or a sender was told is accepted,
-in every timeline that it belongs to, once, as its publisher has it; every mark and removal that was acknowledged; and
-no dead letters but poison.
+"""The conditions after a storm: each post of the publishers and each acknowledged post of the hub and the source is in
+all its timelines, once, in the publisher's version. Acknowledged marks and removals hold, and only poison is among the
+dead letters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ALL = 5000
 
 
 async def verdict(storm: Storm) -> list[str]:
-    """All that is wrong, in sentences; empty when all is well."""
+    """All errors, as sentences; empty if there are none."""
     wrong = [*await missing(storm), *await outdated(storm), *await _doubles(storm), *await _forgotten_marks(storm)]
     back = storm.removed.keys() & {row.id for row in await storm.it.rows("bob", "all", _ALL)}
     wrong += [f"post {storm.removed[item]} was removed, and is back" for item in sorted(back)]
@@ -32,7 +32,7 @@ async def verdict(storm: Storm) -> list[str]:
 
 
 async def missing(storm: Storm) -> list[str]:
-    """Posts that aren't where they belong, in timelines and with who has subscribed to one."""
+    """Posts that are missing in timelines, or at a subscriber to one."""
     wrong = []
     for (user, uid), numbers in storm.places.items():
         wanted = _published(storm, numbers)
@@ -47,7 +47,7 @@ async def missing(storm: Storm) -> list[str]:
 
 
 async def outdated(storm: Storm) -> list[str]:
-    """Posts whose last edit isn't seen."""
+    """Posts without their last edit."""
     wrong = []
     for (user, uid), numbers in storm.places.items():
         titles = {number: storm.blogs[blog].title(number) for blog in numbers for number, _ in storm.blogs[blog].posts}
@@ -65,7 +65,7 @@ async def _doubles(storm: Storm) -> list[str]:
         counts = Counter(number for number, _ in await _found(storm, user, uid))
         wrong += [f"post {number} is {count} times in {user}/{uid}" for number, count in counts.items() if count > 1]
         unknown = counts.keys() - _published(storm, numbers)
-        # What is under way may be there without its acknowledgement.
+        # A post may have arrived before its acknowledgement.
         unknown -= {storm.unsent} | ({storm.undelivered[0]} if storm.undelivered else set())
         wrong += [f"post {number} is a stranger in {user}/{uid}" for number in unknown]
     return wrong
@@ -81,7 +81,7 @@ async def _forgotten_marks(storm: Storm) -> list[str]:
 
 
 async def _letters(storm: Storm) -> list[str]:
-    """Each letter as what it is."""
+    """A description of each dead letter."""
     found = []
     for letter in await DeadLetters(storm.it.redis).list(1000):
         text = letter.fields.get("poison")
@@ -90,7 +90,7 @@ async def _letters(storm: Storm) -> list[str]:
 
 
 async def _found(storm: Storm, user: str, uid: str) -> list[tuple[int, str]]:
-    """The numbers and titles of the posts in a timeline, newest first, doubles included; 0 for one without item."""
+    """Numbers and titles of the posts in a timeline, newest first, duplicates included; 0 for an id without item."""
     data = await storm.it.items.data([row.id for row in await storm.it.rows(user, uid, _ALL)])
     posts = [orjson.loads(one) if one else {"url": "0", "name": ""} for one in data]
     return [(int(post["url"].rpartition("/")[2]), post["name"]) for post in posts]

@@ -1,7 +1,7 @@
 """A real worker that dies: `python -m tests.chaos.worker_process REDIS_URL TRIPS [NAME]`.
 
-Before or after its TRIPS-th round trip to Redis, of those of that NAME, it kills itself, so that every place between
-two commands of every stage has its turn. Leases and patience are short, for others to take over soon.
+It kills itself before or after its TRIPS-th round trip to Redis (only those called NAME are counted), so that every
+place between two commands of every stage is tested. Leases and patience are short, so that others take over soon.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.support.polling import world
 from tests.support.redis_wrappers import Wrapped
 
 BASE = "https://reader.example"
-"""Where the topics of the server are whose hub the workers are."""
+"""The base of the topics on the server, whose hub runs in these workers."""
 LEASE = 2.0
 PATIENCE = Patience(idle=1.0, deliveries=20, tick=0.02, look_around=0.2, trouble=0.1)
 
 
 class Mortal(Wrapped):
-    """A connection whose process dies at its nth round trip: before Redis hears of it, or after Redis has done it."""
+    """A connection whose process dies at its nth round trip, before or after Redis has run the command."""
 
     def __init__(self, redis: Redis, trips: int, counted: str = "") -> None:
         super().__init__(redis)
@@ -52,7 +52,7 @@ class Mortal(Wrapped):
 
 
 async def main(url: str, trips: int, counted: str) -> None:
-    """Poll and run the stages until SIGTERM, or until the end comes."""
+    """Poll and run the stages until SIGTERM, or until the process kills itself."""
     redis = Mortal(await connect(url), trips, counted)
     tracker = Tracker(url, keys.STREAM_PREFIX)
     async with world(redis, patience=PATIENCE, tracker=tracker, base_url=BASE) as it:

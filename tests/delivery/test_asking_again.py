@@ -1,4 +1,4 @@
-"""Look-ups that found no room are asked for when there is room; none is lost, and none holds up the news."""
+"""Look-ups that found no room are queued again when there is room; none is lost or delays new posts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.readers import Web
 
 @pytest.fixture
 async def it(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """Two look-ups fill the stream, and nobody completes anything."""
+    """Two look-ups fill the stream, and no worker completes them."""
     monkeypatch.setattr(ingest, "LOOK_UPS", Bounds(messages=2))
     async with world(redis) as found:
         yield found
 
 
 async def found(it: World, *names: str, incomplete: bool = True) -> None:
-    """A document with posts that lack something comes in and is stored."""
+    """Stores posts of a document, by default incomplete ones."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     posts: tuple[ItemToStore, ...] = tuple(candidate(name, incomplete=incomplete) for name in names)
     await it.ingest.add_found(EntriesFound(feed.id, NOON, posts))
@@ -43,7 +43,7 @@ def asking(it: World, at_once: int = 100) -> AskingAgain:
 
 
 async def complete(it: World) -> int:
-    """A worker that looks up comes along; how many look-ups it has handled."""
+    """Runs a worker with look-ups; returns the number that it has handled."""
     async with world(it.redis, completing=Completing(Web(), PARSER)) as other:
         return await other.stages.run_once()
 
@@ -55,7 +55,7 @@ async def lacking(it: World) -> set[str]:
 
 
 async def test_what_was_left_out_is_asked_for_when_there_is_room(it):
-    """Of three documents the third finds no room; its posts are completed after the others."""
+    """The third of three documents finds no room; its posts are completed after the others."""
     for name in ("one", "two"):
         await found(it, name)
     await found(it, "three", "four")
@@ -68,7 +68,7 @@ async def test_what_was_left_out_is_asked_for_when_there_is_room(it):
 
 
 async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
-    """A round has an end before all posts; what the next one finds are the others, and what is left out meanwhile."""
+    """A round doesn't reach all posts; the next one queues the rest, and those that were left out meanwhile."""
     monkeypatch.setattr("microsub.delivery.look_ups.garbage.stored_ids", one_by_one)
     await found(it, "one", "two")
     await found(it, *"abcde")
@@ -82,7 +82,7 @@ async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
 
 
 async def fail_all(it: World) -> int:
-    """A worker takes the look-ups, and each of them fails for good; how many there were."""
+    """Takes all look-ups and lets them fail for good; returns their number."""
     incomplete = Stream(it.redis, "incomplete")
     messages = await incomplete.take("nobody", 1000)
     await incomplete.done(messages)
@@ -90,7 +90,7 @@ async def fail_all(it: World) -> int:
 
 
 async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_others_have_their_turn(it):
-    """Five fail whenever they are tried, and more are left out again and again: nobody waits for ever behind them."""
+    """Five look-ups always fail, and more are left out all the time: no other look-up waits forever."""
     await found(it, *"abcdefgh")
     await found(it, "over")
     dead = sorted(await lacking(it), key=int)[:5]
@@ -104,7 +104,7 @@ async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_oth
     in_order = [item for one_round in asked for item in one_round]
     assert max(Counter(in_order).values()) == MOST_TIMES
     assert set(in_order) == await lacking(it) >= set(dead)
-    # The oldest first, and nobody a second time before all had their first.
+    # The oldest come first, and none is repeated before all have been tried once.
     assert in_order[:9] == sorted(in_order[:9], key=int)
     assert len(set(in_order[:9])) == 9
     assert asked[-1] == []
@@ -112,7 +112,7 @@ async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_oth
 
 
 async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkeypatch):
-    """The walk is over when another look-up finds no room: that isn't taken for done."""
+    """A look-up that finds no room after the round has read all posts starts another round."""
     await found(it, "one", "two")
     await found(it, "three")
     await complete(it)
@@ -135,7 +135,7 @@ async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkey
 
 
 async def one_by_one(redis: Redis) -> AsyncIterator[list[int]]:
-    """The ids of all items, each in a batch of its own."""
+    """The ids of all items, each in its own batch."""
     for number in range(1, 20):
         if await redis.command("EXISTS", f"item:{number}"):
             yield [number]

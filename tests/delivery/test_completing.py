@@ -1,4 +1,4 @@
-"""Look-ups for entries: through the cache, within limits, failing soft."""
+"""Look-ups for entries: cached, limited, and without errors for the entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIKE = Entry(url=f"{HOME}likes/1", author=Card(url=HOME), like_of=(THERE,))
 
 
 class HungWeb(Web):
-    """Some hosts never answer; `most` is how many requests were under way together."""
+    """Some hosts never answer; `most` is the highest number of simultaneous requests."""
 
     def __init__(self, *hung: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def web(*hung: str) -> HungWeb:
 
 
 async def test_an_entry_is_completed() -> None:
-    """Author and target; once more changes nothing."""
+    """Author and target are added; a second run changes nothing."""
     pages = web()
     completer = Completing(CachingFetcher({}, pages), PARSER)
     done = await completer.complete(LIKE)
@@ -65,7 +65,7 @@ async def test_an_entry_is_completed() -> None:
 
 
 async def test_what_fails_leaves_the_entry_as_it_is() -> None:
-    """Nothing there, a page that says nothing, a bomb of a page: the other look-up counts all the same."""
+    """A missing page, a page without data and a huge page: the other look-up still counts."""
     pages = web()
     del pages.documents[THERE]
     done = await Completing(pages, PARSER).complete(LIKE)
@@ -78,14 +78,14 @@ async def test_what_fails_leaves_the_entry_as_it_is() -> None:
 
 
 async def test_who_hangs_holds_nobody_up() -> None:
-    """What has been found when the time is over is used."""
+    """The results until the time limit are used."""
     done = await Completing(web(THERE), PARSER, seconds=0.2).complete(LIKE)
     assert done.author is not None
     assert (done.author.name, done.refs) == ("Ann", {})
 
 
 async def test_a_busy_host_takes_nobodys_place() -> None:
-    """One request to a host at a time, and the others' look-ups are not behind them."""
+    """There is one request at a time per host, and look-ups on other hosts don't wait for it."""
     hung = tuple(f"https://slow.example/{n}" for n in range(20))
     pages = web(*hung)
     entries = [replace(LIKE, like_of=(url,)) for url in (*hung, THERE)]
@@ -95,7 +95,7 @@ async def test_a_busy_host_takes_nobodys_place() -> None:
 
 
 async def test_look_ups_of_one_call_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document full of likes doesn't make us a crawler."""
+    """A document full of likes doesn't turn the server into a crawler."""
     monkeypatch.setattr(completing, "MOST", 10)
     pages = web()
     entries = [replace(LIKE, like_of=(f"https://b{n}.example/",)) for n in range(30)]
@@ -104,7 +104,7 @@ async def test_look_ups_of_one_call_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_authors_are_remembered_for_a_while() -> None:
-    """The next posts of a blog ask nobody, nor while its author can't be found; hours later they do."""
+    """The next posts of a blog need no request, even if its author wasn't found; hours later they do."""
     now = 0.0
     pages = web()
     pages.documents["https://eve.example/"] = (b"<p>Nobody</p>", "text/html")
@@ -117,7 +117,7 @@ async def test_authors_are_remembered_for_a_while() -> None:
 
 
 async def test_private_addresses_are_refused() -> None:
-    """A post that likes a page of our own network brings nothing of it out."""
+    """A post that likes a page in our own network reveals nothing of it."""
     fetcher = Fetcher(FetchSettings())
     seen: list[FetchResult] = []
 
@@ -137,7 +137,7 @@ async def test_private_addresses_are_refused() -> None:
 
 
 async def test_a_bug_is_an_exception() -> None:
-    """What our own code does wrong isn't taken for a page that says nothing."""
+    """An error in our own code isn't mistaken for a page without data."""
 
     class Wrong(ParsePool):
         async def answer(self, *_: object) -> Card:

@@ -1,4 +1,4 @@
-"""Who gets a post at once."""
+"""The followers that get a post at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEN = {"ann": NOW - 3 * DAY, "bob": NOW - 60}
 
 
 def test_everybody_gets_everything_unless_a_setting_says_otherwise() -> None:
-    """Then nobody has to know when users were last seen."""
+    """In this case the times when users were last seen aren't needed."""
     assert recipients(PLACES, {}, DeliverySettings(), NOW).now == PLACES
     assert not chooses(DeliverySettings(fan_out_limit=4), 4)
     assert chooses(DeliverySettings(fan_out_limit=3), 4)
@@ -22,13 +22,13 @@ def test_everybody_gets_everything_unless_a_setting_says_otherwise() -> None:
 
 
 def test_the_most_recently_active_come_first() -> None:
-    """Between channels of one user, and users who were never seen, the order of the list decides."""
+    """The order of the list decides between channels of a user, and between users who were never seen."""
     found = recipients(PLACES, SEEN, DeliverySettings(fan_out_limit=2), NOW)
     assert (found.now, found.later) == ([PLACES[2], PLACES[0]], [PLACES[1], PLACES[3]])
 
 
 def test_who_is_away_gets_nothing_at_once() -> None:
-    """So does who was never seen; a limit counts those who are there."""
+    """Users who were never seen don't either; a limit counts only users who are present."""
     found = recipients(PLACES, SEEN, DeliverySettings(away_days=2), NOW)
     assert (found.now, found.later) == ([PLACES[2]], [PLACES[0], PLACES[1], PLACES[3]])
     found = recipients(PLACES, SEEN, DeliverySettings(away_days=4, fan_out_limit=2), NOW)
@@ -42,7 +42,7 @@ def test_who_is_away_gets_nothing_at_once() -> None:
     st.sampled_from([0, 1, 1000]),
 )
 def test_nobody_is_lost(places, seen, limit, days) -> None:
-    """Each place is in one of both lists, once; at most `limit` are served, and nobody later who was seen later."""
+    """Each channel is in one of the lists, once; at most `limit` get it now, those seen last first."""
     found = recipients(places, seen, DeliverySettings(fan_out_limit=limit, away_days=days), NOW)
     assert sorted([*found.now, *found.later]) == list(places)
     assert not limit or len(found.now) <= limit

@@ -1,4 +1,4 @@
-"""Posts that nobody told the timelines of arrive two rounds later; what is just being told is left alone."""
+"""Stored posts without delivery are delivered after two rounds; posts in delivery are left alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.polling import dated, rss
 
 
 async def test_a_stream_that_was_deleted_by_hand_loses_no_post(it, site):
-    """Stored and in the outbox, and the message is gone: told in the second round, once."""
+    """The post is in the outbox without a message: the second round queues it, once."""
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
@@ -27,7 +27,7 @@ async def test_a_stream_that_was_deleted_by_hand_loses_no_post(it, site):
 
 
 async def test_a_change_that_nobody_announced_is_announced_by_upkeep(it):
-    """The process that described a feed has died, and nobody describes it again: told in the second round, once."""
+    """The process that described a feed has died: the second round announces the change, once."""
     feed = await it.feeds.ensure("https://service.test/feed", it.clock())
     await it.feeds.keep(feed.id)
     await it.feeds.describe(feed.id, {"title": "New"})
@@ -45,7 +45,7 @@ async def test_a_change_that_nobody_announced_is_announced_by_upkeep(it):
 
 
 async def test_what_comes_and_goes_between_two_rounds_is_no_concern(it, site):
-    """Other posts are in the outbox in each round: the pipeline is at work."""
+    """Each round finds other posts in the outbox, so delivery is working."""
     feed = await it.follow(site.url("/feed", "blog.test"))
     service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
     for number in range(1, 4):

@@ -1,4 +1,4 @@
-"""A stage: acknowledges last, tries again what failed, gives up on what always fails, and loses nothing on the way."""
+"""A stage acknowledges last, retries failures, gives up on permanent ones, and loses nothing."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ pytestmark = pytest.mark.usefixtures("quiet")
 QUICK = Patience(idle=0.3, deliveries=3, tick=0.01, look_around=0.01, trouble=0.01)
 
 STEADY = replace(QUICK, idle=2.4)
-"""Where nothing may be taken over: a sign of life every 0.8 s that may come late on a busy machine."""
+"""For tests without takeovers: a sign of life every 0.8 s, which may be late on a busy machine."""
 
 
 class Handler:
-    """Notes what it gets; `act` may fail or wait."""
+    """Records its messages; `act` may fail or wait."""
 
     def __init__(self, act: Callable[[str], object] = lambda _: None) -> None:
         self.act = act
@@ -70,7 +70,7 @@ class Signs(Stream):
             self.given += 1
 
     async def longer_than_patience(self) -> None:
-        """Until so many more signs were given that the others' patience would be over without them."""
+        """Waits for so many signs of life that without them the others' patience would be over."""
         enough = self.given + 5
         await wait_until(lambda: self.given >= enough)
 
@@ -108,7 +108,7 @@ def fails_for(*bad: str) -> Callable[[str], object]:
 
 
 async def test_every_message_is_handled_and_leaves(redis):
-    """A hundred messages for two consumers: each is handled once."""
+    """Two consumers handle a hundred messages, each once."""
     handler = Handler()
     async with running(stage(redis, handler, patience=STEADY), stage(redis, handler, "two", patience=STEADY)):
         await add(redis, *map(str, range(100)))
@@ -117,7 +117,7 @@ async def test_every_message_is_handled_and_leaves(redis):
 
 
 async def test_what_always_fails_goes_to_the_dead_letters_and_holds_up_nobody(real_redis):
-    """After the last attempt the message is kept with its reason; the others were handled long before."""
+    """After the last attempt it is kept with its reason; the others were handled long before."""
     await add(real_redis, "good", "poison", "better")
     handler = Handler(fails_for("poison"))
     dead = DeadLetters(real_redis)
@@ -131,7 +131,7 @@ async def test_what_always_fails_goes_to_the_dead_letters_and_holds_up_nobody(re
 
 
 async def test_what_cannot_be_decoded_goes_to_the_dead_letters(redis):
-    """Trying again for ever would not help: the letter names the key."""
+    """Retrying forever wouldn't help; the dead letter names the key."""
     await add(redis, "poison")
 
     async def undecodable(_message: Message) -> None:
@@ -144,7 +144,7 @@ async def test_what_cannot_be_decoded_goes_to_the_dead_letters(redis):
 
 
 async def test_a_message_that_kills_its_process_is_buried_as_well(real_redis):
-    """Nobody reports the failure; that it was handed out so often and never ended is reason enough."""
+    """No failure is reported, but the message was delivered too often without an end."""
     await add(real_redis, "bomb")
     stream = Stream(real_redis, "stored")
     assert await stream.take("victim 0", 1)
@@ -159,7 +159,7 @@ async def test_a_message_that_kills_its_process_is_buried_as_well(real_redis):
 
 
 async def test_trouble_with_the_store_counts_as_no_attempt(real_redis):
-    """While Redis refuses, a message is tried again and again, and is handled when that ends."""
+    """While Redis refuses, a message is retried without limit, and is handled when Redis works again."""
     await add(real_redis, "patient")
     tries = 0
 
@@ -177,7 +177,7 @@ async def test_trouble_with_the_store_counts_as_no_attempt(real_redis):
 
 
 async def test_a_slow_handler_keeps_its_message(real_redis):
-    """Signs of life let a consumer take longer than the others' patience."""
+    """With signs of life, a consumer may take longer than the others' patience."""
     release = asyncio.Event()
     slow, hasty = Handler(lambda _: release.wait()), Handler()
     signs = Signs(real_redis, "stored")
@@ -193,7 +193,7 @@ async def test_a_slow_handler_keeps_its_message(real_redis):
 
 
 async def test_what_another_has_taken_over_is_given_up(real_redis: Redis) -> None:
-    """Nobody finishes a message that isn't theirs any more."""
+    """A handler is cancelled when its message belongs to another consumer."""
     begun, given_up = asyncio.Event(), asyncio.Event()
 
     async def stuck(_message: Message) -> None:
@@ -212,7 +212,7 @@ async def test_what_another_has_taken_over_is_given_up(real_redis: Redis) -> Non
 
 
 async def test_a_stopping_stage_hands_back_what_it_cannot_finish(real_redis):
-    """Others take it over at once, as its first delivery."""
+    """Another consumer takes it over at once, as its first delivery."""
     stuck = Handler(lambda _: asyncio.Event().wait())
     async with running(stage(real_redis, stuck, "stopping"), grace=0.01):
         await add(real_redis, "long")
@@ -222,13 +222,13 @@ async def test_a_stopping_stage_hands_back_what_it_cannot_finish(real_redis):
 
 
 class Counted(Handler):
-    """In the place of what delivers, with a name for the way in."""
+    """A handler with the method of a delivery."""
 
     handle = Handler.__call__
 
 
 async def handled_when_told(redis: Redis, url: str) -> None:
-    """Stages that would look again in an hour handle a message at once, because Redis reports it."""
+    """Stages that would check again after an hour handle a message at once, because Redis announces it."""
     seen = Counted()
     counted = CountingRedis(redis)
     stages = Stages(
@@ -251,7 +251,7 @@ async def handled_when_told(redis: Redis, url: str) -> None:
 
 
 async def rests(redis: CountingRedis) -> None:
-    """Wait until nothing was asked for many times a tick."""
+    """Waits until no command was sent for many ticks."""
     trips = -1
     while trips != redis.trips:
         trips = redis.trips
@@ -259,19 +259,19 @@ async def rests(redis: CountingRedis) -> None:
 
 
 async def test_redis_says_when_a_message_has_come(real_redis: Redis, redis_url: str) -> None:
-    """An idle worker asks nothing, and none of its own commands wakes it."""
+    """An idle worker sends no commands, and its own commands don't wake it."""
     await handled_when_told(real_redis, redis_url)
 
 
 async def test_a_cluster_says_so_too(cluster_url: str) -> None:
-    """Whichever master has the stream."""
+    """This holds for streams on every master."""
     redis = ClusterRedis(cluster_url)
     await handled_when_told(redis, cluster_url)
     await redis.aclose()
 
 
 async def test_nothing_is_taken_while_the_next_stage_is_full(redis):
-    """The backlog waits where it is, and goes on when there is room."""
+    """The messages wait in their stream until there is room."""
     room = False
 
     async def has_room() -> bool:
@@ -294,7 +294,7 @@ async def nothing(_found: EntriesFound) -> None:
 
 
 async def test_a_dead_letter_can_be_tried_again_or_dropped(redis):
-    """Trying again puts the message back into its stream; dropping forgets it."""
+    """A retry puts the message back into its stream; a dropped letter is deleted."""
     dead = DeadLetters(redis)
     for name in ("again", "never"):
         await dead.add("stored", Message("1-1", {"name": name.encode()}, 5), "why", 5.0)
@@ -310,7 +310,7 @@ async def test_a_dead_letter_can_be_tried_again_or_dropped(redis):
 
 
 async def test_a_stage_whose_hands_are_full_looks_around_all_the_same(real_redis):
-    """The time to look for what others left comes while every place is taken: nothing ends, and nothing is taken."""
+    """While all its places are taken, it takes no message over, and continues."""
     release = asyncio.Event()
     handler = Handler(lambda _: release.wait())
     await add(real_redis, "first", "second")
@@ -324,7 +324,7 @@ async def test_a_stage_whose_hands_are_full_looks_around_all_the_same(real_redis
 
 
 async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_hand(real_redis):
-    """However many messages are being handled elsewhere, one look finds the one that isn't."""
+    """One check finds it, however many messages others are handling."""
     stream = Stream(real_redis, "stored")
     await add(real_redis, *map(str, range(200)), "left")
     busy = [message.id for message in await stream.take("busy", 200)]
@@ -339,7 +339,7 @@ async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_h
 
 
 async def test_dead_letters_have_a_bound(redis: Redis) -> None:
-    """By number and by size; the oldest are dropped, and the log says what they were. The newest stays in any case."""
+    """By number and by size: the oldest are dropped and logged. The newest always stays."""
     dead = DeadLetters(redis, Bounds(messages=3, bytes=100_000))
     with structlog.testing.capture_logs() as logs:
         for number in range(5):

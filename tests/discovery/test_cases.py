@@ -1,8 +1,8 @@
-"""Pages and the feeds that they lead to: each `<case>.html` in `tests/data/discovery` has a `<case>.json` beside it.
+"""Pages and their feeds: each `<case>.html` in `tests/data/discovery` has a `<case>.json` with the expected result.
 
-A new site is a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/discovery/test_cases.py` writes the expected side
-again; read the difference before you keep it. `url` and `link` in it say how the page was served; `feeds` is what a
-search shows, `instead` what is followed instead of the page, best first, and `by address` what needs no page.
+A new site needs a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/discovery/test_cases.py` writes the expected results
+again; read the difference before you keep it. `url` and `link` say how the page was served; `feeds` is the result of a
+search, `instead` the feeds followed instead of the page, best first, and `by address` those that don't need the page.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CASES = sorted(DATA.glob("*.html"))
 
 
 def served(path: Path) -> dict[str, str]:
-    """Address and HTTP header of a case, as its expectation says."""
+    """URL and HTTP header of a case, from its expected result."""
     beside = path.with_suffix(".json")
     return json.loads(beside.read_text()) if beside.exists() else {"url": f"https://reader.example/{path.name}"}
 
 
 def result_of(path: Path) -> dict[str, Any]:
-    """Everything that discovery says about a page, as JSON."""
+    """All results of discovery for a page, as JSON."""
     said = served(path)
     url, link = said["url"], said.get("link")
     body = path.read_bytes()
@@ -44,7 +44,7 @@ def result_of(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_page_leads_to_the_feeds_beside_it(path: Path) -> None:
-    """Addresses, formats, titles, photos and their order are as written down."""
+    """URLs, formats, titles, photos and their order are as expected."""
     result = result_of(path)
     if os.environ.get("MICROSUB_WRITE_CASES"):
         path.with_suffix(".json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
@@ -57,7 +57,7 @@ def test_every_expectation_has_its_page() -> None:
 
 
 def test_every_known_site_has_its_page() -> None:
-    """No row of the table without a document that it is used for."""
+    """Each row of the table is used for a document."""
     used = set()
     for path in CASES:
         text = path.read_text()

@@ -1,4 +1,4 @@
-"""Which feed addresses may be shown to strangers."""
+"""The feed URLs that may be shown to other users."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_ordinary_addresses_are_public(url: str) -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_private(url: str) -> None:
-    """Credentials, tokens and addresses that only chance can have made."""
+    """Credentials, tokens and random URLs."""
     assert not is_public(url)
 
 
 def test_no_feed_holds_up_the_directory() -> None:
-    """Neither by an address without an end of a word, nor by a title with marks without end."""
+    """Very long words in a URL and endless combining marks in a title take little time."""
     started = time.process_time()
     for _ in range(50):
         assert is_public("https://example.com/" + "a-" * 4000)

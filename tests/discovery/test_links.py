@@ -1,4 +1,4 @@
-"""Which feeds a document names, and in which order."""
+"""The feeds that a document names, and their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def urls(links: list[FeedLink]) -> list[str]:
 
 
 def test_international_titles_in_a_header() -> None:
-    """`title*` counts before `title`, in the two encodings that it may have (RFC 8187, 3.2)."""
+    """`title*` takes precedence over `title`, in both permitted encodings (RFC 8187, 3.2)."""
     for parameters, title in (
         ("title=plain; title*=UTF-8'de'%C3%9Cber%20uns", "Über uns"),
         ("title*=iso-8859-1''%DCber", "Über"),
@@ -27,21 +27,21 @@ def test_international_titles_in_a_header() -> None:
 
 
 def test_titles_have_no_controls() -> None:
-    """A reader app may be a terminal."""
+    """An app may run in a terminal."""
     page = "<link rel=alternate type=application/rss+xml href=/f title='A\x1b[2J\x9d0;b'>"
     (link,) = discover(page.encode(), URL, "text/html; charset=utf-8", None)
     assert link.title == "A[2J0;b"
 
 
 def test_what_says_nothing_names_nothing() -> None:
-    """Broken documents, plain text and images give an empty list, but the header still counts."""
+    """Broken documents, plain text and images give an empty list; links in the header still count."""
     for body in (b"", b"\x89PNG\r\n", b"<rss", b"{", b"<html>"):
         assert discover(body, URL, "image/png", None) == []
         assert urls(discover(body, URL, None, "</f>; rel=feed")) == ["https://blog.example/f"]
 
 
 def test_hostile_pages_take_no_time() -> None:
-    """Tags that never end, thousands of links, deep nesting: a second at most each, and no error."""
+    """Unclosed tags, thousands of links and deep nesting take at most a second each, without an error."""
     pieces = (b"<link rel=alternate ", b'"feedUrl":', b"https://api.w.org/", b"&quot;feedUrl&quot;:&quot;https:")
     hostile = [b"<!doctype html><p>" + piece * (2_000_000 // len(piece)) for piece in pieces]
     hostile += [
@@ -61,7 +61,7 @@ def test_hostile_pages_take_no_time() -> None:
 
 
 def test_common_paths_lie_beside_the_page_and_at_the_root() -> None:
-    """Absolute, each once, the commonest name first, of each the nearest first."""
+    """They are absolute and unique: the commonest name first, and for each name the nearest folder first."""
     found = common_paths("https://host.example/~ann/blog")
     assert found[:4] == [
         "https://host.example/~ann/blog/feed",

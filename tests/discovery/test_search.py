@@ -1,4 +1,4 @@
-"""Finding and previewing feeds."""
+"""Search for feeds, and their previews."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
     ],
 )
 def test_what_is_fetched_for_a_query(query: str, expected: list[str]) -> None:
-    """A URL, a bare domain in two schemes, nothing for words."""
+    """A URL is fetched as it is, a bare domain with two schemes, and words not at all."""
     assert addresses(query) == expected
 
 
 @pytest.mark.parametrize("query", ["@ann@social.example", "ann@social.example", "acct:ann@social.example"])
 def test_an_account_is_asked_for_at_its_host(query: str) -> None:
-    """WebFinger first, then where profiles usually are."""
+    """WebFinger first, then the usual URL of profiles."""
     finger = "https://social.example/.well-known/webfinger?resource=acct:ann@social.example"
     assert addresses(query) == [finger, "https://social.example/@ann"]
 
@@ -100,7 +100,7 @@ PROFILE = {"rel": "http://webfinger.net/rel/profile-page", "type": "text/html", 
     ],
 )
 def test_the_profile_in_a_webfinger_document(body: bytes, expected: str | None) -> None:
-    """Its address, if it has one; broken and hostile documents have none."""
+    """Its URL, if it has one; broken and hostile documents have none."""
     assert profile_in(body, FINGER_URL) == expected
     assert profile_in(body, SITE) is None
 
@@ -120,7 +120,7 @@ async def found(server: World, query: str) -> list[str]:
 
 
 async def test_the_feed_that_a_page_names(server: World) -> None:
-    """By URL and by domain; the reply has its title."""
+    """The page is given by URL or by domain; the result has the feed's title."""
     server.web.documents |= {SITE: PAGE, SITE.rstrip("/"): PAGE}
     assert await found(server, SITE) == [FEED]
     assert await found(server, "blog.example") == [FEED]
@@ -130,26 +130,26 @@ async def test_the_feed_that_a_page_names(server: World) -> None:
 
 
 async def test_a_feed_is_its_own_result(server: World) -> None:
-    """Who pastes the feed's address gets the feed."""
+    """The URL of a feed finds this feed."""
     server.web.documents[FEED] = DOCUMENT
     assert await found(server, FEED) == [FEED]
 
 
 async def test_usual_places_are_tried_last(server: World) -> None:
-    """Where the page names none."""
+    """They are tried if the page names no feed."""
     server.web.documents |= {SITE: NOTHING, "https://blog.example/feed": DOCUMENT}
     assert await found(server, SITE) == ["https://blog.example/feed"]
     assert len(server.web.asked) < 20
 
 
 async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: World) -> None:
-    """The feed is the site's, though the page that was pasted is one post."""
+    """The site has a feed, but the given page is one of its posts."""
     server.web.documents |= {f"{SITE}2024/05/peas": NOTHING, f"{SITE}rss.xml": DOCUMENT}
     assert await found(server, f"{SITE}2024/05/peas") == [f"{SITE}rss.xml"]
 
 
 async def test_a_page_that_sends_its_visitors_elsewhere(server: World) -> None:
-    """The feed is that of the page behind; a page that sends to itself, or nowhere, is what it is."""
+    """The feed is that of the redirect's target; a redirect to the page itself or to nothing is ignored."""
     there = (b'<meta http-equiv="Refresh" content="0; url=\'/en/\'">', "text/html")
     server.web.documents |= {SITE: there, f"{SITE}en/": PAGE, FEED: DOCUMENT}
     assert await found(server, SITE) == [FEED]
@@ -161,20 +161,20 @@ async def test_a_page_that_sends_its_visitors_elsewhere(server: World) -> None:
 
 
 async def test_nothing_found_is_no_error(server: World) -> None:
-    """An empty list, also for hosts that can't be reached."""
+    """The list is empty, also for hosts that can't be reached."""
     for query in ("https://nowhere.example/", "nowhere.example", "words", "ann@nowhere.example"):
         assert await found(server, query) == []
 
 
 async def test_a_query_is_needed(server: World) -> None:
-    """Its absence is named."""
+    """The error says that it is missing."""
     alice = await server.reader("alice")
     assert "'query' is missing" in (await alice.get(400, action="search"))["error_description"]
     assert "'query' is missing" in (await alice.get(400, action="search", query=" "))["error_description"]
 
 
 async def test_queries_that_cannot_be_meant(server: World) -> None:
-    """URLs of no web address and texts of a book's length are refused, and the message says what would do."""
+    """URLs of other schemes and very long texts are refused, and the message says what is expected."""
     alice = await server.reader("alice")
     for query in ("ftp://x.example/", "https://", "https://a b", "javascript://x", "gopher://ann:sesame@x.example/"):
         said = (await alice.get(400, action="search", query=query))["error_description"]
@@ -185,7 +185,7 @@ async def test_queries_that_cannot_be_meant(server: World) -> None:
 
 
 async def test_a_handle_leads_to_its_feed(server: World) -> None:
-    """By the profile that its host names, wherever that is; never to the feed of the host."""
+    """The host names the profile, which may be on another host; the host's own feed isn't a result."""
     profile = (b'<title>Ann</title><link rel=alternate type=application/rss+xml href="/@ann.rss">', "text/html")
     where = addresses("@ann@social.example")[0]
     server.web.documents |= {
@@ -201,7 +201,7 @@ async def test_a_handle_leads_to_its_feed(server: World) -> None:
 
 
 async def test_private_addresses_are_refused(server: World) -> None:
-    """By search and by preview; the reply tells nothing of what is there."""
+    """Search and preview refuse them, and the reply reveals nothing about them."""
     fetcher = Fetcher(FetchSettings())
     searching = Search(CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.parser)
     try:
@@ -221,7 +221,7 @@ async def test_private_addresses_are_refused(server: World) -> None:
 
 
 async def test_a_search_asks_few_times(server: World) -> None:
-    """The page and nine usual places; an account two addresses; and what was there within five minutes not again."""
+    """The page and nine usual paths; two URLs for an account; and an existing page again only after 5 minutes."""
     server.web.documents[SITE] = NOTHING
     searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
     assert (await searching.feeds(SITE, server.now)).feeds == []
@@ -233,7 +233,7 @@ async def test_a_search_asks_few_times(server: World) -> None:
 
 
 async def test_words_find_public_feeds_only(server: World) -> None:
-    """Followed by two users or listed by the admin, and without a secret in the address."""
+    """Public feeds are followed by two users or listed by the admin, and have no secret in the URL."""
     shared, single, secret = FEED, "https://single.example/feed", "https://s.example/f?token=sesame"
     listed, listed_secret = "https://listed.example/feed", "https://u:p@listed.example/feed"
     server.settings = InstanceSettings(
@@ -252,7 +252,7 @@ async def test_words_find_public_feeds_only(server: World) -> None:
 
 
 async def test_a_search_for_many_words_looks_for_some_of_them(server: World) -> None:
-    """Each word is looked for in each public feed, so that thousands of words would take seconds."""
+    """Each word is searched in each public feed, so thousands of words would take seconds."""
     server.settings = InstanceSettings(public_feeds=(FeedConfig(FEED, "abcdefghijklmnopqrstuvwxyz"),))
     assert await found(server, "a " * 2000) == [FEED]
     assert await found(server, " ".join(["a"] * 100 + ["absent"])) == []
@@ -260,7 +260,7 @@ async def test_a_search_for_many_words_looks_for_some_of_them(server: World) -> 
 
 
 def linking(*names: str) -> tuple[bytes, str]:
-    """A page that names feeds in the words of its program."""
+    """A page whose software titles its feeds."""
     links = "".join(
         f"<link rel=alternate type=application/rss+xml title='Blog » {name}' href=/{name}>" for name in names
     )
@@ -268,7 +268,7 @@ def linking(*names: str) -> tuple[bytes, str]:
 
 
 async def test_a_search_names_feeds_by_their_own_titles(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first three of a page are read for them; one that can't be read, or is none, keeps what the page calls it."""
+    """The first three feeds are read for their titles; if that fails, the result has the title from the page."""
     monkeypatch.setattr(search, "TITLE_SECONDS", 600.0)
     server.web.documents |= {
         SITE: linking("feed", "broken", "gone", "more"),
@@ -284,7 +284,7 @@ async def test_a_search_names_feeds_by_their_own_titles(server: World, monkeypat
 
 
 async def test_a_feed_that_was_just_read_is_asked_for_once(server: World) -> None:
-    """Whether its address was given, or it stands at a usual place."""
+    """This holds for a given URL and for a usual path."""
     server.web.documents |= {FEED: DOCUMENT, SITE: NOTHING}
     alice = await server.reader("alice")
     for query in (FEED, SITE):
@@ -295,7 +295,7 @@ async def test_a_feed_that_was_just_read_is_asked_for_once(server: World) -> Non
 
 
 async def test_a_search_goes_without_the_title_of_a_slow_feed(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the page calls it is there, and a search is what people wait for."""
+    """The user is waiting, and the title from the page is known."""
     server.web.documents[SITE] = linking("feed")
     monkeypatch.setattr(search, "TITLE_SECONDS", 0.01)
     fetch = server.web.fetch
@@ -312,7 +312,7 @@ async def test_a_search_goes_without_the_title_of_a_slow_feed(server: World, mon
 async def test_a_search_goes_without_titles_when_parsers_are_busy(
     server: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was found is there; that nothing can be read any more is no reason to show nothing."""
+    """The results have the titles from the page."""
     server.web.documents |= {SITE: linking("feed"), f"{SITE}feed": DOCUMENT}
     alice = await server.reader("alice")
 
@@ -325,7 +325,7 @@ async def test_a_search_goes_without_titles_when_parsers_are_busy(
 
 
 async def test_public_feeds_have_their_own_titles(server: World) -> None:
-    """Where a page calls all of its feeds the same, those that are public here are told apart by what they are."""
+    """If a page gives all its feeds the same name, public feeds are shown with their own titles."""
     links = "".join(f"<a href=/{name}.xml>feed</a>" for name in "abc")
     server.web.documents[SITE] = f"<html><title>Blogs</title><body>{links}</body></html>".encode(), "text/html"
     for user in ("alice", "bob"):
@@ -351,7 +351,7 @@ async def test_the_directory_is_read_again_after_a_while(server: World) -> None:
 
 
 async def test_a_preview_stores_nothing(server: World) -> None:
-    """Items as in a timeline, newest first, and afterwards the store is as before."""
+    """Items are as in a timeline, newest first, and the store stays unchanged."""
     server.web.documents[FEED] = DOCUMENT
     alice = await server.reader("alice", "home")
     keys = sorted(await server.redis.command("KEYS", "*"))
@@ -368,7 +368,7 @@ async def test_a_preview_stores_nothing(server: World) -> None:
 
 
 async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: World) -> None:
-    """Its items are the same for a feed that another user follows, and name no source."""
+    """The items are the same if another user follows the feed, and name no source."""
     server.web.documents[FEED] = DOCUMENT
     alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
     before = await alice.get(action="preview", url=FEED)
@@ -378,14 +378,14 @@ async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: 
 
 
 async def test_preview_of_a_page_shows_its_feed(server: World) -> None:
-    """A site's address will do."""
+    """The URL of the site is enough."""
     server.web.documents |= {SITE: PAGE, FEED: DOCUMENT}
     alice = await server.reader("alice")
     assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
 
 
 async def test_a_preview_passes_over_what_does_not_work(server: World) -> None:
-    """Of the feeds that a page names the first that is one, of three; like a follow."""
+    """It shows the first valid one of up to three feeds of the page, like a follow."""
     names = ("gone", "page", "feed.xml")
     links = "".join(f"<link rel=alternate type=application/rss+xml href=/{name}>" for name in names)
     server.web.documents |= {SITE: (links.encode(), "text/html"), f"{SITE}page": NOTHING, FEED: DOCUMENT}
@@ -399,7 +399,7 @@ async def test_a_preview_passes_over_what_does_not_work(server: World) -> None:
 
 
 async def test_a_preview_shows_what_a_follow_would_bring(server: World) -> None:
-    """The feed, though the page carries a theme's classic microformats; the page, where it has an h-feed."""
+    """It shows the feed although the page has a theme's classic microformats, but the page if it has an h-feed."""
     theme = PAGE[0].replace(b"<p>", b'<div class="hentry"><h2 class="entry-title">About</h2></div><p>')
     notes = PAGE[0].replace(
         b"<p>", b'<div class="h-feed"><div class="h-entry"><p class="e-content">A note</p></div></div><p>'
@@ -431,7 +431,7 @@ async def test_named_candidates(server: World) -> None:
 
 
 async def test_a_site_that_refuses_its_pages(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its feeds are found by their well-known addresses, and shown."""
+    """Its feeds are found by their well-known URLs, and shown."""
     feed, fetch = "https://www.reddit.com/r/gardening/.rss", server.web.fetch
     server.web.documents[feed] = DOCUMENT
 
@@ -449,7 +449,7 @@ async def test_a_site_that_refuses_its_pages(server: World, monkeypatch: pytest.
 async def test_a_search_says_why_it_found_nothing(
     server: World, monkeypatch: pytest.MonkeyPatch, status: int, reason: Reason
 ) -> None:
-    """Beside the empty list, as a followed feed says what fails; credentials don't show."""
+    """The reply has an error with the empty list, in the words of a followed feed's health, without credentials."""
 
     async def refuse(request: FetchRequest) -> FetchResult:
         if request.url.startswith("http:"):
@@ -468,7 +468,7 @@ async def test_a_search_says_why_it_found_nothing(
 
 
 async def test_a_search_that_read_the_page_is_in_no_trouble(server: World) -> None:
-    """There is no feed: that is all there is to say, whatever the other address of a domain answered."""
+    """The only problem is that there is no feed, whatever the domain's other URL answered."""
     server.web.documents["http://blog.example"] = NOTHING
     alice = await server.reader("alice")
     for query in ("blog.example", "http://blog.example", "words that nobody writes"):
@@ -476,7 +476,7 @@ async def test_a_search_that_read_the_page_is_in_no_trouble(server: World) -> No
 
 
 async def test_preview_clamps_dates(server: World) -> None:
-    """Nothing is published in the future, or without a date."""
+    """No item is published in the future or without a date."""
     entries = [
         ("a", "Post of tomorrow", "01 Jan 2199 00:00:00 GMT"),
         ("b", "Post of some day", None),
@@ -491,7 +491,7 @@ async def test_preview_clamps_dates(server: World) -> None:
 
 @pytest.mark.parametrize("url", ["https://nowhere.example/", SITE, "example.com", ""])
 async def test_preview_of_what_is_no_feed(server: World, url: str) -> None:
-    """400, and the message names the parameter."""
+    """The reply is 400, and the message names the parameter."""
     server.web.documents[SITE] = NOTHING
     alice = await server.reader("alice")
     reply = await alice.get(400, action="preview", url=url)
@@ -511,7 +511,7 @@ async def test_errors_of_a_preview_show_no_password(server: World) -> None:
 async def test_a_site_that_does_not_answer_is_given_up(
     server: World, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    """However many addresses there are to ask: the reader gets a reply."""
+    """The user gets a reply in time, however many URLs there are to try."""
 
     async def hang(_request: FetchRequest) -> FetchResult:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""A server with a source of Alice's, and what a sender says to it."""
+"""A server with one of Alice's sources, and requests of a sender."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SourceClient:
     async def send(
         self, status: int = 201, *, token: str | None = "", path: str = "/micropub", **request: Any
     ) -> httpx.Response:
-        """A POST, and its reply, which must have that status; what was stored is delivered."""
+        """Sends a POST, expects the given status, and delivers the stored posts; returns the reply."""
         headers = {**request.pop("headers", {})}
         if token is not None:
             headers["Authorization"] = f"Bearer {token or self.token}"
@@ -38,15 +38,15 @@ class SourceClient:
         return reply
 
     async def post(self, status: int = 201, **request: Any) -> str:
-        """The address of what was posted."""
+        """Sends a post and returns its URL."""
         return str((await self.send(status, **request)).headers.get("location", ""))
 
     async def note(self, text: str, **fields: Any) -> str:
-        """A note in a form."""
+        """Sends a note as a form."""
         return await self.post(data={"h": "entry", "content": text, **fields})
 
     async def get(self, status: int = 200, **params: Any) -> Any:
-        """A query."""
+        """Sends a query."""
         headers = {"Authorization": f"Bearer {self.token}"}
         reply = await self.server.client.get("/micropub", params=params, headers=headers)
         assert reply.status_code == status, reply.text
@@ -60,7 +60,7 @@ class SourceClient:
 
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[World]:
-    """The application over empty stores on a real Redis."""
+    """The application with empty stores on a real Redis."""
     async with instance(real_redis) as made:
         yield made
 
@@ -72,7 +72,7 @@ async def sender(server: World, alice: Reader) -> SourceClient:
 
 
 async def source_of(server: World, user: str, uid: str = "home", name: str = "Backups") -> SourceClient:
-    """Another source."""
+    """Creates another source."""
     made = await server.sources.create(user, uid, name, server.now)
     return SourceClient(server, made, await server.sources.renew_token(user, made.id, server.now))
 

@@ -1,4 +1,4 @@
-"""The process that takes a post in may die between any two steps: repeating the request leads to one post."""
+"""The process that stores a post may die between any two steps: repeating the request leads to one post."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ JPEG = b"\xff\xd8\xff\xe0" + b"j" * 50
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nobody waits for a minute to be over."""
+    """Disables rate limits, so that no test waits for a minute to pass."""
     monkeypatch.setattr(RateLimiter, "count", lambda *_: True)
     with structlog.testing.capture_logs():
         yield
 
 
 def requests(step: int) -> list[dict[str, Any]]:
-    """One of each kind; `step` makes it another post."""
+    """One request of each kind; each `step` makes a different post."""
     return [
         {"data": {"content": f"note {step}"}},
         {"data": {"content": f"status {step}", "uid": f"status {step}"}},
@@ -42,7 +42,7 @@ def requests(step: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 @pytest.mark.parametrize("kind", range(3), ids=["a note", "with a uid", "with a picture"])
 async def test_killed_while_a_post_is_taken_in(real_redis: Redis, kind: int, after: bool) -> None:
-    """What was answered with 201 is in the channel exactly once; what wasn't, is so when it is sent again."""
+    """A post answered with 201 is in the channel exactly once; any other one is stored once when it is sent again."""
     killing = Killing(real_redis)
     async with instance(killing, now=NOON, patience=IMPATIENT) as server:
         alice = await server.reader("alice", "home")
@@ -69,14 +69,14 @@ async def test_killed_while_a_post_is_taken_in(real_redis: Redis, kind: int, aft
 
 
 async def _the_dead_are_buried(redis: Redis) -> None:
-    """Its leases have ended."""
+    """Lets the leases of the dead process end."""
     for name in await redis.command("KEYS", keys.lease("*")):
         await redis.command("DEL", name)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_killed_while_a_post_is_changed_or_deleted(real_redis: Redis, after: bool) -> None:
-    """The request that is repeated leads to the same end."""
+    """Repeating the request leads to the same result."""
     killing = Killing(real_redis)
     async with instance(killing, now=NOON, patience=IMPATIENT) as server:
         alice = await server.reader("alice", "home")

@@ -1,4 +1,4 @@
-"""Sources in backend.json: what is declared, written back, and refused."""
+"""Sources in backend.json: declared, written back, and refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def changed(**source: str) -> dict[str, Any]:
 
 
 async def test_a_declared_source_is_made_moved_and_revoked(real_redis: Redis, tmp_path: Path) -> None:
-    """The file holds no token; a command makes one, which stays good while the source moves and is renamed."""
+    """The file contains no token; a command creates one, which stays valid while the source is moved and renamed."""
     async with world(real_redis, file=tmp_path / "backend.json", write_back=True) as it:
         it.save(DECLARED, at=it.now + 1)
         assert await it.configuration.look() == "applied"
@@ -48,7 +48,7 @@ async def test_a_declared_source_is_made_moved_and_revoked(real_redis: Redis, tm
 
 
 async def test_a_source_that_is_made_by_command_is_written_back(real_redis: Redis, tmp_path: Path) -> None:
-    """With its channel, and no feed without an address on the web beside it."""
+    """The file gets the source with its channel, and no internal feed."""
     async with world(real_redis, file=tmp_path / "backend.json", write_back=True) as it:
         it.save(changed())
         assert await it.configuration.look() == "applied"
@@ -63,7 +63,7 @@ async def test_a_source_that_is_made_by_command_is_written_back(real_redis: Redi
 async def test_a_channel_that_can_not_be_posted_into_is_refused(
     real_redis: Redis, tmp_path: Path, channel: str
 ) -> None:
-    """With its place in the file; nothing is changed."""
+    """The error names the place in the file, and nothing is changed."""
     async with world(real_redis, file=tmp_path / "backend.json") as it:
         it.save(DECLARED, at=it.now + 1)
         assert await it.configuration.look() == "applied"

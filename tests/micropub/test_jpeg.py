@@ -1,4 +1,4 @@
-"""JPEG pictures lose what cameras write beside the picture, and stay as they are otherwise."""
+"""Metadata of cameras is removed from JPEG pictures; all else stays as it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def segment(marker: int, body: bytes) -> bytes:
 
 
 def exif(orientation: int, order: str = "big") -> bytes:
-    """Exif data as cameras write it: their name, the way up, and a directory with the place."""
+    """Exif data as cameras write it: maker, orientation, and a directory with the location."""
 
     def number(value: int, size: int) -> bytes:
         return value.to_bytes(size, "big" if order == "big" else "little")
@@ -39,7 +39,7 @@ XMP, IPTC, REMARK = segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0<x/>"), segmen
 
 
 def test_place_time_and_camera_go() -> None:
-    """Exif, XMP, IPTC and remarks; colours and the picture stay byte for byte."""
+    """Exif, XMP, IPTC and comments are removed; colour profile and picture stay byte for byte."""
     assert without_metadata(picture(JFIF, exif(1), XMP, ICC, IPTC, b"\xff", REMARK)) == picture(JFIF, ICC)
     assert without_metadata(picture(JFIF, ICC)) == picture(JFIF, ICC)
 
@@ -47,7 +47,7 @@ def test_place_time_and_camera_go() -> None:
 @pytest.mark.parametrize("order", ["big", "little"])
 @pytest.mark.parametrize("orientation", range(2, 9))
 def test_the_way_up_stays(orientation: int, order: str) -> None:
-    """Browsers turn the picture by it; cleaned again it is the same."""
+    """Browsers rotate the picture by it; a second removal changes nothing."""
     found = without_metadata(picture(exif(orientation, order)))
     assert found == without_metadata(found)
     assert found.startswith(
@@ -59,13 +59,13 @@ def test_the_way_up_stays(orientation: int, order: str) -> None:
 
 @pytest.mark.parametrize("cut", range(2, 60))
 def test_what_is_no_whole_picture_stays_as_it_is(cut: int) -> None:
-    """Cut off before the picture begins."""
+    """The data ends before the picture begins."""
     data = picture(exif(6))[:cut]
     assert without_metadata(data) == data
 
 
 def test_nothing_breaks_it() -> None:
-    """Random changes of a picture are a picture, or what was sent."""
+    """After random changes, the result is a picture or the original data."""
     chance = random.Random(7)
     whole = picture(JFIF, exif(6), XMP)
     for _ in range(3_000):
@@ -77,6 +77,6 @@ def test_nothing_breaks_it() -> None:
 
 @pytest.mark.parametrize("endless", [b"\xff", segment(0xFE, b"")])
 def test_segments_without_end_are_not_walked_through(endless: bytes) -> None:
-    """Ten megabytes of them held up everybody for seconds; such a picture is kept as it is."""
+    """10 MB of them blocked the server for seconds; such a picture stays as it is."""
     data = picture(endless * 2_000)
     assert without_metadata(data) == data

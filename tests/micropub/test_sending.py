@@ -1,4 +1,4 @@
-"""What senders send, beyond the public suite: other shapes, repeated requests, and what is others'."""
+"""Requests beyond the public test suite: other formats, repeated requests, and posts of others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.mark.parametrize("kind", ["application/json", "application/jf2+json"])
 async def test_jf2(sender: SourceClient, alice: Reader, kind: str) -> None:
-    """As Aperture takes it: single values, content with HTML, an author as an object, a published time of its own."""
+    """As Aperture accepts it: single values, content with HTML, an author as an object, its own published time."""
     post = {
         "type": "entry",
         "name": "A title",
@@ -49,7 +49,7 @@ async def test_jf2(sender: SourceClient, alice: Reader, kind: str) -> None:
 
 
 async def test_fields_in_every_spelling(sender: SourceClient, alice: Reader) -> None:
-    """Brackets, numbers, parts of a value; `h` may be missing; without a Content-Type it is a form."""
+    """Brackets, indexes and parts of a value; `h` may be missing; a body without Content-Type is a form."""
     body = b"category[1]=b&category[0]=a&content[html]=%3Cb%3Ex%3C/b%3E&photo[0][value]=https://p.example/1&photo[0][alt]=A"
     address = await sender.post(content=body)
     assert await sender.stored(address) == {
@@ -68,7 +68,7 @@ async def test_commands_are_left_out_and_unknown_properties_kept(sender: SourceC
 
 
 async def test_other_kinds_of_posts(sender: SourceClient, alice: Reader) -> None:
-    """A reply, a like, an event and a check-in are what readers take them for."""
+    """A reply, a like, an event and a check-in have the post types that apps expect."""
     await sender.post(data={"content": "Yes", "in-reply-to": "https://a.example/1"})
     await sender.post(data={"like-of": "https://a.example/2"})
     await sender.post(data={"h": "event", "name": "Party", "start": "2026-12-24T18:00:00+01:00"})
@@ -80,7 +80,7 @@ async def test_other_kinds_of_posts(sender: SourceClient, alice: Reader) -> None
 
 
 async def test_a_request_that_is_repeated_makes_one_post(sender: SourceClient, alice: Reader, server: World) -> None:
-    """Within ten minutes by all that it says, files too; after that the same words are another post."""
+    """Within 10 minutes all its data, including files, identifies a request; later the same data is another post."""
     files = {"photo": ("a.jpg", JPEG, "image/jpeg")}
     first = [await sender.note("again"), await sender.post(data={"content": "pictured"}, files=files)]
     again = [await sender.note("again"), await sender.post(data={"content": "pictured"}, files=files)]
@@ -93,7 +93,7 @@ async def test_a_request_that_is_repeated_makes_one_post(sender: SourceClient, a
 
 
 async def test_the_oldest_redis_takes_posts() -> None:
-    """The one that comes along is 6.2, and this the fake one of that version."""
+    """Redis 6.2 comes with the project; here it is the fake Redis of that version."""
     async with instance(fake_redis()) as server:
         await server.reader("alice", "home")
         sender = await source_of(server, "alice")
@@ -104,7 +104,7 @@ async def test_the_oldest_redis_takes_posts() -> None:
 async def test_what_has_a_name_is_one_post_for_good(
     sender: SourceClient, alice: Reader, server: World, name: str
 ) -> None:
-    """Sent again with other words it is changed, and keeps its place and whether it was read."""
+    """If it is sent again with other text, the post changes and keeps its place and read state."""
     first = await sender.note("before", **{name: "https://a.example/status"})
     (item,) = await items(alice)
     await alice.post(action="timeline", method="mark_read", channel="home", entry=item["_id"])
@@ -115,7 +115,7 @@ async def test_what_has_a_name_is_one_post_for_good(
 
 
 async def test_a_deleted_post_that_is_sent_again_is_there_again(sender: SourceClient, alice: Reader) -> None:
-    """Named or not; the address is another one, and stays that."""
+    """With or without a `uid`, it gets another URL, and keeps that one."""
     for fields in ({}, {"uid": "status"}):
         first = await sender.note("here", **fields)
         await sender.send(204, data={"action": "delete", "url": first})
@@ -129,7 +129,7 @@ async def test_a_deleted_post_that_is_sent_again_is_there_again(sender: SourceCl
 async def test_a_post_is_restored_by_each_address_that_it_has_had(
     sender: SourceClient, alice: Reader, server: World
 ) -> None:
-    """Restored, deleted again and restored by its first address: it is there, and known by that address."""
+    """After two deletions, the first URL restores it, and still identifies it."""
     first = await sender.note("here")
     await sender.send(204, data={"action": "delete", "url": first})
     second = await sender.post(data={"action": "undelete", "url": first})
@@ -143,7 +143,7 @@ async def test_a_post_is_restored_by_each_address_that_it_has_had(
 
 
 async def test_what_was_restored_is_known_as_long_as_it_is_sent(sender: SourceClient, server: World) -> None:
-    """By its name, however often it was deleted: that leads there at once, and thirty days begin with each sending."""
+    """Its `uid` finds it directly, however often it was deleted, and each request starts another 30 days."""
     for _ in range(3):
         address = await sender.note("here", uid="status")
         await sender.send(204, data={"action": "delete", "url": address})
@@ -160,7 +160,7 @@ async def test_what_was_restored_is_known_as_long_as_it_is_sent(sender: SourceCl
 async def test_of_deleted_posts_the_last_ones_are_kept(
     sender: SourceClient, server: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who sends and deletes without end fills no store."""
+    """A sender who posts and deletes without end doesn't fill the store."""
     monkeypatch.setattr(posting, "MOST_DELETED", 3)
     addresses = [await sender.note(f"note {number}") for number in range(5)]
     for address in addresses:
@@ -175,7 +175,7 @@ async def test_of_deleted_posts_the_last_ones_are_kept(
 async def test_a_source_has_no_hold_on_anothers_posts(
     sender: SourceClient, server: World, alice: Reader, bob: Reader
 ) -> None:
-    """Neither of the same user nor of another one, nor by uid; nobody's feed is read by such an address."""
+    """This includes sources of the same user, other users, and the same `uid`; such URLs don't show polled feeds."""
     address = await sender.note("mine", uid="status")
     feed = await server.publish("https://blog.example/feed")
     for other in (await source_of(server, "alice", "later"), await source_of(server, "bob")):
@@ -190,7 +190,7 @@ async def test_a_source_has_no_hold_on_anothers_posts(
 
 
 async def test_the_page_of_a_post(sender: SourceClient, server: World) -> None:
-    """For everybody who has the address; it runs nothing, is kept by no cache and found by no search engine."""
+    """Everybody with the URL can read it. It runs no scripts, and caches and search engines don't keep it."""
     address = await sender.post(json={"properties": {"name": ["A <title>"], "content": [{"html": "<p>Text</p>"}]}})
     page = await server.client.get(address)
     assert page.status_code == 200
@@ -203,14 +203,14 @@ async def test_the_page_of_a_post(sender: SourceClient, server: World) -> None:
 
 
 async def test_each_text_has_its_own_direction(sender: SourceClient, server: World) -> None:
-    """The first letter that has one decides it for the name, the summary and the content of a page."""
+    """The first strong character decides it for the name, the summary and the content."""
     page = await server.client.get(await sender.note("שלום world", name="عنوان", summary="plain"))
     for element in ('<h2 dir="auto">', '<p class="p-summary" dir="auto">', '<div class="e-content" dir="auto">'):
         assert element in page.text
 
 
 async def test_the_latest_posts(sender: SourceClient) -> None:
-    """`q=source` without an address lists them, the latest first."""
+    """`q=source` without a URL lists them, newest first."""
     first, second = await sender.note("one"), await sender.note("two")
     found = (await sender.get(q="source"))["items"]
     assert {one["url"] for one in found} == {first, second}
@@ -220,14 +220,14 @@ async def test_the_latest_posts(sender: SourceClient) -> None:
 
 
 async def test_of_large_posts_fewer_are_listed(sender: SourceClient) -> None:
-    """A megabyte in one reply: to read and write more would hold up all others."""
+    """A reply is limited to 1 MB; reading and writing more would block all other requests."""
     sent = [await sender.note(f"{number} " + "x" * 300_000) for number in range(4)]
     found = (await sender.get(q="source", limit=100))["items"]
     assert [one["url"] for one in found] == sent[:0:-1]
 
 
 async def test_a_source_follows_its_feed(sender: SourceClient, alice: Reader, server: World) -> None:
-    """Moved to another channel, it posts there; where its user unfollows it, it posts nowhere, and says why."""
+    """After a move, it posts into the other channel; after an unfollow, requests are refused with the reason."""
     await sender.note("one")
     await alice.post(action="follow", method="update", channel="later", url=sender.source.address)
     await sender.note("two")
@@ -239,7 +239,7 @@ async def test_a_source_follows_its_feed(sender: SourceClient, alice: Reader, se
 
 
 async def test_a_revoked_source_and_a_removed_user(sender: SourceClient, alice: Reader, server: World) -> None:
-    """The token is worth nothing from then on; what was posted stays."""
+    """The token becomes invalid; the posts stay."""
     await sender.note("one")
     former, sender.token = sender.token, await server.sources.renew_token("alice", sender.source.id, server.now)
     await sender.send(401, token=former, data={"content": "x"})
@@ -253,7 +253,7 @@ async def test_a_revoked_source_and_a_removed_user(sender: SourceClient, alice: 
 
 
 async def test_nothing_is_left_of_a_removed_user(sender: SourceClient, alice: Reader, server: World) -> None:
-    """Pages and files are shown no more from the removal on; a month later sources and files are deleted."""
+    """Pages and files are hidden after the removal; a month later sources and files are deleted."""
     address = await sender.post(data={"content": "x"}, files={"photo": ("a.jpg", JPEG, "image/jpeg")})
     assert (await server.check()).left == ()
     (item,) = await items(alice)
@@ -269,7 +269,7 @@ async def test_nothing_is_left_of_a_removed_user(sender: SourceClient, alice: Re
 
 
 async def test_check_repairs_the_list_of_files(sender: SourceClient, server: World) -> None:
-    """What a crash between two commands can leave, and what nobody could delete."""
+    """A crash between two commands can leave a file without entry or an entry without file; both are repaired."""
     reply = await sender.send(path="/media", files={"file": ("a.jpg", JPEG, "image/jpeg")})
     token = reply.headers["location"].split(".")[-2]
     await server.redis.command("SREM", keys.media("alice"), token)
@@ -286,7 +286,7 @@ async def test_check_repairs_the_list_of_files(sender: SourceClient, server: Wor
 
 
 async def test_files_are_never_documents(sender: SourceClient, server: World) -> None:
-    """Their bytes say what they are, whatever their names and declared types: the rest is a download."""
+    """The bytes decide the type, whatever name and type were declared; all but known media is a download."""
     html, svg = b"<!doctype html><script>alert(1)</script>", b'<svg xmlns="http://www.w3.org/2000/svg"/>'
     for data, name, kind in (
         (html, "a.jpg", "image/jpeg"),
@@ -311,7 +311,7 @@ async def test_files_are_never_documents(sender: SourceClient, server: World) ->
 async def test_the_same_file_is_kept_once_and_goes_when_its_user_says_so(
     sender: SourceClient, server: World, bob: Reader
 ) -> None:
-    """Others can't delete it, and have another address for the same bytes."""
+    """Other users can't delete it, and have another URL for the same bytes."""
     send = {"path": "/media", "files": {"file": ("a.jpg", JPEG, "image/jpeg")}}
     first, again = [(await sender.send(**send)).headers["location"] for _ in range(2)]  # type: ignore[arg-type]
     assert first == again
@@ -325,7 +325,7 @@ async def test_the_same_file_is_kept_once_and_goes_when_its_user_says_so(
 
 
 async def test_a_source_deletes_no_file_that_anothers_post_shows(sender: SourceClient, server: World) -> None:
-    """The address stands in the post, which others may see; who has sent the same bytes knows it too."""
+    """Others may see the URL in the post, or know it because they sent the same bytes."""
     send = {"path": "/media", "files": {"file": ("a.jpg", JPEG, "image/jpeg")}}
     address = (await sender.send(**send)).headers["location"]  # type: ignore[arg-type]
     await sender.post(json={"type": ["h-entry"], "properties": {"photo": [address]}})
@@ -337,7 +337,7 @@ async def test_a_source_deletes_no_file_that_anothers_post_shows(sender: SourceC
 
 
 async def test_files_that_no_post_shows_go_after_a_month(sender: SourceClient, alice: Reader, server: World) -> None:
-    """Sent and never used, or of a post that was deleted and not restored; what a post shows stays."""
+    """Files that were never used, or only by deleted posts, are deleted; files of posts stay."""
 
     async def send(data: bytes, **post: Any) -> str:
         reply = await sender.send(path="/media", files={"file": ("a.jpg", JPEG + data, "image/jpeg")})
@@ -365,7 +365,7 @@ async def test_files_that_no_post_shows_go_after_a_month(sender: SourceClient, a
 
 
 async def test_files_have_a_quota(sender: SourceClient, server: World) -> None:
-    """Of bytes for each user; what is over it is refused, and the post with it."""
+    """The quota counts bytes per user; a file over it is refused together with its post."""
     server.settings = InstanceSettings(quotas=Quotas(media=40_000))
     files = {"file": ("a.jpg", JPEG, "image/jpeg")}
     await sender.send(path="/media", files=files)
@@ -377,7 +377,7 @@ async def test_files_have_a_quota(sender: SourceClient, server: World) -> None:
 
 
 async def test_sources_have_a_quota(sender: SourceClient, server: World) -> None:
-    """However many are made at once."""
+    """This holds for simultaneous requests, too."""
     with pytest.raises(Exception, match="the limit for sources"):
         await server.sources.create("alice", "home", "Another", server.now, most=1)
 
@@ -429,7 +429,7 @@ def nested(depth: int) -> Any:
 async def test_what_can_not_be_used_is_refused_and_stores_nothing(
     sender: SourceClient, alice: Reader, request_: dict[str, Any]
 ) -> None:
-    """With 400 and a sentence, whatever it is."""
+    """The reply is 400 with a sentence."""
     reply = await sender.send(400, **request_)
     assert reply.json()["error"] == "invalid_request"
     assert (await sender.get(q="source"))["items"] == []
@@ -437,7 +437,7 @@ async def test_what_can_not_be_used_is_refused_and_stores_nothing(
 
 
 async def test_too_large_a_body_is_refused_before_it_is_read(sender: SourceClient) -> None:
-    """Of JSON and forms one megabyte, of files ten; without a token in the header as much as anybody may send."""
+    """1 MB for JSON and forms, 10 MB for files; the anonymous limit without a token in the header."""
     await sender.send(413, content=b"content=" + b"x" * (1 << 20))
     await sender.send(413, path="/media", files={"file": ("a", b"x" * (MOST_BYTES + (2 << 20)))})
     await sender.send(400, path="/media", files={"file": ("a", b"x" * (MOST_BYTES + 1))})
@@ -445,7 +445,7 @@ async def test_too_large_a_body_is_refused_before_it_is_read(sender: SourceClien
 
 
 async def test_a_multipart_form_with_its_token_is_small(sender: SourceClient) -> None:
-    """Anybody may send one, and to take it apart takes eight times as long as any other."""
+    """Anybody may send one, and parsing it takes eight times as long as any other form."""
     parts: dict[str, Any] = {"access_token": (None, sender.token), "h": (None, "entry"), "content": (None, "Small")}
     await sender.send(token=None, files=parts)
     await sender.send(413, token=None, files={**parts, "content": (None, "x" * 9_000)})
@@ -453,7 +453,7 @@ async def test_a_multipart_form_with_its_token_is_small(sender: SourceClient) ->
 
 
 def test_an_update_with_thousands_of_values_takes_no_long_time() -> None:
-    """Each compared with each took more than a second, in which nobody was served."""
+    """Comparing each value with each took more than a second, which blocked the server."""
     item = checked("entry", {"category": [f"tag {number}" for number in range(1_900)]})
     values = [f"other {number}" for number in range(19_000)]
     started = time.process_time()
@@ -465,7 +465,7 @@ def test_an_update_with_thousands_of_values_takes_no_long_time() -> None:
 
 
 async def test_scripts_and_addresses_that_run_are_cleaned(sender: SourceClient, alice: Reader) -> None:
-    """As of any publisher, wherever they stand."""
+    """They are removed from all properties, as for any publisher."""
     bad = "javascript:alert(1)"
     post = {
         "content": [{"html": f'<p onclick="x()">a</p><a href="{bad}">b</a><iframe src="https://a.example/"></iframe>'}],
@@ -485,7 +485,7 @@ async def test_scripts_and_addresses_that_run_are_cleaned(sender: SourceClient, 
 
 
 async def test_rates_are_limited(sender: SourceClient, server: World) -> None:
-    """120 requests to post a minute for each source; guesses at addresses are counted for each network."""
+    """120 posting requests per minute for each source; guessed URLs are counted per network."""
     statuses = [
         (await server.client.post("/micropub", headers={"Authorization": f"Bearer {sender.token}"})).status_code
         for _ in range(121)
@@ -498,7 +498,7 @@ async def test_rates_are_limited(sender: SourceClient, server: World) -> None:
 async def test_what_a_user_posts_in_an_hour_has_an_end_in_bytes(
     sender: SourceClient, server: World, bob: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whichever source, changes too. What is refused counts for nothing; what others post is none of it."""
+    """The limit covers all sources of the user, and edits. Refused requests and other users' posts don't count."""
     monkeypatch.setattr(api, "POSTED_BYTES_OF_USER", replace(POSTED_BYTES_OF_USER, most=10_000))
     address = await sender.note("x" * 6_000)
     second, other = await source_of(server, "alice", name="Second"), await source_of(server, "bob")
@@ -512,7 +512,7 @@ async def test_what_a_user_posts_in_an_hour_has_an_end_in_bytes(
 async def test_pages_of_one_users_posts_take_one_thread(
     sender: SourceClient, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many long posts at once left others' pages waiting for a thread for half a second each."""
+    """Many long posts at once kept requests of others waiting for a thread for half a second each."""
     address = await sender.note("x")
     held = HeldWork(api.write_post)
     monkeypatch.setattr(api, "write_post", held)

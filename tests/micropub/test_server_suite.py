@@ -1,4 +1,4 @@
-"""The cases of the public test suite for Micropub servers (https://micropub.rocks/), by their numbers."""
+"""The cases of the public test suite for Micropub servers (https://micropub.rocks/), by number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUNSET = "https://pictures.example/sunset.jpg"
 
 
 async def test_100_an_entry_by_form(sender: SourceClient, alice: Reader) -> None:
-    """The reply is 201 with the address of the post, which stands in the channel, unread, with its source."""
+    """The reply is 201 with the post's URL; the post is in the channel, unread, with its source."""
     address = await sender.note("Micropub test of creating a basic h-entry")
     assert address.startswith(f"{BASE}/posts/")
     (item,) = await items(alice)
@@ -33,7 +33,7 @@ async def test_101_several_categories_by_form(sender: SourceClient, alice: Reade
 
 
 async def test_104_a_picture_by_its_address_in_a_form(sender: SourceClient, alice: Reader) -> None:
-    """`photo` is an address."""
+    """`photo` is a URL."""
     await sender.note("Nice sunset tonight", photo=SUNSET)
     assert (await items(alice))[0]["photo"] == [SUNSET]
 
@@ -45,7 +45,7 @@ async def test_107_one_category_by_form(sender: SourceClient, alice: Reader) -> 
 
 
 async def test_106_an_item_within_a_form(sender: SourceClient, alice: Reader) -> None:
-    """It is kept; a part of what is a text already is no error."""
+    """It is kept; a nested part of a text value is no error."""
     fields = {"x-weight[type]": "h-measure", "x-weight[properties][num]": "70.64", "x-weight[properties][unit]": "kg"}
     address = await sender.post(data={"summary": "Weighed", **fields, "x-weight[type][of]": "x"})
     measure = {"type": "h-measure", "properties": {"num": "70.64", "unit": "kg"}}
@@ -67,7 +67,7 @@ async def test_200_and_201_an_entry_with_categories_in_json(sender: SourceClient
 
 
 async def test_202_html(sender: SourceClient, alice: Reader) -> None:
-    """HTML is markup where it says so, cleaned as that of any publisher; a text isn't."""
+    """Content is markup only if it is sent as `html`, and is sanitised like that of any publisher."""
     await sender.post(**entry(content=[{"html": "<p>This <b>is</b> bold<script>alert(1)</script></p>"}]))
     await sender.note("1 < 2 <b>not bold</b>")
     by_text = {item["content"]["text"]: item["content"]["html"] for item in await items(alice)}
@@ -82,7 +82,7 @@ async def test_203_and_206_pictures_by_their_addresses_in_json(sender: SourceCli
 
 
 async def test_204_an_item_within(sender: SourceClient, alice: Reader) -> None:
-    """What this server doesn't know is kept as it was sent."""
+    """Properties that this server doesn't know are kept as they were sent."""
     measure = {"type": ["h-measure"], "properties": {"num": ["70.64"], "unit": ["kg"]}}
     address = await sender.post(**entry(summary=["Weighed 70.64 kg"], x_weight=[measure]))
     assert (await sender.stored(address))["x-weight"] == [measure]
@@ -98,7 +98,7 @@ async def test_205_a_picture_with_words_for_it(sender: SourceClient, alice: Read
 
 
 async def test_300_and_301_pictures_in_a_multipart_form(sender: SourceClient, alice: Reader, server: World) -> None:
-    """Files are kept, and the post shows them by their addresses here."""
+    """Files are kept, and the post shows them by their URLs on this server."""
     files = [("photo[]", ("a.jpg", JPEG, "image/jpeg")), ("photo[]", ("b.png", PNG, "image/png"))]
     await sender.post(data={"h": "entry", "content": "Two photos"}, files=files)
     photos = (await items(alice))[0]["photo"]
@@ -116,20 +116,20 @@ async def change(sender: SourceClient, status: int = 204, **what: Any) -> dict[s
 
 
 async def test_400_replacing_a_property(sender: SourceClient, alice: Reader) -> None:
-    """The channel shows what it says now, and the post is still one."""
+    """The channel shows the new value, and the post isn't duplicated."""
     assert (await change(sender, replace={"content": ["After"]}))["content"] == ["After"]
     (item,) = await items(alice)
     assert item["content"]["text"] == "After"
 
 
 async def test_401_and_402_adding_values(sender: SourceClient, alice: Reader) -> None:
-    """To a property that is there, and to one that isn't; what is there already isn't doubled."""
+    """Values are added to existing and new properties; existing values aren't duplicated."""
     assert (await change(sender, add={"category": ["test2", "test3"]}))["category"] == ["test1", "test2", "test3"]
     assert (await change(sender, add={"syndication": ["https://a.example/"]}))["syndication"] == ["https://a.example/"]
 
 
 async def test_403_and_404_removing_values_and_properties(sender: SourceClient, alice: Reader) -> None:
-    """A list of properties goes as a whole; of an object, the values in it."""
+    """A list removes whole properties, an object only the given values."""
     assert (await change(sender, delete={"category": ["test1"]}))["category"] == ["test2"]
     assert "category" not in await change(sender, delete=["category"])
 
@@ -139,14 +139,14 @@ async def test_403_and_404_removing_values_and_properties(sender: SourceClient, 
     [{"replace": {"content": "text"}}, {"add": {"category": "a"}}, {"delete": "category"}, {"replace": "x"}, {}],
 )
 async def test_405_what_is_no_list_is_refused(sender: SourceClient, alice: Reader, what: dict[str, Any]) -> None:
-    """And nothing is changed."""
+    """Nothing is changed."""
     found = await change(sender, 400, **what)
     assert (found["content"], found["category"]) == (["Before"], ["test1", "test2"])
 
 
 @pytest.mark.parametrize("how", ["data", "json"])
 async def test_500_to_503_deleting_and_restoring(sender: SourceClient, alice: Reader, server: World, how: str) -> None:
-    """By form and JSON: a deleted post leaves the channel, its page is gone; a restored one has a new address."""
+    """By form and JSON: a deleted post leaves the channel and its page answers 410; a restored post has a new URL."""
     address = await sender.note("Here and gone")
     await sender.send(204, **{how: {"action": "delete", "url": address}})
     assert await items(alice) == []
@@ -160,7 +160,7 @@ async def test_500_to_503_deleting_and_restoring(sender: SourceClient, alice: Re
 
 
 async def test_600_and_601_configuration(sender: SourceClient) -> None:
-    """`q=config` names the place for files; there is nowhere to syndicate to."""
+    """`q=config` names the media endpoint; there is no syndication."""
     config = await sender.get(q="config")
     assert config["media-endpoint"] == f"{BASE}/media"
     assert config["channels"] == (await sender.get(q="channel"))["channels"] == [{"uid": "home", "name": "Home"}]
@@ -168,7 +168,7 @@ async def test_600_and_601_configuration(sender: SourceClient) -> None:
 
 
 async def test_602_and_603_what_was_sent(sender: SourceClient) -> None:
-    """All of it with its type, or the properties that are asked for, without."""
+    """All properties with the type, or only the requested properties without it."""
     address = await sender.post(**entry(content=["Test"], category=["a", "b"]))
     assert await sender.get(q="source", url=address) == {
         "type": ["h-entry"],
@@ -183,21 +183,21 @@ async def test_602_and_603_what_was_sent(sender: SourceClient) -> None:
 async def test_700_to_702_the_place_for_files(
     sender: SourceClient, server: World, name: str, data: bytes, kind: str
 ) -> None:
-    """The reply is 201 with the address of the file."""
+    """The reply is 201 with the file's URL."""
     reply = await sender.send(path="/media", files={"file": (name, data, f"image/{kind}")})
     found = await server.client.get(reply.headers["location"])
     assert (found.content, found.headers["content-type"]) == (data, f"image/{kind}")
 
 
 async def test_800_to_802_the_token(sender: SourceClient) -> None:
-    """In the header or in the form; it isn't kept with the post."""
+    """It is in the header or in the form, and isn't stored with the post."""
     fields = {"h": "entry", "content": "Testing accepting access token in post body", "access_token": sender.token}
     address = await sender.post(token=None, data=fields)
     assert await sender.stored(address) == {"content": ["Testing accepting access token in post body"]}
 
 
 async def test_803_no_token(sender: SourceClient, alice: Reader) -> None:
-    """Without one, or with one that isn't good, the answer is 401."""
+    """A missing or invalid token is answered with 401."""
     for token in (None, "alice.nonsense"):
         reply = await sender.send(401, token=token, data={"h": "entry", "content": "x"})
         assert reply.json()["error"] == "unauthorized"
@@ -205,7 +205,7 @@ async def test_803_no_token(sender: SourceClient, alice: Reader) -> None:
 
 
 async def test_804_a_token_for_something_else(sender: SourceClient, alice: Reader, server: World) -> None:
-    """A reader's token posts nothing, and a source's token reads nothing."""
+    """A reader's token can't post, and a source's token can't read."""
     for scopes in (("read",), POSTING_SCOPES):
         other = await server.grant("alice", *scopes)
         reply = await sender.send(401, token=other, data={"h": "entry", "content": "x"})
@@ -215,7 +215,7 @@ async def test_804_a_token_for_something_else(sender: SourceClient, alice: Reade
 
 
 async def test_805_two_tokens(sender: SourceClient, alice: Reader) -> None:
-    """One in the header and one in the form are refused, though they are the same."""
+    """A token in the header and one in the form are refused, even if they are the same."""
     reply = await sender.send(400, data={"h": "entry", "content": "x", "access_token": sender.token})
     assert reply.json()["error"] == "invalid_request"
     assert await items(alice) == []

@@ -94,7 +94,7 @@ async def test_a_starred_post_that_is_here_is_saved_itself(here: World, ann: Rea
 
 
 async def test_entries_of_miniflux(here: World, ann: Reader, tmp_path: Path) -> None:
-    """They are found by the guid's digest or the link: starred ones are saved, read ones become read, others are counted."""
+    """Found by the guid's digest or the link: starred ones are saved, read ones become read, others are counted."""
     text = (DATA / "miniflux.json").read_text("utf-8")
     path = tmp_path / "entries.json"
     path.write_text(text.replace("HASH", sha256(b"https://a.example/a1").hexdigest()))

@@ -195,7 +195,7 @@ class Everything:
 
 
 async def test_a_user_comes_over_whole(there: World, here: World) -> None:
-    """An empty server gets the same channels, follows, rules, timelines, states and counts; a second import changes nothing."""
+    """Channels, follows, rules, timelines, states and counts are the same, also after a second import."""
     before = await Everything(there, "ann").look()
     assert before["news gone"]
     assert before["friends hidden"]

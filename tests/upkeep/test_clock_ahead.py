@@ -1,4 +1,4 @@
-"""The wall clock was ahead for a moment: what was written meanwhile stops nothing when it is right again."""
+"""The clock was ahead for a moment: data written then blocks nothing once the clock is right again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ YEARS = 10 * 365 * 86400.0
 
 
 async def test_nobody_is_shut_out_for_years(redis: Redis) -> None:
-    """A pause after failed attempts lasts no longer than the longest one."""
+    """The pause after failed attempts is never longer than the longest configured one."""
     attempts = AttemptCounts(redis)
     assert await attempts.take("ann", [60, 600], NOON + YEARS) == (0, 1)
     assert await attempts.take("ann", [60, 600], NOON) == (0, 2)
@@ -27,7 +27,7 @@ async def test_nobody_is_shut_out_for_years(redis: Redis) -> None:
 
 
 async def test_no_dead_worker_looks_alive(redis: Redis) -> None:
-    """Its sign of life goes with the next one of a worker whose clock is right."""
+    """Its sign of life is removed by the next one of a worker with the right clock."""
     presence = Presence(redis)
     await presence.beat("dead", NOON + YEARS)
     await presence.beat("living", NOON)
@@ -36,7 +36,7 @@ async def test_no_dead_worker_looks_alive(redis: Redis) -> None:
 
 
 async def test_what_was_condemned_then_is_condemned_again(redis: Redis) -> None:
-    """Else no sweep would ever find it ripe; a mark that is not ahead keeps its time."""
+    """Otherwise no sweep would ever delete it; a time that isn't ahead stays."""
     feed = await Feeds(redis).ensure("https://blog.example/feed", NOON)
     (stored,) = (await PostWriter(redis).write(feed, [candidate("a")], NOON)).new
     for now, mark in ((NOON + YEARS, NOON + YEARS), (NOON, NOON), (NOON + 60, NOON)):
@@ -45,7 +45,7 @@ async def test_what_was_condemned_then_is_condemned_again(redis: Redis) -> None:
 
 
 async def test_no_deleted_post_is_forgotten_because_its_feed_was_read_then(redis: Redis) -> None:
-    """It would come back as new."""
+    """Otherwise it would come back as a new post."""
     feeds = Feeds(redis)
     feed = await feeds.ensure("https://blog.example/feed", NOON)
     (stored,) = (await PostWriter(redis).write(feed, [candidate("a")], NOON)).new

@@ -1,4 +1,4 @@
-"""What a worker does once a day, with the stores as it has them."""
+"""A worker's daily jobs, with real stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.readers import FEED, instance, posts
 
 
 async def test_each_lets_go_what_nobody_has_wanted_for_a_month(real_redis: Redis, tmp_path: Path) -> None:
-    """A file that no post shows, an output feed and a user that left backend.json; all else stays."""
+    """A file without a post, an output feed and a user missing from backend.json are deleted; all else stays."""
     async with instance(real_redis) as server:
         alice = await server.reader("alice", "home")
         await server.publish(FEED, *posts("a", "b"))

@@ -1,4 +1,4 @@
-"""Upkeep of what is due, and in rounds: one worker does it for all, and what fails ends nothing."""
+"""Upkeep of due members and in rounds: one worker does it for all, and a failure ends nothing."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.support.waiting import wait_until
 
 
 async def test_a_part_has_its_turn_once_for_all_workers(redis):
-    """While the turn holds nobody else begins; another part has a turn of its own."""
+    """While the turn lasts, no other worker begins; another job has its own turn."""
     assert [await take_turn(redis, "sweep", 60) for _ in range(3)] == [True, False, False]
     assert await take_turn(redis, "follow_repair", 60)
 
 
 async def test_a_turn_that_was_taken_while_redis_clock_was_ahead_ends_all_the_same(redis) -> None:
-    """It would last until that clock is there again."""
+    """Otherwise it would last until the clock reaches that time again."""
     await take_turn(redis, "sweep", 10 * 365 * 86400)
     assert not await take_turn(redis, "sweep", 60)
     assert await redis.command("TTL", keys.lease("upkeep:sweep")) <= 60
 
 
 async def test_a_worker_that_has_no_turn_does_nothing(redis):
-    """It asks again and again, and begins when the turn is free."""
+    """It asks repeatedly, and begins when the turn is free."""
     asked, rounds = [], []
 
     async def turn(part: str, seconds: float) -> bool:
@@ -52,7 +52,7 @@ async def test_a_worker_that_has_no_turn_does_nothing(redis):
 
 
 async def test_a_round_that_fails_is_followed_by_another():
-    """Redis away, then a bug, then all is well."""
+    """One round fails without Redis, the next with a bug, and the third succeeds."""
     ends = iter([StoreUnavailable("away"), ValueError("a bug")])
     done = []
 
@@ -71,7 +71,7 @@ async def test_a_round_that_fails_is_followed_by_another():
 
 
 async def test_a_round_is_left_out_when_the_clock_has_jumped_ahead():
-    """What upkeep would let go at a wrong time doesn't come back; the next round believes the clock."""
+    """Data that upkeep deletes too early is lost; the next round trusts the clock."""
     times = [0.0, 600.0, 600.0, 90_000.0, 1800.0, 1800.0]
     steady = [0.0, 600.0, 1200.0, 1800.0]
     rounds: list[float] = []
@@ -104,7 +104,7 @@ async def visited(due: DueTimes, now: float, again: float | None = None) -> list
 
 
 async def test_what_is_due_is_done_once(redis):
-    """In all shards, earliest first in each; what a clock that was ahead has planned is due too."""
+    """All shards are visited, the earliest members first, including members planned by a clock that was ahead."""
     due = DueTimes(redis, "retention")
     await due.note({"ann home": 20.0, "ann work": 10.0, "bob home": 20.0, "eve home": 31.0, "cat home": 9e9})
     await due.note_missing({"ann home": 999.0, "dan home": 15.0})
@@ -116,7 +116,7 @@ async def test_what_is_due_is_done_once(redis):
 
 
 async def test_who_is_slow_with_one_keeps_no_other_shard_waiting(redis):
-    """Where several are worked on together, they are those of all shards."""
+    """Members of all shards are worked on at the same time."""
     due, people = DueTimes(redis, "devices", at_once=SHARDS), [f"user{number}" for number in range(3 * SHARDS)]
     await due.note(dict.fromkeys(people, 10.0))
     begun: set[str] = set()
@@ -129,7 +129,7 @@ async def test_who_is_slow_with_one_keeps_no_other_shard_waiting(redis):
 
 
 async def test_what_is_planned_during_the_work_is_kept(redis):
-    """A reader who follows a feed while upkeep looks at their follows is looked at again."""
+    """A user who follows a feed during the upkeep of their follows is visited again."""
     due = DueTimes(redis, "follows")
     await due.note({"ann": 10.0})
 
@@ -141,7 +141,7 @@ async def test_what_is_planned_during_the_work_is_kept(redis):
 
 
 async def test_work_that_breaks_off_is_tried_again_and_blocks_nothing(redis):
-    """Ten minutes later, behind what is due meanwhile."""
+    """It is retried after 10 minutes, after other members that are due."""
     due = DueTimes(redis, "follows", shards=1)
     await due.note({"ann": 10.0, "bob": 20.0})
 
@@ -155,7 +155,7 @@ async def test_work_that_breaks_off_is_tried_again_and_blocks_nothing(redis):
 
 
 async def test_one_process_at_a_time_works_on_a_shard(redis):
-    """The other finds the lease taken and does nothing."""
+    """Another process finds the lease taken and does nothing."""
     due = DueTimes(redis, "follows", shards=1)
     await due.note({"ann": 10.0})
     async with leased(redis, "follows:0") as mine:
@@ -165,7 +165,7 @@ async def test_one_process_at_a_time_works_on_a_shard(redis):
 
 
 async def test_daily_jobs_are_done_once_a_day_by_one_of_all_workers(redis):
-    """At once where nobody has ever done them; one that fails doesn't stop the others, and is tried again."""
+    """The first run is immediate. A job that fails doesn't stop the others, and is retried."""
     now, done = 1000.0, []
 
     async def job(name: str) -> None:

@@ -22,7 +22,7 @@ async def read(server: World) -> dict[str, float]:
 
 
 async def test_gauges_say_how_feeds_fare(redis: Redis) -> None:
-    """Feeds that somebody follows by state, followers, users who aren't disabled, workers that live."""
+    """Followed feeds by state, followers, users who aren't disabled, and live workers."""
     async with instance(redis) as server:
         ann, bob = await server.reader("ann", "home"), await server.reader("bob", "home")
         for reader, urls in ((ann, "abcd"), (bob, "a")):
@@ -50,7 +50,7 @@ async def test_gauges_say_how_feeds_fare(redis: Redis) -> None:
 
 
 async def test_counts_of_other_processes_are_added(redis: Redis) -> None:
-    """To our own of the same name and labels, histograms too; what was never counted here is shown as well."""
+    """They are added to our own of the same name and labels, including histograms and counts that only others have."""
     metrics.POLLS.labels("changed").inc(2)
     counts = ProcessCounts(redis)
     before = metrics.counts()
@@ -64,7 +64,7 @@ async def test_counts_of_other_processes_are_added(redis: Redis) -> None:
 
 
 async def test_a_worker_publishes_what_it_counts(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each count once, also when Redis was away in between; by the hour alone where processes share a folder."""
+    """Each count is published once, also after Redis was away. With a shared folder, only counts by the hour are."""
     monkeypatch.setattr(figures, "PUBLISH_SECONDS", 0.0)
     name = '["microsub_items_new_total", {}]'
     start = metrics.counts()[name]

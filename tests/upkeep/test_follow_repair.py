@@ -1,4 +1,4 @@
-"""Followers and schedule come back to what the channels say, whatever left them apart."""
+"""Followers and schedule are repaired from the channels' follows, whatever caused the difference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEED = "https://blog.example/feed"
 
 
 async def test_an_address_that_was_lost_leads_to_its_feed_again(server: World, alice: Reader) -> None:
-    """No second feed is made, nor a second subscription."""
+    """Neither a second feed nor a second follow is created."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await server.feeds.unsubscribe(feed.id, "alice", "home")
@@ -35,7 +35,7 @@ async def test_an_address_that_was_lost_leads_to_its_feed_again(server: World, a
 
 
 async def test_a_follower_that_the_feed_has_lost(server: World, alice: Reader) -> None:
-    """Gets what came meanwhile as unread, and the feed is polled again."""
+    """It gets the posts that it missed as unread, and the feed is polled again."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await server.feeds.unsubscribe(feed.id, "alice", "home")
@@ -51,7 +51,7 @@ async def test_a_follower_that_the_feed_has_lost(server: World, alice: Reader) -
 
 
 async def test_followers_that_are_none(server: World, alice: Reader) -> None:
-    """Of channels that don't follow, were deleted or removed, and of disabled users."""
+    """Channels that don't follow, were deleted or removed, and channels of disabled users."""
     feed = await server.publish(FEED, *posts("a"))
     bob = await server.reader("bob", "home")
     for reader, channel in ((alice, "home"), (bob, "home")):
@@ -67,7 +67,7 @@ async def test_followers_that_are_none(server: World, alice: Reader) -> None:
 
 @pytest.mark.parametrize("level", ["feed", "host"])
 async def test_a_feed_that_nobody_would_ask(server: World, alice: Reader, level: str) -> None:
-    """Whether it or its host fell out of the schedule, it is in it again; one that is gone stays out."""
+    """A feed that is missing from the schedule, or whose host is, is added again; a feed that is gone isn't."""
     feed = await server.publish(FEED, *posts("a"))
     gone = await server.publish("https://gone.example/feed")
     await server.feeds.update(gone.id, {"gone": "1"})
@@ -83,7 +83,7 @@ async def test_a_feed_that_nobody_would_ask(server: World, alice: Reader, level:
 
 
 async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World, alice: Reader) -> None:
-    """The process died before the feed knew its follower; who asked for it needn't ask again. Others are left alone."""
+    """The process died before the feed got its follower; the user needn't try again, and others aren't repaired."""
     feed = await server.publish(FEED, *posts("a"))
     bob = await server.reader("bob", "home")
     for reader in (alice, bob):
@@ -109,7 +109,7 @@ async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World,
 async def test_a_follow_whose_channel_or_user_ends_meanwhile(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    """Leaves the feed without a follower whom nobody would take out of it, at once or within minutes."""
+    """The feed keeps no follower that nobody would remove, either at once or within minutes."""
     following, subscribe = server.services.following, Feeds.subscribe
 
     async def end() -> None:

@@ -1,4 +1,4 @@
-"""What pages read of all feeds: the survey, and figures by the hour."""
+"""The data about all feeds on pages: the survey, and figures by the hour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.world import World
 
 @pytest.fixture
 async def server(redis: Redis) -> AsyncIterator[World]:
-    """A server with Ann."""
+    """A server with a user, Ann."""
     async with instance(redis) as made:
         await made.reader("ann", "home")
         yield made
@@ -52,7 +52,7 @@ class Full(Wrapped):
 
 
 async def test_feeds_stand_in_the_order_in_which_they_need_somebody(server: World) -> None:
-    """Failing ones first, of these those first from which nothing came for longest; what nobody follows isn't there."""
+    """Failing feeds come first, of these the longest without success; feeds without followers are left out."""
     now, hub = server.now, "https://hub.example/"
     well = await _feed(server, "well", last_success=str(now), hub=hub)
     new = await _feed(server, "new")
@@ -79,7 +79,7 @@ async def test_feeds_stand_in_the_order_in_which_they_need_somebody(server: Worl
 
 
 async def test_held_hosts_are_found(server: World) -> None:
-    """Those of feeds that somebody follows, as long as the hold lasts."""
+    """Hosts of followed feeds are listed as long as the hold lasts."""
     now = server.now
     feed = await _feed(server, "busy")
     host = host_of("https://busy.example/feed")
@@ -91,7 +91,7 @@ async def test_held_hosts_are_found(server: World) -> None:
 
 
 async def test_a_survey_rests_for_as_long_as_it_is_costly(server: World) -> None:
-    """The pause grows with what the look took."""
+    """The pause grows with the duration of the survey."""
     survey = _survey(server)
     await survey.look(server.now)
     before = await survey.last()
@@ -105,7 +105,7 @@ async def test_a_survey_rests_for_as_long_as_it_is_costly(server: World) -> None
 
 
 async def test_a_page_has_a_survey_of_now_where_that_is_quick(server: World) -> None:
-    """Once one was made, and not sooner than it may be made again; a full Redis leaves the last one."""
+    """It makes one after the first survey, but only after the pause; if Redis is full, it uses the last one."""
     survey = _survey(server)
     assert await survey.recent(server.now) is None
     await survey.look(server.now)
@@ -124,7 +124,7 @@ async def test_a_page_has_a_survey_of_now_where_that_is_quick(server: World) -> 
 
 
 async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:
-    """By their beginning, a week of them, the present hour last."""
+    """A week of hours by their beginnings, the current hour last."""
     hours, now = Hours(redis), 500_000.0 * HOUR + 5
 
     def sample(name: str, **labels: str) -> str:

@@ -1,4 +1,4 @@
-"""The sweep: what nobody refers to leaves the store in time, what anybody refers to never does, nothing comes back."""
+"""The sweep: posts without references are deleted in time, all others never, and no deleted post comes back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def ids_of(it: World) -> list[str]:
 
 
 async def followed(it: World, site: Publisher, posts: int, *users: str) -> FeedRecord:
-    """A feed of so many posts that these users follow (Alice alone, if nobody is named), polled once."""
+    """A feed with so many posts, followed by these users (by default only Alice) and polled once."""
     site.serve_document("/feed", rss(dated(posts)))
     for user in users or ("alice",):
         feed = await it.follow(site.url("/feed", "blog.test"), user)
@@ -40,7 +40,7 @@ async def followed(it: World, site: Publisher, posts: int, *users: str) -> FeedR
 
 
 async def followed_without_newest(it: World, site: Publisher, posts: int) -> tuple[FeedRecord, str]:
-    """The same for Alice, who has removed the newest post; the sweep has deleted it, whose id comes along."""
+    """The same for Alice, who removed the newest post, and the id of this post, which the sweep has deleted."""
     feed = await followed(it, site, posts)
     (gone, *_) = await ids_of(it)
     await it.timelines.remove("alice", "home", [gone], it.clock())
@@ -49,13 +49,13 @@ async def followed_without_newest(it: World, site: Publisher, posts: int) -> tup
 
 
 async def sweep_for_good(it: World, kept: int = 0) -> None:
-    """One sweep condemns, the next one deletes."""
+    """Runs a sweep that condemns and another one that deletes."""
     for hours in (0, 1):
         await sweeping(it, kept).run(it.clock() + hours * LATER)
 
 
 async def much_later(it: World, feed: FeedRecord, days: float) -> None:
-    """Redis' own clock doesn't move: what it forgets after a while is forgotten by hand."""
+    """Advances the clock; Redis' own clock stays, so a key that would have expired is deleted here."""
     it.clock.advance(days * 86400)
     await it.redis.command("DEL", keys.feed_fingerprints(feed.id))
 
@@ -65,7 +65,7 @@ async def stored(it: World) -> set[str]:
 
 
 async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site):
-    """Alice removes two posts, Bob still has one of them: one post goes, with the second sweep."""
+    """Alice removes two posts and Bob still has one of them: the second sweep deletes the other one."""
     feed = await followed(it, site, 4, "alice", "bob")
     first, second, *rest = await ids_of(it)
     await it.timelines.remove("alice", "home", [first, second], it.clock())
@@ -82,7 +82,7 @@ async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site
 
 
 async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site):
-    """Polls, edits, a rebuilt document and a new follower: the tombstone holds."""
+    """The tombstone holds for polls, edits, a changed document and a new follower."""
     feed, gone = await followed_without_newest(it, site, 3)
     edited = [(guid, f"{name} edited", date) for guid, name, date in dated(3)]
     site.serve_document("/feed", rss(edited))
@@ -95,7 +95,7 @@ async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site)
 
 
 async def test_tombstones_end_when_the_feed_has_not_listed_the_post_for_more_than_a_year(it, site):
-    """Every document that lists it prolongs that."""
+    """Every document that lists the post extends this time."""
     feed, _ = await followed_without_newest(it, site, 3)
     await much_later(it, feed, 300)
     site.serve_document("/feed", rss(dated(3), extra="<description>news</description>"))
@@ -113,7 +113,7 @@ async def test_tombstones_end_when_the_feed_has_not_listed_the_post_for_more_tha
 
 
 async def test_a_feed_that_says_nothing_for_years_forgets_nothing(it, site):
-    """Unchanged, or out of order, for longer than tombstones last: when it goes on, its old posts are no news."""
+    """The feed was unchanged or failing for longer than tombstones last: its old posts aren't new afterwards."""
     feed, _ = await followed_without_newest(it, site, 3)
     await much_later(it, feed, 800)
     await it.poll(feed)
@@ -125,7 +125,7 @@ async def test_a_feed_that_says_nothing_for_years_forgets_nothing(it, site):
 
 
 async def test_the_newest_of_each_feed_stay_for_new_followers(it, site):
-    """Nobody refers to any of them any more; two are kept."""
+    """No timeline refers to any of them; two are kept."""
     feed = await followed(it, site, 5)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
@@ -135,7 +135,7 @@ async def test_the_newest_of_each_feed_stay_for_new_followers(it, site):
 
 
 async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
-    """Condemned, then delivered to a new follower: the second sweep leaves it alone."""
+    """A condemned post that is delivered to a new follower isn't deleted by the second sweep."""
     feed = await followed(it, site, 2)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
@@ -148,7 +148,7 @@ async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
 
 
 async def test_an_item_that_is_spared_while_it_is_being_deleted_stays_whole(it, site):
-    """The mark is gone when the deletion asks for it: the item keeps its place in the feed."""
+    """Its mark is gone before the deletion: the item stays in the feed's list."""
     feed = await followed(it, site, 1)
     (item,) = await ids_of(it)
     await garbage.condemn(it.redis, [item], 5.0)
@@ -160,7 +160,7 @@ async def test_an_item_that_is_spared_while_it_is_being_deleted_stays_whole(it, 
 
 
 async def test_items_that_no_feed_lists_leave_too(it):
-    """What a crash left behind before its guid was claimed."""
+    """A crash left the item before its guid was claimed."""
     await it.redis.command("SET", keys.item_ids(), 7)
     await it.redis.command("HSET", keys.item("7"), "ID", "7", "feed", "99", "score", "1")
     now = it.clock()
@@ -170,7 +170,7 @@ async def test_items_that_no_feed_lists_leave_too(it):
 
 
 async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
-    """What is stored while the sweep walks isn't looked at, though no walk has met it."""
+    """Posts that are stored during the sweep aren't judged, though no timeline was read after that."""
     sweep = sweeping(it)
     original = garbage.newest_id
 
@@ -190,7 +190,7 @@ async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
 
 
 async def test_nothing_is_swept_while_the_pipeline_is_behind(it, site):
-    """What waits in a stream belongs to timelines that don't know it yet."""
+    """Messages in a stream belong to timelines that don't contain them yet."""
     await followed(it, site, 2)
     await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
     await Stream(it.redis, "stored").add([{"feed": b"1", "new": b"", "edited": b""}])
@@ -200,7 +200,7 @@ async def test_nothing_is_swept_while_the_pipeline_is_behind(it, site):
 
 
 async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
-    """At once, for one feed: of five posts the newest, and the one that Alice still has."""
+    """For one feed and immediately: of five posts, the newest and the one that Alice still has are kept."""
     feed = await followed(it, site, 5)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", [ids[0], ids[1], ids[2], ids[4]], it.clock())
@@ -211,7 +211,7 @@ async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
 
 @pytest.mark.parametrize("moment", ["item_end condemn", "item_end retire", "feed_bury", "timeline_leave", "DEL"])
 async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it, site, moment):
-    """Bob's timeline gets the posts at any moment of the expiry, from somebody who looked at them long before."""
+    """A process that loaded the posts long before adds them to Bob's timeline at any moment of the expiry."""
     feed = await followed(it, site, 3)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
@@ -229,7 +229,7 @@ async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it
 
 
 async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
-    """The slowest of all: what it looked at is gone, and another feed's reader is none the wiser."""
+    """The slowest case: the loaded posts are gone, and the timeline stays empty."""
     feed = await followed(it, site, 2)
     ids = await ids_of(it)
     items = await it.items.timeline_items(ids)
@@ -243,7 +243,7 @@ async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
 
 
 async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site, monkeypatch):
-    """An id in a timeline whose post is gone: the next sweep removes it for good, unread or muted or removed."""
+    """The post of a timeline's id is gone: the next sweep removes the id for good, whatever its state."""
     feed = await followed(it, site, 3)
     ids = await ids_of(it)
     items = await it.items.timeline_items(ids)
@@ -272,7 +272,7 @@ async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site,
 
 
 async def test_what_is_stored_while_the_sweep_looks_is_not_hollow(it, site):
-    """Only ids that were given out before the sweep began are judged, and each is asked for once more."""
+    """Only ids that were assigned before the sweep are judged, and each is checked once more."""
     await followed(it, site, 3)
     assert (await sweeping(it).run(it.clock())).hollow == 0
     assert len(await ids_of(it)) == 3
@@ -283,7 +283,7 @@ async def ids_of_user(it: World, user: str) -> list[str]:
 
 
 async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
-    """Posts that are retired and not erased are nobody's, and in nobody's way."""
+    """Posts that are retired but not erased belong to nobody and block nothing."""
     feed = await followed(it, site, 2)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
@@ -300,14 +300,14 @@ URL = "https://blog.test/feed"
 
 
 async def end(it: World, *feeds: str) -> None:
-    """Thirty days after the last follower: what Redis does by itself."""
+    """Deletes what Redis deletes 30 days after the last follower."""
     for feed in feeds:
         for key in (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_edition, keys.feed_subscribers):
             await it.redis.command("DEL", key(feed))
 
 
 async def test_the_url_of_a_feed_that_is_gone_is_forgotten_an_hour_later(it):
-    """Two feeds have ended; the first is forgotten by the second sweep, the other was followed in between."""
+    """Two feeds have ended: the second sweep forgets the first one's URL; the other feed was followed meanwhile."""
     gone, back = await it.feeds.ensure(URL, 1.0), await it.feeds.ensure(f"{URL}/2", 1.0)
     here = await it.follow(f"{URL}/3")
     await end(it, gone.id, back.id)
@@ -324,7 +324,7 @@ async def test_the_url_of_a_feed_that_is_gone_is_forgotten_an_hour_later(it):
 
 
 async def test_an_address_is_kept_for_whom_may_come_back_to_it(it):
-    """A removed channel can be restored, with all that it follows, though the feed has ended meanwhile."""
+    """A removed channel can be restored with all its follows, even if a feed has ended meanwhile."""
     feed = await it.follow(URL)
     await it.channels.disable("alice", "home", it.clock())
     await end(it, feed.id)
@@ -334,7 +334,7 @@ async def test_an_address_is_kept_for_whom_may_come_back_to_it(it):
 
 
 async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it):
-    """The finder of the mark takes it away first: the sweep that is just about to forget the URL leaves it."""
+    """The follower removes the mark first, so the sweep that is about to forget the URL keeps it."""
     feed = await it.feeds.ensure(URL, 1.0)
     await end(it, feed.id)
     now = it.clock()
@@ -351,7 +351,7 @@ async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it
 
 
 async def test_a_url_that_is_forgotten_while_it_is_followed_leads_to_one_feed(it):
-    """The follower has found the mark, and the sweep was faster: the follower looks again, and makes the feed again."""
+    """The follower found the mark, then the sweep forgets the URL: the follower looks again and creates the feed."""
     feed = await it.feeds.ensure(URL, 1.0)
     await end(it, feed.id)
     now = it.clock()
