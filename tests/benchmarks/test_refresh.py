@@ -18,7 +18,7 @@ LOAD = STEPS[0]
 
 @pytest.mark.parametrize("number", range(8))
 def test_every_feed_has_20_entries_in_27_kilobytes(number: int) -> None:
-    """RSS and Atom alike, and all of them are seen with title, content, date and author."""
+    """RSS and Atom; all entries are parsed with title, content, date and author."""
     body = document(number, "http://127.0.1.1:1", ENTRIES, NOW)
     assert 26_500 <= len(body) <= 27_700
     feed = parse(body, f"http://127.0.1.1:1/{number}", content_type(number))
@@ -33,7 +33,7 @@ def test_every_feed_has_20_entries_in_27_kilobytes(number: int) -> None:
 
 
 def test_the_next_document_has_one_new_entry() -> None:
-    """The window moves by one: nineteen posts stay as they were, to the byte."""
+    """The window moves by one: 19 posts stay the same, byte for byte."""
     documents = [document(1, "http://127.0.1.1:1", newest, NOW) for newest in (ENTRIES, ENTRIES + 1)]
     before, after = ([part.partition(b"</entry>")[0] for part in body.split(b"<entry>")[1:]] for body in documents)
     assert after[1:] == before[:-1]
@@ -41,7 +41,7 @@ def test_the_next_document_has_one_new_entry() -> None:
 
 
 def test_the_publisher_answers_304_to_its_own_validator_and_counts() -> None:
-    """Without validators every request gets the whole document, whatever it carries."""
+    """Without validators every request gets the whole document, whatever its headers."""
     publisher = Publisher(["127.0.1.1"], 80, NOW)
     first = publisher.reply(0, b"GET / HTTP/1.1\r\nHost: x\r\n")
     tag = next(row for row in first.split(b"\r\n") if row.startswith(b"ETag: ")).removeprefix(b"ETag: ")
@@ -58,7 +58,7 @@ def test_the_publisher_answers_304_to_its_own_validator_and_counts() -> None:
 
 
 def test_a_refresh_that_did_something_else_is_no_figure() -> None:
-    """Replies of another kind, or posts that are missing, end the comparison."""
+    """Other replies or missing posts end the comparison."""
     good = {"feeds": 2, "entries": 40}
     compare._check(LOAD, 2, {"200": 2}, good)
     for served, state in (({"200": 3}, good), ({"304": 2}, good), ({"200": 2}, {"feeds": 2, "entries": 39})):

@@ -1,4 +1,4 @@
-"""The arithmetic and the texts of `make bench`, and its built-in load generator."""
+"""The arithmetic and the output of `make bench`, and its built-in load generator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def load(rate: float) -> Load:
 
 
 def test_a_ratio_is_the_median_of_each_rounds_own_ratio() -> None:
-    """A round in which the whole machine was slow doesn't move the ratio."""
+    """A round in which the whole machine was slow doesn't change the ratio."""
     rounds = [Round(load(500), load(1000)), Round(load(40), load(100)), Round(load(450), load(1000))]
     found = line("page", 1000, 36_000, rounds, 0.3, counts=False)
     assert found.ratio == 0.45
@@ -28,7 +28,7 @@ def test_a_ratio_is_the_median_of_each_rounds_own_ratio() -> None:
 
 
 def test_a_page_keeps_all_but_its_figures() -> None:
-    """What stands around the marks stays; a page without marks is left alone with an error."""
+    """Text around the marks stays; a page without marks is an error and stays unchanged."""
     page = "a\n<!-- bench -->\nold\n<!-- /bench -->\nb\n"
     assert updated(page, "new") == "a\n<!-- bench -->\nnew\n<!-- /bench -->\nb\n"
     with pytest.raises(ValueError, match="bench"):
@@ -47,7 +47,7 @@ def test_a_page_keeps_all_but_its_figures() -> None:
 def test_a_page_that_can_take_no_figures_is_refused_before_measuring(
     text: str | None, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong usage is exit code 2, with the page and the marks, and nothing is measured; one whose marks stand is."""
+    """Wrong usage is exit code 2 with the page and the marks; only a page with marks is measured."""
     page = tmp_path / "page.md"
     if text is not None:
         page.write_text(text)
@@ -70,7 +70,7 @@ def test_a_page_that_can_take_no_figures_is_refused_before_measuring(
 
 
 def test_bodies_are_sent_in_turn_from_where_the_last_round_stopped() -> None:
-    """After the last body comes the first again."""
+    """The first body follows the last one."""
     texts = request_texts("http://127.0.0.1:1/x?y=z", ["A: b"], [b"one", b"two", b"six"], skip=4)
     sent = [text.rpartition(b"\r\n\r\n")[2] for text in itertools.islice(texts, 4)]
     assert sent == [b"two", b"six", b"one", b"two"]

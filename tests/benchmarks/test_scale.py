@@ -1,4 +1,4 @@
-"""The arithmetic of the model, the invented population, and a small run of `make scale` on a real Redis."""
+"""The arithmetic of the model, the synthetic population, and a small run of `make scale` on a real Redis."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ DAILY = Habits(
     feeds=10, channels=2, kinds=(Kind(1.0, 1.0, 10.0),), unchanged=0.1, item_bytes=2000, first_items=20, age=100,
     reads=0.5, visits=1.0, pages=2, lists=3, marks=4, packed=0.5, document_bytes=24_000,
 )  # fmt: skip
-"""Everybody follows ten feeds in two channels, each of which posts once a day and is asked ten times."""
+"""Each user follows ten feeds in two channels; each feed posts once a day and is polled ten times."""
 
 
 def test_a_day_is_what_people_and_feeds_do() -> None:
-    """One reader: ten feeds, a hundred polls, of which ten bring news, ten nothing new, and the rest a 304."""
+    """One reader: ten feeds and a hundred polls; ten bring new posts, ten nothing new, and the rest a 304."""
     today = day(1, DAILY)
     assert (today.polls, today.news, today.unchanged, today.not_modified) == (100, 10, 10, 80)
     assert (today.items, today.deliveries) == (10, 10)
@@ -58,7 +58,7 @@ def test_a_day_is_what_people_and_feeds_do() -> None:
 
 
 def test_the_stock_is_what_retention_leaves() -> None:
-    """After 100 days a channel with five daily feeds has 250 unread posts, and 75 that were read in 30 days."""
+    """After 100 days a channel with five daily feeds has 250 unread posts, and 75 read ones of 30 days."""
     stock = population(1, DAILY)
     assert stock.feeds == 10
     assert stock.items == 10 * 120, "the first documents' twenty posts, and one each day"
@@ -66,23 +66,23 @@ def test_the_stock_is_what_retention_leaves() -> None:
     assert arrivals == (1, 2 * 325)
     assert shown == (2, 325)
     assert (unread[1], read[1]) == (250, 75)
-    # 65 of each feed's 100 posts are in the timeline still.
+    # 65 of each feed's 100 posts are still in the timeline.
     assert gone == (2, pytest.approx(5 * (100 - 65)))
     assert stock.other == pytest.approx(10 * 10 / 24 * 12_000), "ten polls a day: a copy is there for ten hours of 24"
 
 
 def test_a_full_timeline_is_full() -> None:
-    """However long nobody reads, a timeline holds no more than its limit, and a feed what is kept of it."""
+    """If nobody reads, a timeline holds its maximum, and a feed the number of posts that is kept."""
     idle = replace(DAILY, reads=0.0, age=10_000)
     stock = population(1, idle, Keeping(unread_days=10_000))
     assert stock.sets[0] == (2, 2000)
-    # 2,000 posts of five feeds are 400 of each, more than the 300 that the store keeps by itself.
+    # 2,000 posts of five feeds are 400 of each, more than the 300 that the store always keeps.
     assert stock.items == 10 * 400
     assert population(1, idle, Keeping(unread_days=10)).items == 10 * 300
 
 
 def test_more_users_share_their_feeds() -> None:
-    """Ten thousand users with a hundred feeds follow fifty thousand, ten times as many 4.7 times as many feeds."""
+    """10,000 users with a hundred feeds each follow 50,000 feeds; ten times as many users follow 4.7 times as many."""
     assert distinct_feeds(1) == 100
     assert distinct_feeds(10_000) == pytest.approx(50_000, rel=0.01)
     assert distinct_feeds(100_000) / distinct_feeds(10_000) == pytest.approx(4.73, rel=0.01)
@@ -103,7 +103,7 @@ def test_processes_and_nodes_follow_from_the_busiest_hour() -> None:
 
 
 def test_upkeep_goes_by_what_is_due() -> None:
-    """Everything once a day, each channel four times; looks for stuck posts follow each other after a pause."""
+    """Everything once a day, each channel four times; checks for undelivered posts follow each other after a pause."""
     second, none = Work(1e6), Work()
     habits = replace(Habits(), feeds=100, channels=20)
     kinds = {
@@ -120,14 +120,14 @@ def test_upkeep_goes_by_what_is_due() -> None:
 
 
 def test_a_limit_is_found() -> None:
-    """The largest number that holds, none, or the most that was asked for."""
+    """The largest number that is possible, zero, or the maximum that was given."""
     assert limit(lambda users: users <= 12_345) == pytest.approx(12_345, rel=0.002)
     assert limit(lambda _users: False) == 0
     assert limit(lambda _users: True, 1000) == 1000
 
 
 def test_few_feeds_have_many_followers() -> None:
-    """Ten thousand users, a million subscriptions, fifty thousand feeds; three in ten follow the first."""
+    """10,000 users, a million follows and 50,000 feeds; three users in ten follow the first feed."""
     size = size_for(10_000)
     counts = followers(size)
     assert (sum(counts), len(counts)) == (1_000_000, 50_000)
@@ -140,15 +140,15 @@ def test_few_feeds_have_many_followers() -> None:
 
 
 def test_everybody_follows_as_many_and_none_twice() -> None:
-    """Feeds are dealt out like cards."""
+    """Feeds are dealt like cards."""
     hands = deal(followers(SMALL), SMALL.users)
     assert {len(hand) for hand in hands} == {SMALL.per_user}
     assert all(len(set(hand)) == len(hand) for hand in hands)
 
 
 def test_a_small_population_is_loaded_and_measured(tmp_path: Path) -> None:
-    """What is written in bulk is what the stores write; every request, mark and delivery does what it should, and the
-    figures come out as tables and as JSON that can be read again.
+    """Bulk writes are the same as the stores'. Every request, mark and delivery works, and the figures are printed as
+    tables and as JSON that can be read again.
     """
     found = observing.observe(SMALL, tmp_path, check=True)
     assert found.reading.page_bytes > 10_000
@@ -165,7 +165,7 @@ def test_a_small_population_is_loaded_and_measured(tmp_path: Path) -> None:
 def test_costs_of_an_earlier_run_serve_for_other_assumptions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--costs` measures nothing, `--set` assumes otherwise, `--update` writes between the marks of a page."""
+    """`--costs` skips the measurement, `--set` changes assumptions, `--update` writes between the marks of a page."""
     figures, page = tmp_path / "figures.json", tmp_path / "page.md"
     figures.write_text(json.dumps({"costs": report.document_of(costs())}))
     page.write_text("a\n<!-- scale model -->\nold\n<!-- /scale model -->\nb\n")

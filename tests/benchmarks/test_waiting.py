@@ -1,4 +1,4 @@
-"""What the figures of waiting readers, and of a post on its way to many, come to."""
+"""The figures for readers' waiting times, and for a post on its way to many followers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.latency import Compared, Waiting, comparison
 
 
 def seconds(most: float, slowest: float, requests: int = 1000, slow: int = 20) -> list[float]:
-    """Requests of which most take as long, and some the other time; both in milliseconds."""
+    """The durations of fast requests and of some slow ones; both given in milliseconds."""
     return [most / 1e3] * (requests - slow) + [slowest / 1e3] * slow
 
 
@@ -26,7 +26,7 @@ def found(waits: Compared, whole: float = 0.4, last: float = 0.3, small: float =
 
 
 def test_all_requests_together_are_judged() -> None:
-    """A stall in one short turn, idle or busy, is one of many slow requests, and decides nothing by itself."""
+    """A stall in a short turn, idle or busy, is one of many slow requests and isn't decisive."""
     quiet = (seconds(1, 2), seconds(2, 5))
     stalled_idle = (seconds(1, 90, slow=5), seconds(2, 5))
     stalled_busy = (seconds(1, 2), seconds(2, 200, slow=5))
@@ -38,14 +38,14 @@ def test_all_requests_together_are_judged() -> None:
 
 
 def test_the_slowest_hundredth_decides() -> None:
-    """Whatever the others wait; exactly so many times as long is within the aim."""
+    """The times of the others don't matter; exactly the maximum factor is still within the goal."""
     assert compared((seconds(1, 2), seconds(5, 6))).within(3) is True
     assert compared((seconds(1, 2), seconds(1, 6.1))).within(3) is False
 
 
 def test_a_machine_that_stalls_by_itself_hides_nothing() -> None:
-    """Where the idle server's slowest are slow for other reasons, work that looks light isn't called so; what is too
-    slow even so is.
+    """If the idle server is slow for other reasons, there is no positive verdict; work that is too slow even so
+    is reported.
     """
     stalls = seconds(1, 80)
     assert compared((stalls, seconds(2, 90))).within(3) is None
@@ -54,7 +54,7 @@ def test_a_machine_that_stalls_by_itself_hides_nothing() -> None:
 
 
 async def test_which_comes_first_changes() -> None:
-    """Else what one kind leaves behind would always fall to the other one."""
+    """Otherwise one kind would always suffer from the other's after-effects."""
     asked: list[str] = []
 
     async def ask(kind: str) -> list[float]:
@@ -67,7 +67,7 @@ async def test_which_comes_first_changes() -> None:
 
 
 def test_the_whole_way_of_a_post_is_judged() -> None:
-    """From the poll to the last timeline; that the last stage alone is quick enough counts for nothing."""
+    """From the poll to the last timeline; a fast last stage alone isn't enough."""
     waits = compared((seconds(1, 2), seconds(2, 5)))
     assert found(waits).met
     assert not found(waits, whole=0.51).met
@@ -78,7 +78,7 @@ def test_the_whole_way_of_a_post_is_judged() -> None:
 
 
 def test_portions_take_every_feed_once() -> None:
-    """Whether or not they divide evenly."""
+    """This holds for numbers that don't divide evenly, too."""
     portions = list(busy.portions(100, 7))
     assert portions[0][0] == 0
     assert portions[-1][1] == 100
@@ -86,7 +86,7 @@ def test_portions_take_every_feed_once() -> None:
 
 
 def test_most_timelines_are_short() -> None:
-    """And each has the same length in every run."""
+    """Each has the same length in every run."""
     lengths = [length_of(f"reader{number}") for number in range(1000)]
     assert lengths == [length_of(f"reader{number}") for number in range(1000)]
     assert sum(length <= 120 for length in lengths) > 500

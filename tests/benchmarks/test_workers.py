@@ -1,4 +1,4 @@
-"""What the figures of several workers come to."""
+"""The figures for several workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _found(slow: float, quick: float, cores: int) -> workers.Found:
 
 
 def test_quick_publishers_count_where_there_are_cores_for_it() -> None:
-    """On two cores the machine decides, so nothing is missed there; on four it is."""
+    """With two cores the machine is the limit, so the goal isn't missed; with four cores it is."""
     assert _found(1.9, 1.1, 2).met
     assert not _found(1.9, 1.1, 4).met
     assert not _found(1.5, 1.9, 4).met

@@ -1,4 +1,4 @@
-"""Taking over the older Go server's data: everything once, with its state, and known to later polls."""
+"""Import of the older Go server's data: everything once, with its state, and recognised by later polls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def take_over(here: World, old: OldServer, *, dry_run: bool = False) -> Im
 
 
 async def shown(here: World, uid: str) -> list[tuple[str, bool]]:
-    """Title and read flag of everything in a channel, newest first."""
+    """Title and read flag of all items of a channel, newest first."""
     rows = await here.timelines.walk("ann", uid)
     data = await here.items.data([row.id for row in rows])
     return [(json.loads(one or b"{}").get("name"), row.is_read) for row, one in zip(rows, data, strict=True)]
@@ -61,7 +61,7 @@ def of(report: ImportReport, uid: str) -> ChannelImport:
 
 
 async def everything(here: World) -> dict[bytes, Any]:
-    """What stands in the target, but for times of the import itself and what polls and schedule write."""
+    """The data of the target, except for times of the import and the data of polls and schedule."""
     found = {}
     async for batch in here.redis.scan():
         for name in batch:
@@ -71,7 +71,7 @@ async def everything(here: World) -> dict[bytes, Any]:
 
 
 async def test_channels_order_feeds_posts_and_state_come_over(here: World, old: OldServer) -> None:
-    """Channels in the old order, their feeds, and each post with time and state."""
+    """Channels in their order, their feeds, and each post with time and state."""
     await old.channel("1001", "News", 2, [A])
     await old.channel("1000", "Friends", 1, [B])
     await old.add("1001", *(post(f"a{n}", n, feed=A) for n in range(30)))
@@ -96,7 +96,7 @@ async def test_channels_order_feeds_posts_and_state_come_over(here: World, old: 
 
 
 async def test_nobody_becomes_two_users(here: World, old: OldServer) -> None:
-    """Who is here by another name is refused, in the dry run too, with that name; and nothing is written."""
+    """A user with another name here is refused, also in a dry run, with that name; nothing is written."""
     await old.channel("1000", "Friends", 1, [A])
     await here.accounts.add_user("first", "http://Ann.example", here.clock())
     for dry_run in (True, False):
@@ -107,7 +107,7 @@ async def test_nobody_becomes_two_users(here: World, old: OldServer) -> None:
 
 
 async def test_a_dry_run_counts_and_writes_nothing(here: World, old: OldServer) -> None:
-    """Its numbers are those of the import."""
+    """Its numbers are the same as the import's."""
     await old.channel("1000", "Friends", 1, [A])
     await old.add("1000", *(post(f"a{n}", n, feed=A) for n in range(7)), post("own", 9))
     await old.add("1000", post("r", 9, feed=A), read=True)
@@ -122,7 +122,7 @@ async def test_a_dry_run_counts_and_writes_nothing(here: World, old: OldServer) 
 
 
 async def test_repeating_doubles_nothing_and_keeps_what_was_done_here(here: World, old: OldServer) -> None:
-    """Posts read or removed here stay so; what was read or came there since is taken over."""
+    """Posts read or removed here stay so; posts read or added on the old server since then are imported."""
     await old.channel("1000", "Friends", 1, [A])
     await old.add("1000", *(post(f"a{n}", n, feed=A) for n in range(5)))
     await old.add("1000", *(post(f"m{n}", 10 + n, _source={"_id": "micropub:1", "name": "x"}) for n in range(3)))
@@ -170,7 +170,7 @@ FORMS = {
 
 
 def document(form: str, base: str, count: int) -> tuple[bytes, list[str]]:
-    """A feed of that many posts, and what its publisher calls each."""
+    """A feed with so many posts, and the publisher's identifiers of them."""
     frame, _, entry = FORMS[form].partition("\n")
     entries, guids = [], []
     for n in range(count):
@@ -186,7 +186,7 @@ def document(form: str, base: str, count: int) -> tuple[bytes, list[str]]:
 async def test_the_first_poll_after_the_move_doubles_nothing(
     here: World, old: OldServer, site: Publisher, form: str, sourced: bool
 ) -> None:
-    """Of twelve posts of a real feed ten were known there, four of them read; a poll brings the two others, unread."""
+    """Ten of a real feed's twelve posts were known, four of them read; a poll adds the other two, unread."""
     base = site.url("", "blog.test").rstrip("/")
     body, guids = document(form, base, 12)
     kind = "text/html" if form == "h-feed" else "application/xml"
@@ -213,7 +213,7 @@ async def test_the_first_poll_after_the_move_doubles_nothing(
 
 
 async def test_a_feed_that_others_follow_gives_its_posts_once(here: World, old: OldServer, site: Publisher) -> None:
-    """Where a feed is known here, its posts are those of the feed; other followers get nothing old as news."""
+    """If the feed is known here, its stored posts are used; other followers get no old posts as new."""
     base = site.url("", "blog.test").rstrip("/")
     body, guids = document("rss with guids", base, 12)
     url = site.serve_document("/feed", body).replace("127.0.0.1", "blog.test")
@@ -232,7 +232,7 @@ async def test_a_feed_that_others_follow_gives_its_posts_once(here: World, old: 
 
 
 async def test_damaged_items_are_named_and_left_out(here: World, old: OldServer) -> None:
-    """Broken JSON, no JSON, no item, nothing to read: the rest comes over."""
+    """Broken JSON, no JSON, no item, nothing to read: all others are imported."""
     await old.channel("1000", "Friends", 1, [A])
     await old.add("1000", *(post(f"a{n}", n, feed=A) for n in range(6)))
     await old.redis.command("HSET", "item:" + b"a0".hex(), "Data", "{broken")
@@ -267,8 +267,8 @@ async def test_undated_posts_come_with_the_time_of_the_import(here: World, old: 
 
 
 async def test_undated_posts_have_their_places(here: World, old: OldServer) -> None:
-    """However many and in whatever order Redis lists them: on top, in the order of their ids, read or not, of a feed
-    or of none; and there they stay when it is done again.
+    """Whatever their number and Redis' order: at the top, in the order of their ids, read or not, with or without a feed.
+    A second import keeps the order.
     """
     await old.channel("1000", "Friends", 1, [A])
     names = [f"{n:03d}" for n in range(700)]
@@ -287,7 +287,7 @@ async def test_undated_posts_have_their_places(here: World, old: OldServer) -> N
 
 
 async def test_two_posts_of_one_guid(here: World, old: OldServer, site: Publisher) -> None:
-    """To a feed they are one, though their ids were two; again and with polls they stay one, which was read."""
+    """For a feed they are one post, although their ids differ; after imports and polls they are still one, and read."""
     url = site.serve_document(
         "/feed",
         b"""<rss version='2.0'><channel><title>T</title><link>http://h/</link>
@@ -304,7 +304,7 @@ async def test_two_posts_of_one_guid(here: World, old: OldServer, site: Publishe
 
 
 async def test_a_document_with_two_posts_of_one_guid(here: World, old: OldServer, site: Publisher) -> None:
-    """The older server kept the last of them; the first poll brings the others, and what was there isn't doubled."""
+    """The older server kept only the last of them; the first poll adds the others, without duplicates."""
     items = "".join(
         "<item><guid isPermaLink='false'>http://blog.test/</guid>"
         f"<link>http://blog.test/{n}</link><title>Post {n}</title></item>"
@@ -321,7 +321,7 @@ async def test_a_document_with_two_posts_of_one_guid(here: World, old: OldServer
 
 
 async def test_a_stream_of_notifications_comes_over(here: World, old: OldServer) -> None:
-    """Its items have no id of their own and no feed."""
+    """Its items have neither an id nor a feed."""
     for n in range(3):
         data = json.dumps(post("x", n, _id=None, name=f"Error {n}", url=None))
         await old.redis.command(
@@ -333,7 +333,7 @@ async def test_a_stream_of_notifications_comes_over(here: World, old: OldServer)
 
 
 async def test_a_post_in_two_channels_is_one_item(here: World, old: OldServer) -> None:
-    """A filter there had put it into a second channel, which doesn't follow the feed; posts of no feed do so too."""
+    """A filter had put it into another channel, which doesn't follow the feed; posts without feed behave the same."""
     await old.channel("1000", "Friends", 1, [A])
     await old.channel("1001", "Filtered", 2)
     for uid in ("1000", "1001"):
@@ -345,11 +345,11 @@ async def test_a_post_in_two_channels_is_one_item(here: World, old: OldServer) -
 
 
 class _Killed(Exception):
-    """The process ended here."""
+    """The process ends here."""
 
 
 class _Dying:
-    """A connection that ends the process before its n-th round trip."""
+    """A connection that ends the process before its nth round trip."""
 
     def __init__(self, redis: Redis, at: int) -> None:
         self._redis = redis
@@ -368,7 +368,7 @@ class _Dying:
 
 
 async def test_killed_anywhere_and_run_again_it_ends_the_same(here: World, old: OldServer) -> None:
-    """Before every round trip once; what stands in the target at the end is what one undisturbed run leaves."""
+    """It is killed before every round trip once; in the end the target is the same as after one undisturbed run."""
     await old.channel("1000", "Friends", 1, [A])
     await old.channel("1001", "News", 0, [B])
     await old.add(
@@ -399,7 +399,7 @@ async def test_killed_anywhere_and_run_again_it_ends_the_same(here: World, old: 
 
 
 async def test_a_large_database_comes_over_whole(here: World, old: OldServer) -> None:
-    """A thousand posts and more over several channels; the check finds nothing wrong afterwards."""
+    """More than a thousand posts in several channels; the check finds nothing wrong afterwards."""
     for channel in range(4):
         feeds = [f"http://f{channel}-{n}.test/feed" for n in range(5)]
         await old.channel(f"100{channel}", f"Channel {channel}", channel, feeds)
@@ -417,7 +417,7 @@ async def test_a_large_database_comes_over_whole(here: World, old: OldServer) ->
 
 
 def test_only_the_old_file_is_taken() -> None:
-    """Today's form says so, and what is broken is named."""
+    """A file in the current format gets its own error, and a broken one is named."""
     with pytest.raises(ConfigError, match="the current form"):
         read_old(b'{"users": {"ann": {}}}', "new.json", {})
     with pytest.raises(ConfigError):

@@ -1,4 +1,4 @@
-"""Items of the older Go server to jf2: its own fields, older forms, damage, and whose feed they are."""
+"""Items of the older Go server to jf2: its own fields, older formats, corrupt data, and the items' feeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(item_id: str = "61", **fields: Any) -> OldPost:
 
 
 def test_all_fields_come_over_cleaned() -> None:
-    """Everything that the server writes has its place on our wire, without scripts and unsafe addresses."""
+    """Every field of the server has its place in our format, without scripts and unsafe URLs."""
     post = read(
         published="2020-01-02T03:04:05+01:00", updated="2020-01-03T00:00:00Z", url="https://a.test/1?utm_source=x",
         author={"type": "card", "name": "Ann", "url": "https://a.test/", "photo": "javascript:alert(1)"},
@@ -42,7 +42,7 @@ def test_all_fields_come_over_cleaned() -> None:
 
 
 def test_older_forms_are_understood() -> None:
-    """Lists for single values, text for content, addresses for cards, nothing at all."""
+    """Lists for single values, text for content, URLs for cards, and missing values."""
     post = read(summary=["S", "T"], content="plain < text", author="https://a.test/", photo="https://a.test/p.jpg",
                 category=None, published=None)  # fmt: skip
     wire = to_wire(post.entry)
@@ -54,7 +54,7 @@ def test_older_forms_are_understood() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "{}", '{"type": "entry", "name": 5}', "\ud800"])
 def test_what_cant_be_read_is_refused_by_its_id(text: str) -> None:
-    """Broken JSON, other JSON, nothing in it."""
+    """Broken JSON, other JSON, an empty item."""
     with pytest.raises(ParseError) as caught:
         old_post(text.encode("utf-8", "surrogatepass"), "6162")
     assert caught.value.url == "6162"
@@ -67,12 +67,12 @@ def test_what_cant_be_read_is_refused_by_its_id(text: str) -> None:
     ("da39a3ee5e6b4b0d3255bfef95601890afd80709", None), ("xyz", None), ("", None),
 ])  # fmt: skip
 def test_the_id_is_the_guid_in_hex(item_id: str, guid: str | None) -> None:
-    """Micropub's are hashes, and say nothing."""
+    """Ids of Micropub posts are hashes without a guid."""
     assert guid_of(item_id) == guid
 
 
 def test_the_identity_is_that_of_a_poll() -> None:
-    """Scheme, tracking and trailing slashes make no difference, as in feeds."""
+    """As in feeds, scheme, tracking parameters and trailing slashes make no difference."""
     post = read(b"http://a.test/1/?utm_source=rss".hex())
     assert identity(post.entry) == "https://a.test/1"
 
@@ -94,5 +94,5 @@ A, A2, B = "https://a.test/feed", "https://a.test/notes/feed", "https://www.b.te
     ({}, [], [A], None),
 ])  # fmt: skip
 def test_whose_feed_a_post_is(fields: dict[str, Any], own: list[str], feeds: list[str], expected: str | None) -> None:
-    """What the item says, else the feed on its host, else the channel's only one."""
+    """The item's source, otherwise the feed on its host, otherwise the channel's only feed."""
     assert source_among(read(**fields), feeds, own) == expected

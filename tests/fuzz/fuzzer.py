@@ -1,7 +1,7 @@
-"""A fuzzer over `formats.parse` that is guided by coverage and keeps what it learns.
+"""A fuzzer for `formats.parse`, guided by coverage, that keeps its results.
 
-It damages and mixes documents. What makes `microsub.formats` run a line that nothing ran before goes into the corpus,
-`tests/data/fuzz`, and is damaged further from then on; what breaks a rule is written there as `broken-…` and reported.
+It damages and mixes documents. A document that makes `microsub.formats` run a new line is added to the corpus,
+`tests/data/fuzz`, and is damaged further. A document that breaks a rule is written there as `broken-…` and reported.
 
     python -m tests.fuzz.fuzzer SECONDS     (or `make fuzz`)
 """
@@ -44,14 +44,14 @@ _WORDS = [
 
 
 def seeds() -> list[bytes]:
-    """The documents of the tests, and what was learnt before."""
+    """The documents of the tests, and the corpus."""
     documents = [path for path in CASES.iterdir() if not path.name.endswith(".jf2.json")]
     found = [path.read_bytes() for path in sorted([*documents, *CORPUS.glob("*")])]
     return [document for document in found if len(document) <= LARGEST]
 
 
 def problem(body: bytes, content_type: str | None) -> str | None:
-    """What `parse` does wrong with `body`: a bug of ours behind its ParseError, harm in its result, or its slowness."""
+    """The error of `parse` for `body`: a bug of ours behind its ParseError, a harmful result, or slowness."""
     start = time.process_time()
     try:
         assert_harmless(parse(body, URL, content_type))
@@ -67,7 +67,7 @@ def problem(body: bytes, content_type: str | None) -> str | None:
 
 
 def mutated(rng: random.Random, pool: list[bytes]) -> bytes:
-    """One of the pool, damaged a few times."""
+    """A document of the pool, damaged a few times."""
     body = bytearray(rng.choice(pool))
     for _ in range(rng.randint(1, 6)):
         at = rng.randint(0, len(body))
@@ -94,7 +94,7 @@ def mutated(rng: random.Random, pool: list[bytes]) -> bytes:
 
 @dataclass
 class Fuzzer:
-    """`lines` are those of ours that have run; `learnt` what made new ones run; `broken` what broke a rule, and how."""
+    """`lines` are our lines that ran; `learnt` the documents that ran new ones; `broken` those that broke a rule."""
 
     rng: random.Random
     pool: list[bytes] = field(default_factory=seeds)
@@ -103,13 +103,13 @@ class Fuzzer:
     broken: list[tuple[bytes, str]] = field(default_factory=list)
 
     def replay(self) -> None:
-        """Run all that is known, as every type."""
+        """Run all known documents as every type."""
         for body in self.pool:
             for content_type in _TYPES:
                 self._try(body, content_type)
 
     def run(self, rounds: Iterator[object]) -> None:
-        """One new document for each of `rounds`."""
+        """Run one new document for each of `rounds`."""
         for _ in rounds:
             body = mutated(self.rng, self.pool)
             if self._try(body, self.rng.choice(_TYPES)):
@@ -118,7 +118,7 @@ class Fuzzer:
 
     def _try(self, body: bytes, content_type: str | None) -> bool:
         known = len(self.lines)
-        before = sys.gettrace()  # coverage's, when it measures the tests
+        before = sys.gettrace()  # coverage may have set one
         sys.settrace(self._called)
         try:
             wrong = problem(body, content_type)
@@ -138,14 +138,14 @@ class Fuzzer:
 
 
 def seconds(limit: float) -> Iterator[object]:
-    """Rounds until the time is over."""
+    """Rounds until the time limit."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         yield None
 
 
 def main() -> int:
-    """Fuzz for as long as the argument says, and write down what was found."""
+    """Fuzz for the given time, and write the results."""
     fuzzer = Fuzzer(random.Random())
     fuzzer.replay()
     print(f"{len(fuzzer.pool)} documents run {len(fuzzer.lines)} lines")

@@ -1,8 +1,8 @@
-"""A fuzzer of the sanitiser that composes joints: tags inside end tags, attributes across frames, ends without a start.
+"""A fuzzer for the sanitiser that composes joints: tags in end tags, attributes across frames, ends without a start.
 
-Each input is cleaned as a post's body is, and what comes out is read by a browser's rules (Lexbor's parser): elements,
-attributes and addresses must be those that the sanitiser allows, and the body must end where it ends. What breaks that
-goes to `tests/data/xss/joints.json` and is tried first from then on.
+Each input is sanitised like a post's body, and the result is parsed by a browser's rules (Lexbor's parser): elements,
+attributes and URLs must be allowed by the sanitiser, and the body must end at its end. Inputs that break this are
+added to `tests/data/xss/joints.json` and are tried first in later runs.
 
     python -m tests.fuzz.joints INPUTS [SEED]     (or `make fuzz-html`)
 """
@@ -83,7 +83,7 @@ _RUNNING = (
 
 
 def composed(rng: random.Random) -> str:
-    """One input: pieces side by side, most of them with others put inside; half of them around a joint."""
+    """One input: a sequence of pieces, most of them with others inside; half of the inputs contain a joint."""
     pieces = [_piece(rng, 2) for _ in range(rng.randint(1, 6))]
     if rng.random() < 0.5:
         pieces.insert(rng.randint(0, len(pieces)), _joint(rng))
@@ -91,7 +91,7 @@ def composed(rng: random.Random) -> str:
 
 
 def _joint(rng: random.Random) -> str:
-    """An element with an end tag in its content that something stands in which may be removed; then what would run."""
+    """An element with an interrupted end tag inside, whose middle may be removed; then something that would run."""
     name = rng.choice(_HOLDERS[:1] if rng.random() < 0.6 else _HOLDERS)
     start = rng.choice(("", " ", " x", f" src={_PLAYER}", " src=a", f' src="{_PLAYER}" title="', " srcset='"))
     end, at = f"</{name}>", rng.randint(0, len(name) + 2)
@@ -116,7 +116,7 @@ def body_of(html: str) -> str:
 
 
 def harm(cleaned: str) -> str | None:
-    """What a browser would make of a body that it should not; None for a harmless one."""
+    """The harm that a browser would do with a body; None for a harmless one."""
     if "<" not in cleaned:
         return None
     tree = LexborHTMLParser(f'<!DOCTYPE html><body><div id="box">{cleaned}</div><p id="after"></p>')
@@ -150,7 +150,7 @@ def _node_harm(node: LexborNode) -> str | None:
 
 
 def tried(inputs: Iterable[str], clean: Callable[[str], str] = body_of) -> Iterator[tuple[str, str]]:
-    """Those of `inputs` that do harm, cleaned once or twice, and what."""
+    """The harmful ones of `inputs`, sanitised once or twice, with the harm."""
     for html in inputs:
         once = clean(html)
         if found := harm(once) or (harm(clean(once)) if "<" in once else None):
@@ -158,13 +158,13 @@ def tried(inputs: Iterable[str], clean: Callable[[str], str] = body_of) -> Itera
 
 
 def kept() -> list[str]:
-    """Inputs that once did harm, or would without one of the sanitiser's steps."""
+    """Inputs that once did harm, or would do so without one of the sanitiser's steps."""
     inputs: list[str] = json.loads(KEPT.read_text())
     return inputs
 
 
 def keep(inputs: Iterable[str]) -> None:
-    """Try these first from now on."""
+    """Add these to the inputs that are tried first."""
     KEPT.write_text(json.dumps([*dict.fromkeys([*kept(), *inputs])], indent=1) + "\n")
 
 
@@ -175,7 +175,7 @@ def endless(rng: random.Random) -> Iterator[str]:
 
 
 def main() -> int:
-    """Try as many composed inputs as the argument says, and keep what did harm."""
+    """Try the given number of composed inputs, and keep the harmful ones."""
     count = int(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(2**32)
     found = list(tried([*kept(), *islice(endless(random.Random(seed)), count)]))

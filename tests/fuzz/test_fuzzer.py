@@ -9,7 +9,7 @@ from tests.support import examples
 
 
 def test_everything_that_was_ever_learnt() -> None:
-    """What once ran a new line or broke a rule is a feed or a ParseError, harmless and quick."""
+    """A document that once ran a new line or broke a rule is a feed or a ParseError, harmless and quick."""
     fuzzer = Fuzzer(random.Random(0))
     fuzzer.replay()
     assert not fuzzer.broken, fuzzer.broken[0]
@@ -17,7 +17,7 @@ def test_everything_that_was_ever_learnt() -> None:
 
 
 def test_damaged_and_mixed_documents() -> None:
-    """The same in every run, so that a failure is the change's."""
+    """They are the same in every run, so a failure is caused by the change."""
     fuzzer = Fuzzer(random.Random(1))
     fuzzer.run(iter(range(examples(500))))
     assert not fuzzer.broken, fuzzer.broken[0]

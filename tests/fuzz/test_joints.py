@@ -1,4 +1,4 @@
-"""Composed joints of markup: the sanitiser leaves nothing in them that runs, asks or reaches out of its place."""
+"""Composed joints of markup: the sanitiser leaves nothing that runs, requests or breaks out of its element."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.fuzz.joints import endless, kept, tried
 from tests.support import examples
 
 SECONDS = examples(60)
-"""`make fuzz-html` takes a million inputs instead."""
+"""`make fuzz-html` tries a million inputs instead."""
 
 
 def test_what_once_did_harm() -> None:
-    """Inputs that got script or open frames through an earlier sanitiser are harmless."""
+    """Inputs that passed scripts or open frames through an earlier sanitiser are harmless."""
     assert len(kept()) > 50
     assert not list(tried(kept()))
 
 
 @pytest.mark.timeout(SECONDS + 300)
 def test_composed_joints() -> None:
-    """New ones in every run: an input that does harm is in the message."""
+    """They are new in every run: the message contains a harmful input."""
     seed = random.SystemRandom().randrange(2**32)
     inputs = takewhile(lambda _: time.monotonic() < end, endless(random.Random(seed)))
     end = time.monotonic() + SECONDS
@@ -35,7 +35,7 @@ def test_composed_joints() -> None:
 
 
 def test_the_fuzzer_finds_a_sanitiser_that_patches_text() -> None:
-    """One that takes pictures out of what the parser wrote, frames' raw text included, before the frames."""
+    """It removes pictures from the parser's output, including the raw text of frames, and then the frames."""
 
     def patched(html: str) -> str:
         without_pictures = re.sub(r"<img\b[^>]*>", "", nh3.clean(html, tags=TAGS, attributes=ATTRIBUTES))

@@ -1,4 +1,4 @@
-"""Answers of passkeys with bytes changed, cut off or put in: refused in one way, and never taken for good."""
+"""Passkey responses with changed, missing or additional bytes are refused in one way, and never accepted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def changed(raw: bytes, how: list[tuple[str, int, bytes]]) -> bytes:
 @settings(max_examples=examples(400), deadline=None)
 @given(part=st.sampled_from(["clientDataJSON", "authenticatorData", "signature"]), how=changes)
 def test_a_changed_answer_is_refused(part: str, how: list[tuple[str, int, bytes]]) -> None:
-    """Every byte of it is signed."""
+    """Every byte is signed."""
     answer = copy.deepcopy(USED)
     raw = unb64(answer["response"][part])
     if changed(raw, how) == raw:
@@ -70,7 +70,7 @@ def test_a_changed_answer_is_refused(part: str, how: list[tuple[str, int, bytes]
 @settings(max_examples=examples(400), deadline=None)
 @given(how=changes)
 def test_a_changed_passkey_is_refused_or_another_one(how: list[tuple[str, int, bytes]]) -> None:
-    """Nothing vouches for a new one but the challenge; what can't be read is refused."""
+    """Only the challenge protects a new passkey; invalid ones are refused."""
     answer = copy.deepcopy(MADE)
     answer["response"]["attestationObject"] = b64(changed(unb64(answer["response"]["attestationObject"]), how))
     try:
@@ -84,7 +84,7 @@ def test_a_changed_passkey_is_refused_or_another_one(how: list[tuple[str, int, b
 @settings(max_examples=examples(300), deadline=None)
 @given(answer=st.dictionaries(st.sampled_from(["id", "rawId", "type", "response", "x"]), json))
 def test_any_json_is_refused(answer: dict[str, Any]) -> None:
-    """Of whatever shape."""
+    """Its shape doesn't matter."""
     with pytest.raises(PasskeyRefused):
         attested(PARTY, CHALLENGE, answer, "phone", 0.0)
     with pytest.raises(PasskeyRefused):
@@ -94,7 +94,7 @@ def test_any_json_is_refused(answer: dict[str, Any]) -> None:
 @settings(max_examples=examples(300), deadline=None)
 @given(parts=st.dictionaries(st.sampled_from(list(USED["response"])), json))
 def test_any_parts_are_refused(parts: dict[str, Any]) -> None:
-    """In place of what belongs there."""
+    """They replace valid parts."""
     answer = {**USED, "response": {**USED["response"], **parts}}
     if answer["response"] == USED["response"] or parts.keys() <= {"userHandle"}:
         return

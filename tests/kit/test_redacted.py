@@ -1,4 +1,4 @@
-"""Addresses in logs and for other programs: recognisable, and without what may be a secret."""
+"""URLs in logs and for other programs: recognisable, but without possible secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAME = [
 
 @pytest.mark.parametrize("url", SAME)
 def test_what_is_public_stays(url: str) -> None:
-    """By these, people know which feed is meant."""
+    """People recognise the feed by these parts."""
     assert redacted(url) == url
 
 
@@ -47,20 +47,20 @@ def test_what_is_public_stays(url: str) -> None:
     ],
 )
 def test_what_may_be_a_secret_is_hidden(url: str, shown: str) -> None:
-    """Under whatever name, and in the path where it looks random."""
+    """This includes any name, and random parts of the path."""
     assert redacted(url) == shown
     assert redacted(shown) == shown
 
 
 def test_random_keys_in_the_path_are_hidden() -> None:
-    """Nearly all of 128 bits in base64url, which have dashes and underscores wherever."""
+    """Nearly all keys of 128 bits in base64url, with dashes and underscores anywhere."""
     chance = random.Random(22)
     keys = [base64.urlsafe_b64encode(chance.randbytes(16)).decode().rstrip("=") for _ in range(5000)]
     assert sum(redacted(f"https://a.example/f/{key}/rss") != "https://a.example/f/***/rss" for key in keys) < 50
 
 
 def test_addresses_in_sentences_are_found() -> None:
-    """As errors and tracebacks hold them."""
+    """Errors and tracebacks contain them."""
     text = "connect: https://a.example/f?k=sesame (\"http://b.example/?h=2\"), 'https://c.example/x'"
     assert (
         redacted_text(text) == "connect: https://a.example/f?k=*** (\"http://b.example/?h=***\"), 'https://c.example/x'"
@@ -68,13 +68,13 @@ def test_addresses_in_sentences_are_found() -> None:
 
 
 def test_an_address_does_not_end_at_an_apostrophe() -> None:
-    """Which may stand in one; what stands behind the address in a sentence stays readable."""
+    """A URL may contain one; the text after the URL stays readable."""
     assert redacted_text("at https://a.example/o'hara/f?k=se'same.") == "at https://a.example/o'hara/f?k=***."
     assert redacted_text("'https://a.example/f?k=sesame': refused") == "'https://a.example/f?k=***': refused"
 
 
 def test_addresses_of_feeds_are_addresses() -> None:
-    """As browsers of old handed them to readers."""
+    """Old browsers passed them to feed readers."""
     assert redacted_text("feed://u:pw@a.example/f?secret=sesame") == "feed://***@a.example/f?secret=***"
 
 
@@ -92,7 +92,7 @@ def test_addresses_of_feeds_are_addresses() -> None:
     ],
 )
 def test_addresses_that_are_encoded_are_addresses(text: str) -> None:
-    """As they stand within others, or in what a proxy says; what isn't secret of them stays."""
+    """They occur inside other URLs and in messages of proxies; parts that aren't secret stay."""
     shown = redacted_text(text)
     assert "sesame" not in shown
     assert "***" in shown
@@ -114,13 +114,13 @@ def test_addresses_that_are_encoded_are_addresses(text: str) -> None:
     ],
 )
 def test_addresses_within_others_are_addresses(url: str, shown: str) -> None:
-    """As archives and proxies write them."""
+    """Archives and proxies write them."""
     assert redacted(url) == shown
     assert redacted(shown) == shown
 
 
 def test_an_encoded_address_without_secrets_stays_as_it_is() -> None:
-    """Letter for letter."""
+    """It stays the same, character by character."""
     for text in (
         "at https%3A%2F%2Fa.example%2ff%3Fpage%3D2.",
         "https://p.example/?q=https%3A%2F%2Fa.example%2F",
@@ -130,7 +130,7 @@ def test_an_encoded_address_without_secrets_stays_as_it_is() -> None:
 
 
 def test_no_encoded_address_takes_long() -> None:
-    """However often it is encoded, or stands within itself."""
+    """It may be encoded many times, or contain itself."""
     for text in (
         "http%" + "25" * 500_000 + "3A%2F%2Fx",
         "http%3A%2F%2F" * 50_000,
@@ -143,7 +143,7 @@ def test_no_encoded_address_takes_long() -> None:
 
 
 def _nested(depth: int) -> str:
-    """An address in an address in an address, each encoded with all that is in it."""
+    """A URL inside a URL inside a URL, encoded at each level."""
     found = "https://a.example/?k=sesame"
     while depth := depth - 1:
         for char in "%:/?=":

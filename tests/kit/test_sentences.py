@@ -17,7 +17,7 @@ def _german(text: str) -> str:
 
 
 def test_a_sentence_is_english_text_that_can_be_said_in_another_language() -> None:
-    """With the same values, of which those that are sentences are translated too; other text stays as it is."""
+    """The values stay the same, except for sentences, which are translated too; other text stays."""
     said = Sentence("{who} says {what}", who="nothing", what=Sentence("nothing"))
     assert said == "nothing says nothing"
     assert translated(said, _german) == "nichts, sagt nothing"
@@ -30,14 +30,14 @@ def test_a_sentence_is_english_text_that_can_be_said_in_another_language() -> No
     [(1, "1 second"), (119, "119 seconds"), (121, "3 minutes"), (7200, "2 hours"), (604_800, "7 days")],
 )
 def test_a_duration_is_said_in_the_unit_that_fits(seconds: int, said: str) -> None:
-    """And in the language of the page."""
+    """The language is that of the page."""
     assert duration(seconds) == said
     assert translated(duration(121), _german) == "3 Minuten"
 
 
 @pytest.mark.parametrize(("count", "said"), [(12, "12 bytes"), (2047, "1 KiB"), (16_842_752, "16 MiB")])
 def test_a_size_is_said_in_the_unit_that_fits(count: int, said: str) -> None:
-    """Rounded down, so that more than that is true of more."""
+    """It is rounded down, so that "more than" stays true."""
     assert size(count) == said
 
 
@@ -47,7 +47,7 @@ def _values(text: str) -> set[str]:
 
 @pytest.mark.parametrize("folder", texts.folders(), ids=lambda folder: folder.name)
 def test_translations_have_the_values_of_their_text(folder: object) -> None:
-    """None fails for a value that the text doesn't have."""
+    """No translation needs a value that the text doesn't have."""
     from babel.messages.pofile import read_po
 
     with (folder / "texts" / "de.po").open("rb") as file:  # type: ignore[operator]

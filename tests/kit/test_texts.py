@@ -1,4 +1,4 @@
-"""Catalogues of texts: what the server reads is what people edit."""
+"""Catalogues of texts: the compiled files match the edited ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CASES = [(folder, language) for folder in texts.folders() for language in texts.
 
 @pytest.mark.parametrize(("folder", "language"), CASES, ids=lambda case: getattr(case, "name", case))
 def test_catalogues_are_compiled(folder: Path, language: str) -> None:
-    """Both files are those that `python scripts/texts.py` would write."""
+    """`python scripts/texts.py` would write the same files."""
     path = folder / "texts" / f"{language}.po"
     edited, compiled, _ = texts.catalogue(folder, language)
     assert path.read_bytes() == edited

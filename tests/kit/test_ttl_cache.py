@@ -1,4 +1,4 @@
-"""What was found out elsewhere: remembered, bounded, asked for once."""
+"""The cache of looked-up values: their lifetime, their number, and one look-up for several callers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from microsub.kit.ttl_cache import TtlCache
 
 
 class Asking:
-    """Finds numbers, one more each time; `problem` is raised instead."""
+    """Returns increasing numbers, or raises `problem`."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -46,7 +46,7 @@ def remembering(asking: Asking, **parts: int) -> Callable[..., Awaitable[int]]:
 
 
 async def test_a_bug_is_not_remembered() -> None:
-    """Everybody who waits for it has it, and the next one asks again."""
+    """All waiting callers get the error, and the next one looks up again."""
     asking = Asking()
     get = remembering(asking)
     asking.problem = KeyError("a bug")
@@ -57,7 +57,7 @@ async def test_a_bug_is_not_remembered() -> None:
 
 
 async def test_an_error_is_told_again_without_its_past() -> None:
-    """The same error each time, whose traceback doesn't grow."""
+    """The same error is raised each time, and its traceback doesn't grow."""
     asking = Asking()
     get = remembering(asking)
     asking.problem = FetchError("https://a.example/", "dns", "nobody")
@@ -73,7 +73,7 @@ async def test_an_error_is_told_again_without_its_past() -> None:
 
 
 async def test_age_counts_from_when_the_question_was_asked() -> None:
-    """An answer that took long is as old as its question; a younger one than wanted is fine."""
+    """The age of a slow answer counts from its question; a younger answer than requested is fine."""
     asking = Asking()
     get = remembering(asking)
     asking.gate.clear()
@@ -90,7 +90,7 @@ async def test_age_counts_from_when_the_question_was_asked() -> None:
 
 
 async def test_only_so_many_are_asked_together() -> None:
-    """The others wait for their turn, and everybody has an answer."""
+    """The others wait for their turn, and all get an answer."""
     asking = Asking()
     get = remembering(asking, at_once=4, most=50)
     asking.gate.clear()
@@ -103,7 +103,7 @@ async def test_only_so_many_are_asked_together() -> None:
 
 
 async def test_the_ones_wanted_last_stay() -> None:
-    """`most` of them."""
+    """The cache keeps `most` of them."""
     asking = Asking()
     get = remembering(asking)
     for key in ("a", "b", "c", "a", "d"):
@@ -114,7 +114,7 @@ async def test_the_ones_wanted_last_stay() -> None:
 
 
 async def test_a_failed_renewal_leaves_what_is_still_good() -> None:
-    """Who wants it fresher hears of the failure; the others go on with what was found, until its time is over."""
+    """A caller who wants a newer value gets the error; others get the stored value until it expires."""
     asking = Asking()
     get = remembering(asking)
     assert await get("a") == 1

@@ -1,4 +1,4 @@
-"""A host and a URL have one form for each purpose, wherever they are written, stored, compared or asked."""
+"""Hosts and URLs have one form for each purpose, wherever they are written, stored, compared or requested."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ HOSTS = {
 
 
 def test_a_joiner_that_changes_nothing_is_kept() -> None:
-    """Browsers refuse such a host; left out, it would lead to another one."""
+    """Browsers refuse such a host; without the joiner it would be another host."""
     assert ascii_host("a\u200db.example") == "a\u200db.example"
 
 
 @pytest.mark.parametrize(("written", "host"), HOSTS.items())
 def test_a_host_has_one_form(written: str, host: str) -> None:
-    """In backend.json and the store, where it is asked, and where it says who somebody is."""
+    """The same in backend.json, in the store, in requests and in identities."""
     url, place = f"https://{written}/", f"[{host}]" if ":" in host else host
     assert ascii_host(written.removesuffix(":443").strip("[]")) == host
     assert host_of(url) == target_of(url).host == host
@@ -84,14 +84,14 @@ def test_the_file_takes_for_one_feed_what_the_store_takes_for_one() -> None:
     ["https://[", "mailto:a@b", "x", "", "https:///x", "https://a.example:x/", "https://a b.example/", "ftp://a/"],
 )
 def test_what_cannot_be_requested_compares_as_it_is(url: str) -> None:
-    """Comparing never fails."""
+    """A comparison never fails."""
     assert canonical_feed_url(url) == url
     assert not is_usable(url)
 
 
 @pytest.mark.parametrize("text", ["com", "localhost", "127.0.0.1", "a..example", "a.example..", "*.a.example", "a/b.c"])
 def test_what_is_no_domain(text: str) -> None:
-    """A domain that stands for everybody below it has two labels at least."""
+    """A domain that covers all its subdomains has at least two labels."""
     assert domain(text) is None
 
 
@@ -106,7 +106,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("url", [pytest.param(url, id=name) for name, url in HOSTILE.items()])
 def test_no_address_takes_long(url: str) -> None:
-    """Each of these took minutes of the process that met it first: as a parameter, in a document, in a redirect."""
+    """Each of these once blocked a process for minutes: as a parameter, in a document, in a redirect."""
     started = time.process_time()
     for text in (url, url[:8000]):
         for form in (
@@ -132,13 +132,13 @@ def test_no_address_takes_long(url: str) -> None:
     "written", ["127.0.0.1", "127.1", "0x7f.0.0.1", "2130706433", "0177.0.0.01", "000000000000177.1", "0X7F000001."]
 )
 def test_an_address_in_numbers_is_one_host(written: str) -> None:
-    """However it is written, so that it has one share of requests."""
+    """All its spellings share one rate limit."""
     assert asked_host(written) == host_of(f"https://{written}/") == "127.0.0.1"
 
 
 @pytest.mark.parametrize("written", ["::ffff:127.0.0.1", "0:0:0:0:0:FFFF:7f00:0001"])
 def test_an_address_of_ipv4_within_ipv6_is_the_same_host(written: str) -> None:
-    """The connection ends there."""
+    """The connection goes to the same server."""
     assert asked_host(written) == host_of(f"https://[{written}]/") == "127.0.0.1"
 
 
@@ -148,7 +148,7 @@ def test_what_is_no_address_in_numbers_stays(host: str) -> None:
 
 
 def test_many_addresses_with_long_hosts_take_no_long_time() -> None:
-    """A feed holds thousands of them, each within what an address may have."""
+    """A feed may contain thousands of them, each within the maximum length of a URL."""
     started = time.process_time()
     for at in range(300):
         url = "http://a" + "\u0315\u0300" * 2000 + f"/{at}?token=secret"
@@ -158,14 +158,14 @@ def test_many_addresses_with_long_hosts_take_no_long_time() -> None:
 
 
 def test_what_is_too_long_for_an_address_is_not_shown() -> None:
-    """Nobody could tell where its password ends."""
+    """Nobody could see where its password ends."""
     assert mask_credentials(f"https://ann:{'x' * LONG}@a.example/") == "***"
     assert mask_credentials(f"https://ann:pass/{'x' * LONG}@a.example/") == "***"
     assert mask_credentials(f"https://a.example/{'x' * LONG}?token=secret") == "https://a.example/***"
 
 
 def test_a_long_host_in_unicode_is_brought_into_its_form_once() -> None:
-    """A user may follow thousands of feeds, all of which are compared when one is asked for."""
+    """A user may follow thousands of feeds, and each request compares all of them."""
     hosts = [f"ü{number}{'.bücher' * 20}.example" for number in range(1000)]
     first = [canonical_feed_url(f"https://{host}/") for host in hosts]
     started = time.process_time()
@@ -176,5 +176,5 @@ def test_a_long_host_in_unicode_is_brought_into_its_form_once() -> None:
 
 @pytest.mark.parametrize("mark", ["\x1b", "\x9b", "\u061c", "\u200e", "\u200f", "\u202e", "\u2066"])
 def test_controls_in_an_address_are_escaped(mark: str) -> None:
-    """So that no terminal obeys them and nobody reads another address than the one that is meant."""
+    """Otherwise a terminal might obey them, and people might read another URL than the real one."""
     assert safe_url(f"/a{mark}b", "https://a.example/") == f"https://a.example/a{quote(mark)}b"

@@ -1,4 +1,4 @@
-"""The post store for other programs: what is saved, what comes back, who sees it, and what leaves."""
+"""The post store for other programs: saved posts, their readers, and their deletion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def told(it: World) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 async def wrong(it: World) -> list[str]:
-    """What `microsub check` would find, but for the schedule: nobody asks these feeds."""
+    """The findings of `microsub check`, except for the schedule, because these feeds aren't polled."""
     return [f"{one.subject}: {one.what}" for one in (await look(it.redis, it.clock())).found if one.area != "schedule"]
 
 
@@ -55,7 +55,7 @@ ARBITRARY: dict[str, Any] = {
 
 
 async def test_arbitrary_fields_come_back_as_they_were_saved(posts: PostStore) -> None:
-    """Names that are ours too, all kinds of JSON, null and empty values included."""
+    """This includes names that the store uses itself, all kinds of JSON, null and empty values."""
     saved = await posts.save(FEED, fields(**ARBITRARY))
     assert saved.created
     assert saved.post.fields == ARBITRARY
@@ -68,7 +68,7 @@ async def test_arbitrary_fields_come_back_as_they_were_saved(posts: PostStore) -
 
 
 async def test_readers_see_what_jf2_names(posts: PostStore) -> None:
-    """Sanitised, absolute, with categories and enclosures; everything else stays between programs."""
+    """Sanitised, absolute, with categories and enclosures; all other fields are only for programs."""
     saved = await posts.save(
         FEED,
         fields(
@@ -139,7 +139,7 @@ async def test_what_cant_be_used_is_named_and_nothing_is_written(
 
 
 async def test_saving_again_replaces_and_updating_merges(posts: PostStore, it: World) -> None:
-    """`save` writes the whole post, `update_or_create` the fields that it is given; both say what changed."""
+    """`save` writes the whole post, `update_or_create` the given fields; both return the changes."""
     first = await posts.update_or_create(FEED, "post-1", {"timestamp": AT, "name": "One", "mood": "calm", "x": 1})
     assert (first.created, first.changed) == (True, ())
     again = await posts.update_or_create(FEED, "post-1", {"mood": "calm"})
@@ -161,7 +161,7 @@ async def test_saving_again_replaces_and_updating_merges(posts: PostStore, it: W
 
 
 async def test_a_new_post_needs_a_timestamp_an_old_one_has_its_own(posts: PostStore) -> None:
-    """And an edit moves nothing: readers keep the time that they have seen first."""
+    """An edit moves nothing: readers keep the first time."""
     with pytest.raises(InvalidRequest, match="'timestamp' is missing"):
         await posts.update_or_create(FEED, "post-1", {"name": "One"})
     await posts.save(FEED, fields(name="One"))
@@ -172,7 +172,7 @@ async def test_a_new_post_needs_a_timestamp_an_old_one_has_its_own(posts: PostSt
 
 
 async def test_the_future_waits_for_nobody(posts: PostStore, it: World) -> None:
-    """A post is never later than now for readers; its own timestamp comes back as it was saved."""
+    """For readers a post is never in the future; its own timestamp is returned as it was saved."""
     ahead = datetime.fromtimestamp(it.clock() + 86_400, UTC)
     saved = await posts.save(FEED, fields(timestamp=ahead))
     assert saved.post.timestamp == ahead
@@ -180,7 +180,7 @@ async def test_the_future_waits_for_nobody(posts: PostStore, it: World) -> None:
 
 
 async def test_saved_posts_reach_followers_once(posts: PostStore, it: World) -> None:
-    """Through the stages, as unread; edits change the content and not the read state."""
+    """They arrive unread; edits change the content but not the read state."""
     await follow(it)
     saved = await posts.save(FEED, fields(name="One"))
     assert await it.rows() == []
@@ -196,7 +196,7 @@ async def test_saved_posts_reach_followers_once(posts: PostStore, it: World) -> 
 
 
 async def test_listeners_hear_what_this_program_saved(posts: PostStore, it: World) -> None:
-    """Feed and post created and modified with the changed fields, deleted; until they stop listening."""
+    """Feeds and posts created and modified, with their changed fields, and deleted; until the listener is removed."""
     heard: list[Event] = []
 
     async def listen(event: Event) -> None:
@@ -227,7 +227,7 @@ async def test_listeners_hear_what_this_program_saved(posts: PostStore, it: Worl
 
 
 async def test_newest_first_in_pages(posts: PostStore) -> None:
-    """Every post once, also among many with the same timestamp; newest by publishing or last change."""
+    """Every post once, also among many with the same timestamp; newest by publication or last change."""
     for number in range(30):
         await posts.save(FEED, fields(f"tie-{number}"))
     for number in range(5):
@@ -247,7 +247,7 @@ async def test_newest_first_in_pages(posts: PostStore) -> None:
 
 
 async def test_a_page_goes_on_where_its_last_post_was(posts: PostStore) -> None:
-    """Also when that one was deleted or edited meanwhile, and posts came in front."""
+    """This is so even if that post was deleted or edited meanwhile, and newer posts came."""
     for number in range(6):
         await posts.save(FEED, fields(f"post-{number}", timestamp=AT + timedelta(minutes=number)))
     page = await posts.newest(FEED, 2)
@@ -261,7 +261,7 @@ async def test_a_page_goes_on_where_its_last_post_was(posts: PostStore) -> None:
 
 
 async def test_a_deleted_post_leaves_everybody_and_never_comes_back(posts: PostStore, it: World) -> None:
-    """Timelines of followers, and of who keeps it without following; saving its guid again says so."""
+    """It leaves timelines of followers, also where a user has moved it; saving its guid again raises an error."""
     await follow(it)
     await follow(it, user="bob")
     saved = await posts.save(FEED, fields(name="One", url="https://service.test/1"))
@@ -299,7 +299,7 @@ async def test_a_post_that_is_deleted_on_its_way_doesnt_arrive(posts: PostStore,
 
 
 async def test_a_post_that_is_deleted_while_it_is_delivered_goes_at_once(posts: PostStore, it: World) -> None:
-    """Between the look at the post and its arrival in a timeline the whole deletion happens."""
+    """The whole deletion happens between loading the post and adding it to a timeline."""
     await follow(it)
     saved = await posts.save(FEED, fields())
     add = it.timelines.add_to
@@ -316,13 +316,13 @@ async def test_a_post_that_is_deleted_while_it_is_delivered_goes_at_once(posts: 
 
 @pytest.mark.parametrize("post_id", ["12345", "x", "", "1 2", "9" * 40])
 async def test_what_isnt_there_isnt_deleted(posts: PostStore, post_id: str) -> None:
-    """And no error."""
+    """No error is raised."""
     assert not await posts.delete(post_id)
     assert await posts.get(post_id) is None
 
 
 async def test_expiring_spares_what_somebody_can_reach(posts: PostStore, it: World) -> None:
-    """All but the newest leave, but for those in a timeline; their guids don't come back."""
+    """All but the newest are deleted, except for those in a timeline; their guids don't come back."""
     for number in range(5):
         await posts.save(FEED, fields(f"post-{number}", timestamp=AT + timedelta(minutes=number)))
     await it.stages.run_once()
@@ -342,7 +342,7 @@ async def test_expiring_spares_what_somebody_can_reach(posts: PostStore, it: Wor
 
 
 async def test_many_at_once_lose_nothing(it: World) -> None:
-    """Two programs set different fields of one post, twenty each; one creation is announced, every field is there."""
+    """Two programs set different fields of a post, 20 each: one creation is announced, and every field is stored."""
     programs = [post_store(it), post_store(it)]
     outcomes = await asyncio.gather(
         *(
@@ -362,7 +362,7 @@ async def test_many_at_once_lose_nothing(it: World) -> None:
 
 
 async def test_a_feed_is_kept_for_its_posts(posts: PostStore, it: World) -> None:
-    """It stays without followers, also after the last one has left, until it is released."""
+    """It stays without followers until it is released."""
     feed_id = await follow(it)
     await posts.save(FEED, fields())
     await it.stages.run_once()
@@ -381,7 +381,7 @@ async def test_a_feed_is_kept_for_its_posts(posts: PostStore, it: World) -> None
 
 
 async def test_a_polled_post_and_a_saved_one_are_the_same_by_guid(it: World) -> None:
-    """What a program sets stands beside what the feed says; the place in timelines stays."""
+    """The program's fields are added to the feed's; the place in timelines stays."""
     async with publisher() as site:
         site.serve_document("/feed", rss(dated(2)))
         url = site.url("/feed", "blog.test")
@@ -405,7 +405,7 @@ async def test_a_polled_post_and_a_saved_one_are_the_same_by_guid(it: World) -> 
 
 
 async def test_a_guid_is_told_as_its_feed_wrote_it(it: World, posts: PostStore) -> None:
-    """From its creation to its end, and when a crash left an edit unsaid; either form leads to the post."""
+    """This holds from its creation to its deletion, and after a crash; both forms find the post."""
     old, new = "http://blog.test/?p=1&amp;utm_source=rss", "https://blog.test/?p=1"
     written = old.replace("&amp;", "&")
     async with publisher() as site:
@@ -429,7 +429,7 @@ async def test_a_guid_is_told_as_its_feed_wrote_it(it: World, posts: PostStore) 
 
 
 async def test_a_guid_of_several_posts_is_told_with_what_tells_them_apart(it: World, posts: PostStore) -> None:
-    """As its feed wrote it, it would lead to none of them."""
+    """The feed's own guid would find neither of them."""
     async with publisher() as site:
         two = rss([("http://blog.test/", "One", None), ("http://blog.test/", "Two", None)])
         site.serve_document("/feed", two.replace(b"posts.test/http://blog.test/", b"posts.test/1", 1))
@@ -441,7 +441,7 @@ async def test_a_guid_of_several_posts_is_told_with_what_tells_them_apart(it: Wo
 
 
 async def test_a_feed_that_is_saved_into_is_created_once(it: World, posts: PostStore) -> None:
-    """Its first poll announces what changed."""
+    """Its first poll announces the changes."""
     async with publisher() as site:
         site.serve_document("/feed", rss(dated(1)))
         url = site.url("/feed", "blog.test")
@@ -456,7 +456,7 @@ async def test_a_feed_that_is_saved_into_is_created_once(it: World, posts: PostS
 
 
 async def test_a_feed_that_is_saved_into_stays_where_it_is(it: World, posts: PostStore) -> None:
-    """Its address may be that of a page that names a feed, of nothing, or of a page that isn't there any more."""
+    """Its URL may be that of a page that names a feed, of nothing, or of a page that no longer exists."""
     async with publisher() as site:
         url = site.url("/page", "blog.test")
         site.serve_document(
@@ -474,7 +474,7 @@ async def test_a_feed_that_is_saved_into_stays_where_it_is(it: World, posts: Pos
 
 
 async def test_what_a_crash_left_unannounced_is_announced_with_the_next_post(posts: PostStore, it: World) -> None:
-    """A program died between storing and telling."""
+    """A program died between storing and announcing."""
     await follow(it)
     real = posts._ingest._announce
 
@@ -491,7 +491,7 @@ async def test_what_a_crash_left_unannounced_is_announced_with_the_next_post(pos
 
 
 async def test_feeds_in_pages(posts: PostStore, it: World) -> None:
-    """By id, each once, also across gaps that feeds left."""
+    """By id, each once, also with gaps left by deleted feeds."""
     for number in range(7):
         await posts.save(f"https://service.test/{number}", fields())
     gone = await posts.feed("https://service.test/3")
@@ -509,14 +509,14 @@ async def test_feeds_in_pages(posts: PostStore, it: World) -> None:
 
 
 async def test_what_a_program_has_saved_of_a_polled_post_holds_until_its_feed_says_more(it, posts):
-    """The later one counts, whichever it is: a save, and then an edit of the publisher's."""
+    """The later change counts, whether it is a save or an edit by the publisher."""
     async with publisher() as site:
         site.serve_document("/feed", rss(dated(1)))
         feed = await it.follow(site.url("/feed", "blog.test"))
         await it.poll(feed)
         await posts.update_or_create(feed.url, "post-1", {"name": "Saved"})
         assert '"name":"Saved"' in (await it.texts())[0]
-        it.clock.advance(-3600)  # that of another machine
+        it.clock.advance(-3600)  # the clock of another machine
         site.serve_document("/feed", rss([("post-1", "Edited", dated(1)[0][2])]))
         await it.poll(feed)
         assert '"name":"Edited"' in (await it.texts())[0]

@@ -1,4 +1,4 @@
-"""What programs give the post store and it can't use: one kind of error, that names the argument."""
+"""Invalid arguments for the post store: one kind of error, which names the argument."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ BAD: dict[str, tuple[str, Call, list[Any]]] = {
 
 @pytest.mark.parametrize("case", BAD)
 async def test_what_cant_be_used_is_refused_by_name(posts: PostStore, it: World, case: str) -> None:
-    """InvalidRequest alone is raised, it says which argument is meant, and nothing is written."""
+    """Only InvalidRequest is raised; it names the argument, and nothing is written."""
     name, call, values = BAD[case]
     before = await it.redis.command("DBSIZE")
     for value in values:
@@ -108,13 +108,13 @@ async def test_what_cant_be_used_is_refused_by_name(posts: PostStore, it: World,
 
 
 async def test_what_listens_must_be_a_function(posts: PostStore) -> None:
-    """Else the first event would say so, to nobody."""
+    """Otherwise the error would be raised at the first event, with no caller to handle it."""
     with pytest.raises(InvalidRequest, match="'listener'"):
         posts.listen("x")  # type: ignore[arg-type]
 
 
 async def test_limits_of_any_size_count(posts: PostStore) -> None:
-    """None is an empty page; more than there is gives all."""
+    """0 gives an empty page; more than there is gives all."""
     huge = 10**40
     assert (await posts.newest(FEED, limit=0)).posts == ()
     assert (await posts.feeds(limit=0)).feeds == ()
@@ -127,7 +127,7 @@ async def test_limits_of_any_size_count(posts: PostStore) -> None:
 
 
 async def test_the_same_guid_among_the_fields_is_none_other(posts: PostStore) -> None:
-    """What `Post.fields` and the guid are put together from may be given back."""
+    """`Post.fields` with its guid may be given back."""
     saved = await posts.update_or_create(FEED, "a", {"guid": "a", "x": 1})
     assert saved.post.fields == {"x": 1}
 
@@ -137,7 +137,7 @@ NUMBERS = [2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**300, -(10**40), 
 
 @pytest.mark.parametrize("number", NUMBERS)
 async def test_numbers_of_any_size_come_back(posts: PostStore, number: float) -> None:
-    """In every depth, after an update of another field too; unchanged they are no change."""
+    """At any depth, also after an update of another field; unchanged numbers are no change."""
     fields = {"n": number, "list": [number, {"n": number}], "text": str(number), "né": "ü\u2028"}
     saved = await posts.save(FEED, {**GOOD, **fields})
     assert saved.post.fields == fields
@@ -150,6 +150,6 @@ async def test_numbers_of_any_size_come_back(posts: PostStore, number: float) ->
 
 
 async def test_what_is_nested_deeply_comes_back(posts: PostStore) -> None:
-    """As deep as is promised, with large numbers or without."""
+    """The documented depth works, with and without large numbers."""
     fields = {"x": nested(200), "y": [2**70, nested(199)]}
     assert (await posts.save(FEED, {**GOOD, **fields})).post.fields == fields

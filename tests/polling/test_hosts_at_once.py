@@ -1,4 +1,4 @@
-"""How many hosts a worker asks at the same time."""
+"""The number of hosts that a worker polls at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from microsub.wiring.worker import hosts_at_once, open_worker
 
 
 def test_a_worker_asks_no_more_hosts_than_it_has_file_descriptors_for() -> None:
-    """Four for each host, and some for everything else; what the admin wants where there are enough."""
+    """Four for each host and some for everything else; the admin's setting if there are enough."""
     assert hosts_at_once(200, 1024) == 200
     assert hosts_at_once(1500, 1024) == 240
     assert hosts_at_once(200, 200) == 34
@@ -29,7 +29,7 @@ def test_a_worker_asks_no_more_hosts_than_it_has_file_descriptors_for() -> None:
 async def test_the_limit_is_that_of_the_process(
     real_redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default is for 1,024 file descriptors; a warning says how many hosts fewer allow."""
+    """The default needs 1,024 file descriptors; with fewer, a warning says how many hosts are possible."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
     stores = Stores(real_redis, "", "", Watch())
     with structlog.testing.capture_logs() as lines:

@@ -1,4 +1,4 @@
-"""When something else is followed than what was asked for, as a table of cases."""
+"""The cases in which another feed is followed than the requested one, as a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = "https://blog.example/"
     ],
 )
 def test_when_a_page_is_left_for_its_feed(feed: FeedRecord, left: bool) -> None:
-    """At once, but for what has worked, what programs save into, and, for a while, what looks like a feed's address."""
+    """At once, except for URLs that have worked, that programs save into, or (for a while) that look like a feed's."""
     assert instead_of_page(feed, [LINK]) == ([LINK.url] if left else [])
     assert instead_of_page(feed, []) == []
 
@@ -36,7 +36,7 @@ def test_when_a_page_is_left_for_its_feed(feed: FeedRecord, left: bool) -> None:
 def test_when_a_failing_feed_is_left_for_the_next(
     reason: str | None, status: int | None, failures: int, left: bool
 ) -> None:
-    """At once where it can't be helped, after a few polls where it may pass; never where it has worked."""
+    """At once for permanent errors, after a few polls for temporary ones; never if it has worked."""
     failure = None if reason is None else FetchFailed(PAGE, reason, "", status)
     named = FeedRecord("1", PAGE, failures=failures, extra={"others": "https://blog.example/rss"})
     assert instead_of_failure(named, failure) == (["https://blog.example/rss"] if left else [])

@@ -1,4 +1,4 @@
-"""When a feed is polled next, how politely, and whether it has moved: decisions, and what the record keeps."""
+"""The next poll of a feed, politeness and moves: decisions, and the data in the record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = InstanceSettings(
 
 
 def test_hosts() -> None:
-    """What a host's own setting leaves open, the instance's says."""
+    """The instance's setting fills in for a host's missing one."""
     assert [
         (manners.interval, manners.concurrency)
         for manners in (host_manners(SETTINGS, host) for host in ("own.test", "half.test", "other.test"))
@@ -43,7 +43,7 @@ def test_hosts() -> None:
 
 
 def test_feeds() -> None:
-    """A feed's own manners are found under any spelling of its address; bounds are the instance's."""
+    """Any spelling of its URL finds a feed's own policy; the bounds are the instance's."""
     assert poll_policy(SETTINGS, "http://demo.test/feed").fixed == 5
     assert poll_policy(SETTINGS, "http://demo.test/feed").ttl is None
     own = poll_policy(SETTINGS, "http://ttl.test/")
@@ -57,7 +57,7 @@ URL = "http://blog.test/feed"
 
 
 def record(fields: dict[str, str | None]) -> FeedRecord:
-    """The record as the store would read it back."""
+    """The record as the store would return it."""
     own = {name: fields[name] for name in ("gap", "last_change", "max_age", "hold_until") if fields.get(name)}
     times = {name: float(fields[name] or 0) for name in ("interval", "moved_since") if fields.get(name)}
     counts = {name: int(fields[name] or 0) for name in ("failures", "moved_seen") if name in fields}
@@ -66,7 +66,7 @@ def record(fields: dict[str, str | None]) -> FeedRecord:
 
 @pytest.mark.parametrize("outcome", [FeedAnswered(new=3, max_age=900.5), Failed("timeout", "10 s")])
 def test_what_is_planned_is_remembered(outcome: Outcome) -> None:
-    """The history that the next poll reads is what this one's plan says, to the millisecond."""
+    """The history for the next poll is equal to this plan, to the millisecond."""
     before = PollHistory(interval=500, gap=4000.25, last_change=NOW - 9, failures=2, ttl=60, max_age=7)
     plan = plan_next(before, outcome, NOW, 0.5)
     move = plan_move(before, "http://new.test/", NOW)
@@ -85,7 +85,7 @@ def test_what_is_planned_is_remembered(outcome: Outcome) -> None:
 
 
 def test_gone_is_written_down() -> None:
-    """The record says so, and why, and has no next poll."""
+    """The record says so, with the reason, and has no next poll."""
     fields = fields_of(Gone("the server answered 410"), plan_next(PollHistory(), Gone(""), NOW, 0), None, NOW, NOW)
     assert (fields["gone"], fields["next_poll"]) == ("1", None)
     assert fields["last_error"] == "gone: the server answered 410"
@@ -96,13 +96,13 @@ def test_gone_is_written_down() -> None:
     [(None, None), ("nonsense", None), (f"{NOW - 1}", None), (f"{NOW + 60}", NOW + 60), ("9e12", None)],
 )
 def test_a_hold_that_is_in_force(text: str | None, until: float | None) -> None:
-    """What is over, unreadable, or from a clock that was wrong, holds nothing."""
+    """An expired or unreadable hold, or one from a clock that was wrong, has no effect."""
     extra = {} if text is None else {"hold_until": text}
     assert held_until(FeedRecord("1", URL, extra=extra), NOW) == until
 
 
 def test_a_record_that_is_no_number() -> None:
-    """Corrupt fields count as not known."""
+    """Corrupt fields count as unknown."""
     history = history_of(FeedRecord("1", URL, extra={"gap": "x", "last_change": "", "ttl": "-", "push": "yes"}), NOW)
     assert history == PollHistory()
 
@@ -117,7 +117,7 @@ def wait(plan: PollPlan) -> float:
 
 
 CAP = 48 * HOUR / 1.25
-"""The base of the longest wait that a publisher can wish for: jitter comes on top of it."""
+"""The base of the longest wait that a publisher can ask for; jitter is added."""
 
 SELDOM = 24 * HOUR / 1.25
 LIVELY = PollHistory(gap=DAY / 16, last_change=NOW - 60)
@@ -185,7 +185,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("case", ANSWERS)
 def test_interval_follows_the_feed(case: str) -> None:
-    """The shortest possible wait is the table's, the longest is a quarter more."""
+    """The shortest possible wait is that of the table, the longest a quarter more."""
     history, answer, base = ANSWERS[case]
     assert wait(plan_next(history, answer, NOW, 0.0)) == pytest.approx(base)
     assert wait(plan_next(history, answer, NOW, 1.0)) == pytest.approx(base * 1.25)
@@ -195,7 +195,7 @@ def test_interval_follows_the_feed(case: str) -> None:
 @pytest.mark.parametrize("max_age", [None, 0, HOUR, 40 * HOUR, 1000 * HOUR])
 @pytest.mark.parametrize("random", [0.0, 0.3, 0.999999])
 def test_waits_stay_in_bounds(gap: float, max_age: float | None, random: float) -> None:
-    """Never under 5 minutes, over 24 hours only by the publisher's wish, never over 48."""
+    """Never under 5 minutes, over 24 hours only if the publisher asks for it, never over 48."""
     history = PollHistory(gap=gap, last_change=NOW - gap)
     found = wait(plan_next(history, FeedAnswered(new=1, max_age=max_age), NOW, random))
     assert 300 <= found <= 48 * HOUR + 1
@@ -206,21 +206,21 @@ def test_waits_stay_in_bounds(gap: float, max_age: float | None, random: float) 
 @pytest.mark.parametrize("history", [PollHistory(), PollHistory(gap=DAY, last_change=NOW), PollHistory(push=True)])
 @pytest.mark.parametrize("outcome", [FeedAnswered(), FeedAnswered(max_age=1000 * HOUR), Failed("timeout", "")])
 def test_jitter_is_twenty_percent_at_least(history: PollHistory, outcome: FeedAnswered | Failed) -> None:
-    """Whatever decides the wait, the latest moment is a fifth or more behind the earliest."""
+    """Whatever decides the wait, the latest time is at least a fifth after the earliest."""
     waits = [wait(plan_next(history, outcome, NOW, part / 100)) for part in range(100)]
     assert max(waits) >= 1.2 * min(waits)
     assert len(set(waits)) == 100
 
 
 def test_four_times_rarer_is_asked_half_as_often() -> None:
-    """The interval grows with the square root of the time between posts: what finds posts earliest on average."""
+    """The interval grows with the square root of the time between posts, which finds posts earliest on average."""
     for gap in (HOUR, DAY, 9 * DAY):
         assert interval_for(4 * gap) == pytest.approx(2 * interval_for(gap))
 
 
 @pytest.mark.parametrize("start", [None, 60.0, 30 * DAY])
 def test_interval_settles_at_the_real_rate(start: float | None) -> None:
-    """A feed that posts every six hours ends at the interval for six hours, wherever it began."""
+    """A feed that posts every six hours gets the interval for six hours, whatever its first interval."""
     history = PollHistory(gap=start, last_change=NOW)
     plan = plan_next(history, FeedAnswered(new=1), NOW, 0.0)
     for step in range(1, 40):
@@ -231,7 +231,7 @@ def test_interval_settles_at_the_real_rate(start: float | None) -> None:
 
 
 def test_silence_is_asked_less_and_a_post_brings_back() -> None:
-    """A daily blog that pauses for a year is asked less and less; after the next posts, daily manners return."""
+    """A daily blog that pauses for a year is polled less and less; after the next posts it is polled as before."""
     history, now, waits = PollHistory(gap=DAY, last_change=NOW), NOW, []
     while now < NOW + 365 * DAY:
         plan = plan_next(history, FeedAnswered(not_modified=True), now, 0.5)
@@ -248,7 +248,7 @@ def test_silence_is_asked_less_and_a_post_brings_back() -> None:
 
 
 def test_a_page_that_differs_at_every_look_is_not_hunted() -> None:
-    """Counters and advertisements in a document edit its entries all the time; the interval stays that of its posts."""
+    """Counters and advertisements edit the entries all the time; the interval depends only on new posts."""
     history, now = PollHistory(gap=DAY, last_change=NOW), NOW
     for _ in range(50):
         plan = plan_next(history, FeedAnswered(updated=20), now, 0.0)
@@ -257,7 +257,7 @@ def test_a_page_that_differs_at_every_look_is_not_hunted() -> None:
 
 
 def test_an_archive_that_comes_again_is_one_surprise() -> None:
-    """300 entries with new guids at once make the feed a little livelier, not a hundred times."""
+    """300 entries with new guids at once shorten the interval a little, not a hundred times."""
     plan = plan_next(DAILY, FeedAnswered(new=300), NOW, 0.0)
     assert 0.8 * 5400 < plan.interval < 5400
 
@@ -286,7 +286,7 @@ ADMINS = {
 
 @pytest.mark.parametrize("case", ADMINS)
 def test_what_the_admin_says(case: str) -> None:
-    """`interval` takes the place of the adaptive one, `ttl` that of the publisher's wishes; bounds bound."""
+    """`interval` replaces the adaptive interval, `ttl` the publisher's wishes; bounds apply."""
     policy, history, answer, base = ADMINS[case]
     assert wait(plan_next(history, answer, NOW, 0.0, policy)) == pytest.approx(base)
     assert wait(plan_next(history, answer, NOW, 1.0, policy)) == pytest.approx(base * 1.25)
@@ -312,7 +312,7 @@ def test_failures_back_off_from_a_fixed_interval() -> None:
     ],
 )
 def test_failures_back_off_to_a_day_and_never_stop(failures: int, interval: float | None, hours: float) -> None:
-    """Each failure in a row doubles the wait, from the feed's own interval up to 24 hours."""
+    """Each consecutive failure doubles the wait, from the feed's own interval up to 24 hours."""
     plan = plan_next(PollHistory(interval=interval, failures=failures), Failed("http", "500"), NOW, 0.0)
     assert wait(plan) == pytest.approx(hours * HOUR)
     assert plan.failures == failures + 1
@@ -325,7 +325,7 @@ def test_failures_back_off_to_a_day_and_never_stop(failures: int, interval: floa
     [(10.0, 300), (7200.0, 7200), (100 * HOUR, 100 * HOUR), (10_000 * DAY, LONGEST_HOLD), (0.0, 300)],
 )
 def test_retry_after_holds(retry_after: float, shortest: float) -> None:
-    """No request before the time that the publisher names; the back-off still counts."""
+    """No request is made before the publisher's time; the back-off still counts."""
     plan = plan_next(PollHistory(), Failed("throttled", "429", retry_after), NOW, 0.0)
     assert wait(plan) == pytest.approx(shortest)
     assert plan.hold_until == NOW + min(retry_after, LONGEST_HOLD)
@@ -335,7 +335,7 @@ def test_retry_after_holds(retry_after: float, shortest: float) -> None:
 @pytest.mark.parametrize("retry_after", [400.0, 7200.0, 47 * HOUR])
 @pytest.mark.parametrize("failures", [0, 3, 100])
 def test_nobody_asks_before_retry_after(retry_after: float, failures: int, random: float) -> None:
-    """Whatever chance and the back-off say: neither earlier, nor all feeds of a host in the moment when it is over."""
+    """Neither jitter nor back-off leads to an earlier poll, and not all feeds of a host are polled at that moment."""
     plan = plan_next(PollHistory(failures=failures), Failed("throttled", "503", retry_after), NOW, random)
     assert wait(plan) >= retry_after * (1 + 0.25 * random)
     assert plan.hold_until == NOW + retry_after
@@ -354,13 +354,13 @@ HOLDS = [
 
 @pytest.mark.parametrize(("until", "held"), HOLDS)
 def test_holds_end(until: float | None, held: bool) -> None:
-    """A hold is over at its time; one from a clock that was a year ahead counts for nothing."""
+    """A hold ends at its time; one from a clock that was a year ahead is ignored."""
     assert held_now(until, NOW) is held
 
 
 @pytest.mark.parametrize("outcome", [Failed("timeout", ""), Failed("throttled", "", 60), Gone("410")])
 def test_a_failure_teaches_nothing(outcome: Failed | Gone) -> None:
-    """What was learnt of the feed stays as it was, for the day when it answers again."""
+    """The learnt interval stays for the time when the feed answers again."""
     history = PollHistory(interval=HOUR, gap=DAY, last_change=NOW - DAY, max_age=60)
     plan = plan_next(history, outcome, NOW, 0.5)
     assert (plan.interval, plan.gap, plan.last_change) == (HOUR, DAY, NOW - DAY)
@@ -374,7 +374,7 @@ def test_gone_stops() -> None:
 
 
 def test_success_ends_the_back_off() -> None:
-    """One answer sets the count of failures to nothing."""
+    """One answer resets the count of failures."""
     assert plan_next(PollHistory(gap=HOUR, last_change=NOW, failures=9), FeedAnswered(), NOW, 0.0).failures == 0
 
 
@@ -393,7 +393,7 @@ MOVES = {
 
 @pytest.mark.parametrize("case", MOVES)
 def test_a_feed_moves_after_three_sightings_over_a_day(case: str) -> None:
-    """One permanent redirect proves nothing: hotel networks and broken deployments send them too."""
+    """One permanent redirect proves nothing: hotel networks and broken deployments send them, too."""
     sightings, moves = MOVES[case]
     history = PollHistory()
     plan = plan_move(history, None, NOW)
@@ -404,7 +404,7 @@ def test_a_feed_moves_after_three_sightings_over_a_day(case: str) -> None:
 
 
 def test_the_first_guess_uses_the_newest_dates() -> None:
-    """Years of archive don't hide that the blog is lively now; future dates don't count."""
+    """Years of archive don't hide that the blog is lively now; future dates are ignored."""
     lively = [NOW - n * HOUR for n in range(1, 11)] + [NOW - 1000 * DAY] * 50 + [NOW + DAY]
     assert guess_gap(lively, NOW) == HOUR
     assert guess_gap([], NOW) is None
@@ -426,6 +426,6 @@ COSTLY = {
 def test_a_feed_that_is_costly_to_read_is_polled_less(
     history: PollHistory, outcome: FeedAnswered | Failed, base: float
 ) -> None:
-    """Not before 600 times the processor time that its document took."""
+    """The wait is at least 600 times the processor time of its document."""
     assert wait(plan_next(history, outcome, NOW, 0.0)) == pytest.approx(base)
     assert wait(plan_next(history, outcome, NOW, 1.0)) == pytest.approx(base * 1.25)

@@ -1,4 +1,4 @@
-"""Places, dates and identities of what is stored."""
+"""Order, dates and identities of stored posts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry(guid: str, published: datetime | None = None, **parts: object) -> Entr
 
 
 def test_ties_keep_the_documents_order() -> None:
-    """60 undated entries get 60 scores, the first the largest, all within a millisecond of the discovery."""
+    """60 undated entries get 60 scores, the first the highest, all within a millisecond of the discovery."""
     found = items_to_store(feed(*(entry(f"e{n}") for n in range(60))), NOW)
     scores = [item.score for item in found]
     assert scores == sorted(scores, reverse=True)
@@ -34,7 +34,7 @@ def test_ties_keep_the_documents_order() -> None:
 
 
 def test_a_dated_entry_scores_its_milliseconds() -> None:
-    """Microseconds are for ties, so the last entry of an instant has none."""
+    """Microseconds only separate entries of the same instant, so the last of these has none."""
     found = items_to_store(feed(entry("b", DAY), entry("x", DAY - timedelta(1)), entry("a", DAY)), NOW)
     assert [item.score for item in found] == [
         DAY.replace(microsecond=678_001).timestamp(),
@@ -44,7 +44,7 @@ def test_a_dated_entry_scores_its_milliseconds() -> None:
 
 
 def test_no_date_lies_in_the_future() -> None:
-    """A date to come is taken for the time of discovery, on the wire as well; so is a missing one."""
+    """A future or missing date is replaced by the time of discovery, in stored posts as well."""
     late = datetime(2100, 1, 1, tzinfo=UTC)
     ahead, undated = items_to_store(feed(entry("a", late, updated=late), entry("b")), NOW)
     discovered = datetime.fromtimestamp(NOW, UTC)
@@ -56,7 +56,7 @@ def test_no_date_lies_in_the_future() -> None:
 
 
 def test_dates_before_1970_and_offsets() -> None:
-    """The year 1 is a date like any other; an offset is arithmetic."""
+    """The year 1 is a date like any other; offsets are converted."""
     old, offset = items_to_store(
         feed(
             entry("a", datetime(1, 1, 1, tzinfo=UTC)),
@@ -69,7 +69,7 @@ def test_dates_before_1970_and_offsets() -> None:
 
 
 def test_the_hash_sees_what_readers_see() -> None:
-    """Title, content, author and enclosures make an edit; dates and guids don't."""
+    """Changes of title, content, author and enclosures are edits; changes of dates and guids aren't."""
     before = Entry(guid="a", name="A", content=Content("<p>x</p>", "x"), published=DAY)
     same = Entry(guid="b", name="A", content=Content("<p>x</p>", "x"), published=None, updated=DAY)
     assert content_hash(to_wire(before)) == content_hash(to_wire(same))

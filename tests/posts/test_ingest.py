@@ -1,4 +1,4 @@
-"""Posts that can't be stored, and data of feeds that can't be read: neither stops anything else."""
+"""Posts that can't be stored, and feeds with corrupt data: neither stops anything else."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def edited(entries: Entries) -> Entries:
 
 
 async def test_a_post_that_cannot_be_stored_stops_no_other(it: World, site: Publisher) -> None:
-    """What is stored of a post is corrupt, so its edit becomes a dead letter. The other news of the document arrive,
-    and the document counts as read. Once the post is repaired, the letter can be retried.
+    """The stored post is corrupt, so its edit becomes a dead letter. Other new posts of the document arrive, and the
+    document counts as read. Once the post is repaired, the letter can be retried.
     """
     site.serve_document("/feed", rss(dated(3)))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -42,7 +42,7 @@ async def test_a_post_that_cannot_be_stored_stops_no_other(it: World, site: Publ
 
 
 async def test_a_feed_whose_record_is_corrupt_is_tried_again_later(it: World, site: Publisher) -> None:
-    """The other feeds of its host have their turns, and it is no endless loop."""
+    """Other feeds of the host are polled, and the feed isn't retried in an endless loop."""
     feeds = []
     for path in ("/corrupt", "/sound"):
         site.serve_document(path, rss(dated(3)))

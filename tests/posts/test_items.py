@@ -40,7 +40,7 @@ async def all_items(redis) -> list[bytes]:
 
 
 async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):
-    """An edit never brings a torso of a deleted item back."""
+    """An edit doesn't restore parts of a deleted item."""
     (item,) = (await writer.write(feed, [candidate("one")], NOON)).new
 
     async def sweep():
@@ -53,7 +53,7 @@ async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):
 
 
 async def test_two_polls_at_once_store_each_post_once(items, feed, redis):
-    """The loser of a claim deletes what it wrote: as many hashes as posts, each new to one of the two alone."""
+    """The loser of a claim deletes what it wrote: there is one hash per post, new to one of them."""
     posts = [candidate(str(number)) for number in range(50)]
     results = await asyncio.gather(*(PostWriter(redis).write(feed, posts, NOON) for _ in range(4)))
     new = [item.id for stored in results for item in stored.new]
@@ -63,7 +63,7 @@ async def test_two_polls_at_once_store_each_post_once(items, feed, redis):
 
 
 async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
-    """When somebody stores the post between our look and our claim, ours leaves no trace."""
+    """If another process stores the post between our check and our claim, ours is deleted without a trace."""
     winners = []
 
     async def win():
@@ -77,7 +77,7 @@ async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
 
 
 async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis):
-    """Killed between hash and claim, the next poll stores the post; only an orphan is left, which nothing refers to."""
+    """After a kill between hash and claim, the next poll stores the post; only an orphan without references is left."""
     with pytest.raises(KilledError):
         await PostWriter(Between(redis, once("item_claim", die))).write(feed, [candidate("one")], NOON)
     assert await items.newest(feed.id, 5) == []
@@ -86,7 +86,7 @@ async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis
 
 
 async def test_a_crash_after_the_claim_leaves_the_post_in_the_outbox(writer, items, feed, redis):
-    """Killed after the claim, the post is found in the outbox and needs nothing but delivery."""
+    """After a kill behind the claim, the post is in the outbox and only needs delivery."""
 
     class Dying(Wrapped):
         async def _trip(self, name, args, run):
@@ -128,13 +128,13 @@ async def stored_in(redis, url: str, post: ItemToStore):
 
 
 async def duplicates(redis, *ids):
-    """Per item, the ids of its duplicates and whether they win."""
+    """For each item, the ids of its duplicates and whether they win."""
     found = await Items(redis).timeline_items(ids)
     return [[(other.item, other.feed, other.wins) for other in item.duplicates] for item in found]
 
 
 async def test_copies_of_one_host_are_duplicates_and_the_first_wins(redis):
-    """The Atom and the RSS feed of a blog carry one post; the copy that was stored first stays."""
+    """The Atom and the RSS feed of a blog contain the same post; the copy that was stored first stays."""
     post = candidate("one", common="t")
     atom, first = await stored_in(redis, "https://blog.example/atom", post)
     rss, second = await stored_in(redis, "https://blog.example/rss", post)
@@ -155,7 +155,7 @@ async def test_the_copy_from_the_links_host_wins(redis, planet_first):
 
 
 async def test_a_strange_feed_can_neither_replace_nor_suppress(redis):
-    """Two feeds of other hosts that claim guid and link of a blog have nothing to do with each other."""
+    """Two feeds of other hosts with the guid and link of a blog's post don't affect each other."""
     post = candidate("one", common="t")
     _, one = await stored_in(redis, "https://evil.example/feed", post)
     _, other = await stored_in(redis, "https://planet.example/feed", post)
@@ -163,7 +163,7 @@ async def test_a_strange_feed_can_neither_replace_nor_suppress(redis):
 
 
 async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redis):
-    """While a feed lists a post, its copies stay known: the time to live is prolonged, once in a month at most."""
+    """While a feed lists a post, the time to live of its copies is extended, at most once a month."""
     post = candidate("one", common="t")
     await writer.write(feed, [post], NOON)
     await redis.command("EXPIRE", keys.duplicates("t"), 100)
@@ -177,14 +177,14 @@ async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redi
 
 
 def test_scores_are_short_decimal_text():
-    """Microseconds, no powers of ten, no trailing noughts."""
+    """Microseconds, no exponents, no trailing zeros."""
     assert [score_text(value) for value in (0, 1.5, NOON, NOON + 0.123456)] == [
         "0", "1.5", "1700000000", "1700000000.123456",
     ]  # fmt: skip
 
 
 async def test_what_an_import_brings_writes_over_nothing(redis, feed):
-    """Nor over a post that is known by guid and link, since another one has its guid; and it is news to nobody."""
+    """This includes a post known by guid and link because another one has its guid; no follower gets it as new."""
     guid, link = "https://blog.example/shared", "https://blog.example/one"
     writer = PostWriter(redis)
     known_as = told_apart(guid, link, guid)

@@ -1,4 +1,4 @@
-"""What stages tell each other survives the journey as bytes."""
+"""Messages between stages stay the same as bytes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.support.posts import NOON, candidate
     ],
 )
 def test_a_message_comes_out_as_it_went_in(message):
-    """Every field, also where it is empty."""
+    """Every field stays the same, empty ones too."""
     assert type(message).of(message.to_fields()) == message
 
 
 @pytest.mark.parametrize("kind", [EntriesFound, ItemsStored, ItemIncomplete])
 def test_what_is_no_message_is_refused(kind):
-    """A stage that reads something else says so, instead of doing half of it."""
+    """A stage raises an error instead of processing half of another message."""
     with pytest.raises((KeyError, ValueError)):
         kind.of({"feed": b"7", "something": b"else"})

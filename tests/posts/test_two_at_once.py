@@ -1,4 +1,4 @@
-"""Two documents of one feed, handled at the same time or out of order: the later one counts, and all is told."""
+"""Two documents of a feed, handled at the same time or out of order: the later one counts, and no change is lost."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.support.redis_wrappers import Between, KilledError, die, once
 
 
 def storing(it: World, redis: Redis | Between | None = None) -> Callable[[EntriesFound], Awaitable[None]]:
-    """What stores posts in a process, whose connection may be a special one."""
+    """The function that stores posts in a process, optionally with its own connection."""
     return it.through(redis or it.redis).ingest.add_found
 
 
 def message(feed: str, place: int, *texts: str, **changes: Any) -> EntriesFound:
-    """The `place`th document of a feed; its posts have one number each and these texts."""
+    """The `place`th document of a feed, with one numbered post for each text."""
     posts = tuple(candidate(f"post{n}", text=text, **changes) for n, text in enumerate(texts))
     return EntriesFound(feed, NOON, posts, NOON + place / 1000)
 
@@ -53,7 +53,7 @@ async def told(it: World) -> list[ItemsStored]:
 
 @pytest.mark.parametrize("late", [1, 2])
 async def test_of_two_documents_with_a_new_post_the_later_one_counts(it, late):
-    """Whichever of them wins the claim: the store has what the later one says."""
+    """Whichever of them wins the claim, the store has the text of the later document."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     documents = {1: message(feed.id, 1, "first"), 2: message(feed.id, 2, "second")}
     slow = storing(it, Between(it.redis, once("item_claim", lambda: storing(it)(documents[3 - late]))))
@@ -62,7 +62,7 @@ async def test_of_two_documents_with_a_new_post_the_later_one_counts(it, late):
 
 
 async def test_a_post_that_says_again_what_it_said_is_not_overwritten_by_what_it_said_between(it):
-    """Three documents, the second of which is slow: the third one confirms the first, and counts."""
+    """The second of three documents is slow; the third one confirms the first, and counts."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first"))
     slow = storing(it, Between(it.redis, once("item_update", lambda: storing(it)(message(feed.id, 3, "first")))))
@@ -71,7 +71,7 @@ async def test_a_post_that_says_again_what_it_said_is_not_overwritten_by_what_it
 
 
 async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_its_worker_died(it):
-    """Another worker finds the mark before the edit is written, tells, and takes it away. The next attempt tells."""
+    """Another worker finds the mark before the edit is written, queues it and removes the mark. The retry queues it."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first", "other"))
     edit = message(feed.id, 2, "second", author="https://new.example/")
@@ -102,7 +102,7 @@ async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_it
 
 @pytest.mark.parametrize("deaths", [1, 2])
 async def test_a_post_that_was_never_handed_on_is_new_to_timelines_though_it_is_edited_since(it, deaths):
-    """Its process dies, and so may the one that stores the edit. What timelines have is only edited."""
+    """Its process dies, and maybe the one that stores the edit, too. For a post in timelines it is only an edit."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first"))
     before = len(await told(it))
@@ -114,20 +114,20 @@ async def test_a_post_that_was_never_handed_on_is_new_to_timelines_though_it_is_
     await storing(it)(documents[1])
     found = [await it.items.id_of(feed.id, f"https://blog.example/post{number}") for number in (0, 1)]
     [news] = (await told(it))[before:]
-    assert set(news.new) == set(found[2 - deaths :])  # of two deaths nobody knows what the second one left behind
+    assert set(news.new) == set(found[2 - deaths :])  # after two deaths nobody knows what the second one left behind
     assert {*news.edited, *news.reworded} == set(found)
     assert not await it.items.outbox(feed.id)
 
 
 class Nobody:
-    """Every page is gone."""
+    """A web on which every page is missing."""
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         return FetchFailed(request.url, "http", "404", 404)
 
 
 async def test_what_look_ups_found_is_told_after_a_crash(it):
-    """The author is written, and the worker dies before it tells the timelines' rules: the next attempt does."""
+    """The author is written and the worker dies before it queues the change: the retry does it."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first", incomplete=True))
     item = await it.items.by_guid(feed.id, "https://blog.example/post0")
@@ -151,9 +151,9 @@ async def test_what_look_ups_found_is_told_after_a_crash(it):
 
 
 async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
-    """A worker stores a post and an edit and dies; the one that takes over announces both, with their guids.
+    """A worker stores a post and an edit and dies; the next one announces both with their guids.
 
-    Of a post that was deleted meanwhile nothing is announced.
+    A post that was deleted meanwhile isn't announced.
     """
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first"))
@@ -170,7 +170,7 @@ async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
 
 
 async def test_a_dead_letter_that_is_tried_again_overwrites_no_later_edit(it):
-    """It keeps the place that it had among the documents of its feed."""
+    """It keeps its place among the documents of its feed."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     dead = DeadLetters(it.redis)
     await dead.add("entries", Message("", message(feed.id, 1, "first").to_fields()), "it failed", NOON)
@@ -181,7 +181,7 @@ async def test_a_dead_letter_that_is_tried_again_overwrites_no_later_edit(it):
 
 
 async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, monkeypatch):
-    """The worker hands the edit on and dies; the next poll finds the document as it was before, to the letter."""
+    """The worker queues the edit and dies; the next poll finds the earlier document, byte for byte."""
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
@@ -198,7 +198,7 @@ async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, 
 
 
 class Slow:
-    """A fetcher whose caller gets the publisher's answer when `go` is set."""
+    """A fetcher that returns the publisher's answer only when `go` is set."""
 
     def __init__(self, fetcher: Any) -> None:
         self._fetcher = fetcher
@@ -214,9 +214,9 @@ class Slow:
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("says", ["", "<description>Taken back</description>"])
 async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, monkeypatch, dies, says):
-    """One worker has read an edit and stood still; another one finds the document without the edit, as it was or with
-    another description, and ends its poll behind the first one's, of which it hasn't heard: the next poll reads the
-    document all the same.
+    """One worker has read an edit and is delayed. Another one reads the document without the edit, as before or with
+    another description, and ends its poll after the first one, unaware of its edit: the next poll reads the document
+    again.
     """
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -243,9 +243,8 @@ async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, 
 @pytest.mark.parametrize("dies", [True, False])
 @pytest.mark.parametrize("stands_at", ["item_claim", "item_update", "stream_add"])
 async def test_an_edit_of_an_older_reading_never_replaces_what_a_newer_one_found(it, site, stands_at, dies):
-    """A worker has read an edit and stands still before any step of storing it. Another one finds that the edit was
-    taken back, and its poll ends. Then the first one goes on, and loses its lease or dies: readers see what the newer
-    reading found.
+    """A worker has read an edit and is delayed before a step of storing it. Another one finds the edit undone and ends
+    its poll. Then the first one continues, and loses its lease or dies: apps see the newer reading.
     """
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -272,8 +271,8 @@ async def test_an_edit_of_an_older_reading_never_replaces_what_a_newer_one_found
 
 
 async def test_a_reading_that_was_overtaken_before_it_was_compared_changes_nothing(it, site):
-    """A worker stands still with a document in hand until another one has read a newer one: nothing of the old one is
-    written, neither of its posts nor of the feed.
+    """A worker is delayed with a document until another one has read a newer one: nothing of the old one is written,
+    neither posts nor the feed.
     """
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))

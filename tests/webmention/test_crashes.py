@@ -1,4 +1,4 @@
-"""A process may die between any two steps of a webmention: acknowledged, it is shown exactly once."""
+"""A process may die between any two steps of a webmention: an acknowledged one is shown exactly once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMPATIENT = Patience(idle=0.0, deliveries=1000)
 
 
 async def again(mentions: Mentions) -> None:
-    """What the next minutes bring: the dead worker's leases end, and what is due is tried again."""
+    """Simulates the next minutes: the dead worker's leases end, and all that is due is retried."""
     await mentions.it.redis.command("DEL", *(keys.lease(f"mentions:{shard}") for shard in range(SHARDS)))
     for _ in range(3):
         mentions.it.clock.advance(700)
@@ -28,7 +28,7 @@ async def again(mentions: Mentions) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_killed_while_it_is_received(real_redis: Redis, after: bool) -> None:
-    """What was answered with 202 is looked at by itself; what wasn't, the sender sends again."""
+    """A webmention that was answered with 202 is checked; otherwise the sender sends it again."""
     killing = Killing(real_redis)
     step, steps = 0, 1
     while step < steps:
@@ -57,7 +57,7 @@ async def test_killed_while_it_is_received(real_redis: Redis, after: bool) -> No
 @pytest.mark.parametrize("what", ["shown", "updated", "deleted", "rejected"])
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_killed_while_its_source_is_looked_at(real_redis: Redis, after: bool, what: str) -> None:
-    """Whatever comes of the look: one post, or none, and nothing that waits for ever."""
+    """Whatever the result, there is at most one post, and nothing waits forever."""
     killing = Killing(real_redis)
     step, steps = 0, 1
     while step < steps:
@@ -92,7 +92,7 @@ async def test_killed_while_its_source_is_looked_at(real_redis: Redis, after: bo
 
 
 async def test_one_that_comes_again_during_the_look_is_looked_at_once_more(real_redis: Redis) -> None:
-    """What the source said when it was sent last is what stands there in the end."""
+    """In the end, the version of the source that was sent last is shown."""
     async with mentioning(real_redis) as mentions:
         source = mentions.serve(entry(text="first"))
         assert await mentions.send() == 202
@@ -114,7 +114,7 @@ async def test_one_that_comes_again_during_the_look_is_looked_at_once_more(real_
 
 
 async def test_what_redis_has_lost_of_the_times_is_found_within_a_day(real_redis: Redis) -> None:
-    """The due times are derived: a daily look at all users writes them again."""
+    """The due set is derived data: a daily check of all users writes it again."""
     async with mentioning(real_redis) as mentions:
         mentions.serve(entry())
         assert await mentions.send() == 202
@@ -127,7 +127,7 @@ async def test_what_redis_has_lost_of_the_times_is_found_within_a_day(real_redis
 
 
 async def test_a_user_who_is_deleted_leaves_nothing(real_redis: Redis) -> None:
-    """Neither list nor queue; and nobody is asked for a user who is gone."""
+    """List and queue are deleted, and no source is fetched for the user."""
     async with mentioning(real_redis) as mentions:
         await mentions.receive(entry())
         assert await mentions.send() == 202

@@ -1,8 +1,6 @@
-"""What Webmention demands of receivers (https://www.w3.org/TR/webmention/).
+"""Webmention's requirements for receivers (https://www.w3.org/TR/webmention/).
 
-docs/reference/webmention.md names each test.
-
-The cases are those of the implementation report that goes with the specification, too.
+docs/reference/webmention.md names each test. The cases include those of the specification's implementation report.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ SOURCE = "http://bob.test/1"
 
 
 def said(body: bytes, content_type: str = HTML) -> str | None:
-    """What Bob's page does to the target, by what it says alone."""
+    """The kind of the mention, from Bob's page alone."""
     found = mention_in(body, SOURCE, content_type, SOURCE, TARGET)
     return None if found is None else found.post_type
 
@@ -32,7 +30,7 @@ def said(body: bytes, content_type: str = HTML) -> str | None:
 
 
 async def test_a_webmention_is_accepted_and_looked_at_later(mentions: Mentions) -> None:
-    """202 at once, with a word for people; the source is asked by a worker, and shown."""
+    """The reply is 202 at once, with a text for people; a worker fetches the source, and the mention is shown."""
     mentions.serve(entry())
     reply = await mentions.post({"source": mentions.source, "target": TARGET})
     assert (reply.status_code, reply.headers["content-type"]) == (202, "text/plain; charset=utf-8")
@@ -45,7 +43,7 @@ async def test_a_webmention_is_accepted_and_looked_at_later(mentions: Mentions) 
 
 
 async def test_a_profile_page_names_its_endpoint(mentions: Mentions) -> None:
-    """3.1.2: the page that this server lends, in its header and as an element."""
+    """3.1.2: the profile page of this server has it in its header and as an element."""
     page = await mentions.it.client.get("https://reader.example/u/carol")
     endpoint = "https://reader.example/webmention/carol"
     assert f'<{endpoint}>; rel="webmention"' in page.headers["link"].split(", ")
@@ -55,7 +53,7 @@ async def test_a_profile_page_names_its_endpoint(mentions: Mentions) -> None:
 
 @pytest.mark.parametrize("path", ["/webmention", "/webmention/", "/webmention/alice", "/webmention/alice/"])
 async def test_the_endpoint_has_these_addresses(mentions: Mentions, path: str) -> None:
-    """With the user's name it takes webmentions of that user's pages alone."""
+    """With a user's name, only webmentions of that user's pages are accepted."""
     assert await mentions.send(path=path) == 202
     assert await mentions.send(target="https://people.example/bob", path=path) == (400 if "alice" in path else 202)
 
@@ -86,7 +84,7 @@ async def test_what_is_no_web_address_is_refused(mentions: Mentions, name: str, 
 
 @pytest.mark.parametrize("source", [TARGET, TARGET + "#here", "http://alice.example/post", TARGET + "/"])
 async def test_a_page_mentions_no_page_that_is_itself(mentions: Mentions, source: str) -> None:
-    """3.2.1: source and target differ, whatever fragment or scheme."""
+    """3.2.1: source and target differ in more than fragment and scheme."""
     assert await mentions.send(source, TARGET) == 400
 
 
@@ -108,12 +106,12 @@ async def test_a_page_mentions_no_page_that_is_itself(mentions: Mentions, source
     ],
 )
 async def test_the_target_is_a_page_of_a_user(mentions: Mentions, target: str, status: int) -> None:
-    """3.2.1: the user's `me` and what lies below it, the fragment aside; all else is refused at once."""
+    """3.2.1: it is the user's `me` or a page below it, whatever the fragment; all others are refused at once."""
     assert await mentions.send(target=target) == status
 
 
 async def test_further_addresses_stand_in_the_settings(mentions: Mentions) -> None:
-    """Those that backend.json lists; and a user may take none at all."""
+    """backend.json lists them; a user may also receive no webmentions at all."""
     blog = "https://blog.example/alice/1"
     assert await mentions.send(target=blog) == 400
     await mentions.set(pages=("https://blog.example/alice/",))
@@ -125,13 +123,13 @@ async def test_further_addresses_stand_in_the_settings(mentions: Mentions) -> No
 
 
 async def test_a_disabled_user_gets_none(mentions: Mentions) -> None:
-    """Nor does anybody hear that there is such a user."""
+    """The reply doesn't reveal that the user exists."""
     await mentions.it.accounts.disable_user("alice", mentions.it.now)
     assert await mentions.send() == 400
 
 
 async def test_who_is_disabled_this_moment_gets_none_and_orders_nothing(mentions: Mentions) -> None:
-    """Though their pages are remembered for some seconds: what would be lost isn't answered with success."""
+    """Pages are cached for some seconds, but a webmention that would be lost isn't answered with success."""
     await mentions.receive(entry())
     shown = await mentions.only()
     await mentions.it.accounts.disable_user("alice", mentions.it.now)
@@ -144,7 +142,7 @@ async def test_who_is_disabled_this_moment_gets_none_and_orders_nothing(mentions
 
 
 async def test_faults_of_the_sender_are_400(mentions: Mentions) -> None:
-    """3.2.3: a missing or doubled parameter, another type of body, too large a body."""
+    """3.2.3: a missing or repeated parameter, another type of body, a body that is too large."""
     good = {"source": mentions.source, "target": TARGET}
     for form in ({"source": mentions.source}, {"target": TARGET}, {}):
         assert (await mentions.post(form)).status_code == 400
@@ -158,13 +156,13 @@ async def test_faults_of_the_sender_are_400(mentions: Mentions) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 async def test_other_methods_are_refused(mentions: Mentions, method: str) -> None:
-    """405, and which one is right."""
+    """The reply is 405 and names the right one."""
     reply = await mentions.it.client.request(method, "/webmention")
     assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
 
 
 async def test_no_cookie_or_token_is_needed_or_looked_at(mentions: Mentions) -> None:
-    """4: nothing of anybody's browser makes a difference, so there is nothing to forge."""
+    """4: cookies and tokens make no difference, so a request can't be forged."""
     form = {"source": mentions.source, "target": TARGET}
     headers = {"authorization": "Bearer wrong", "cookie": "session=1", "origin": "https://evil.example"}
     reply = await mentions.post(form, headers=headers)
@@ -173,11 +171,11 @@ async def test_no_cookie_or_token_is_needed_or_looked_at(mentions: Mentions) -> 
     assert reply.headers["access-control-allow-origin"] == "*"
 
 
-# --- the look at the source (3.2.2) -------------------------------------------------------------------------------
+# --- the check of the source (3.2.2) ------------------------------------------------------------------------------
 
 
 async def test_the_source_is_asked_for_pages_by_get(mentions: Mentions) -> None:
-    """An Accept header says what is liked best; nothing secret is sent."""
+    """The Accept header prefers HTML; nothing secret is sent."""
     await mentions.receive(entry())
     (asked,) = mentions.site.asked
     assert asked.method == "GET"
@@ -186,7 +184,7 @@ async def test_the_source_is_asked_for_pages_by_get(mentions: Mentions) -> None:
 
 
 async def test_redirects_are_followed_to_a_limit(mentions: Mentions) -> None:
-    """Twenty of them; the address that was sent stays the source."""
+    """The limit is 20; the URL that was sent stays the source."""
     for number in range(1, 21):
         mentions.site.serve(f"/{number}", Answer(status=302, headers=[("Location", f"/{number + 1}")]))
     mentions.serve(entry(), path="/21")
@@ -224,7 +222,7 @@ LINKS = {
 
 @pytest.mark.parametrize("name", LINKS)
 def test_a_link_of_any_element_counts(name: str) -> None:
-    """3.2.2: `a`, `img`, `video` and other similar links."""
+    """3.2.2: `a`, `img`, `video` and similar elements."""
     assert said(page(LINKS[name])) == "mention"
 
 
@@ -250,12 +248,12 @@ NO_LINKS = {
 
 @pytest.mark.parametrize("name", NO_LINKS)
 def test_what_is_no_link_to_the_target_counts_for_nothing(name: str) -> None:
-    """3.2.2: an exact match, not in a comment, not as text, not as a part of something else."""
+    """3.2.2: the URL must match exactly; comments, plain text and parts of other URLs don't count."""
     assert said(page(NO_LINKS[name])) is None
 
 
 async def test_a_target_with_a_fragment_has_to_be_linked_with_it(mentions: Mentions) -> None:
-    """The fragment is ignored for whose page it is, and counts for the match."""
+    """The fragment isn't needed to find the page's user, but it must match."""
     await mentions.receive(page(LINK), target=TARGET + "#x")
     assert await mentions.shown() == []
     await mentions.receive(page(f'<a href="{TARGET}#x">x</a>'), target=TARGET + "#x")
@@ -263,7 +261,7 @@ async def test_a_target_with_a_fragment_has_to_be_linked_with_it(mentions: Menti
 
 
 async def test_relative_links_count_as_browsers_read_them(mentions: Mentions) -> None:
-    """Against the page's `base`, or its address behind redirects."""
+    """They are relative to the page's `base`, or to its URL after redirects."""
     await mentions.receive(page('<base href="https://alice.example/"><a href="post">x</a>'))
     assert await mentions.kinds() == ["mention"]
 
@@ -288,12 +286,12 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_media_type_says_where_to_look(name: str) -> None:
-    """3.2.2: values in JSON, the string in any other text."""
+    """3.2.2: a value in JSON, a string in any other text."""
     body, content_type, is_shown = TEXTS[name]
     assert said(body.encode(), content_type) == ("mention" if is_shown else None)
 
 
-# --- what is shown ------------------------------------------------------------------------------------------------
+# --- the notification ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -305,7 +303,7 @@ def test_the_media_type_says_where_to_look(name: str) -> None:
     ],
 )
 async def test_the_kind_is_what_the_markup_says(mentions: Mentions, prop: str, kind: str, about: str) -> None:
-    """Reply, like, repost, bookmark, follow, else a mention; with author, text and the page it is about."""
+    """Reply, like, repost, bookmark or follow, otherwise a mention; with author, text and target."""
     await mentions.receive(entry(prop))
     (item,) = await mentions.shown()
     assert (item["post-type"], item["url"]) == (kind, mentions.source)
@@ -318,21 +316,21 @@ async def test_the_kind_is_what_the_markup_says(mentions: Mentions, prop: str, k
 
 
 async def test_an_answer_to_an_invitation_is_an_rsvp(mentions: Mentions) -> None:
-    """`p-rsvp` beside `u-in-reply-to`."""
+    """`p-rsvp` next to `u-in-reply-to`."""
     await mentions.receive(entry().replace(b"<p ", b'<data class="p-rsvp" value="yes">I come</data><p '))
     (item,) = await mentions.shown()
     assert (item["post-type"], item["rsvp"], item["in-reply-to"]) == ("rsvp", "yes", [TARGET])
 
 
 async def test_a_page_without_microformats_is_shown_by_its_head(mentions: Mentions) -> None:
-    """By its title, with its site as the author."""
+    """The title is shown, with the site as author."""
     await mentions.receive(page(LINK))
     (item,) = await mentions.shown()
     assert (item["name"], item["author"]["name"]) == ("Bob's page", "bob.test")
 
 
 async def test_the_context_stands_in_refs(mentions: Mentions) -> None:
-    """What the post itself quotes of the target."""
+    """It is the post's own citation of the target."""
     cited = f'<div class="u-like-of h-cite"><a class="u-url p-name" href="{TARGET}">My post</a></div>'
     await mentions.receive(page(f'<div class="h-entry">{cited}<a class="p-author h-card" href="/">Bob</a></div>'))
     (item,) = await mentions.shown()
@@ -341,7 +339,7 @@ async def test_the_context_stands_in_refs(mentions: Mentions) -> None:
 
 
 async def test_what_else_a_post_answers_is_nobodys_matter_here(mentions: Mentions) -> None:
-    """Only the target stands in the notification, so that no other page is looked up for it."""
+    """Only the target is in the notification, so no other page is looked up for it."""
     other = '<a class="u-in-reply-to" href="https://third.example/1">x</a><a class="u-like-of" href="https://third.example/2">x</a>'
     await mentions.receive(page(f'<div class="h-entry">{other}{LINK}</div>'))
     (item,) = await mentions.shown()
@@ -350,7 +348,7 @@ async def test_what_else_a_post_answers_is_nobodys_matter_here(mentions: Mention
 
 
 async def test_what_is_shown_is_clean(mentions: Mentions) -> None:
-    """4: nothing of the source runs in a reader."""
+    """4: no script of the source runs in an app."""
     evil = '<script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">x</a>'
     await mentions.receive(entry(text=evil))
     (item,) = await mentions.shown()
@@ -358,7 +356,7 @@ async def test_what_is_shown_is_clean(mentions: Mentions) -> None:
 
 
 async def test_it_comes_in_unread_at_the_time_it_was_received(mentions: Mentions) -> None:
-    """However old the post is: it is news to Alice."""
+    """The post's own date doesn't matter: it is new to Alice."""
     old = entry().replace(b"<p ", b'<time class="dt-published" datetime="2001-01-01T00:00:00Z"></time><p ')
     await mentions.receive(old)
     (item,) = await mentions.shown()
@@ -368,7 +366,7 @@ async def test_it_comes_in_unread_at_the_time_it_was_received(mentions: Mentions
 
 
 async def test_nobody_else_gets_it(mentions: Mentions) -> None:
-    """Each user has notifications of their own."""
+    """Each user has their own notifications."""
     await mentions.receive(entry())
     assert await mentions.shown("bob") == []
 
@@ -377,7 +375,7 @@ async def test_nobody_else_gets_it(mentions: Mentions) -> None:
 
 
 async def test_the_same_pair_again_is_an_update(mentions: Mentions) -> None:
-    """Not another notification; what the source says now takes the place of what it said, and read state stays."""
+    """There is no second notification: the new version replaces the old one, and the read state stays."""
     await mentions.receive(entry(text="First words"))
     (before,) = await mentions.shown()
     mentions.it.clock.advance(60)
@@ -389,7 +387,7 @@ async def test_the_same_pair_again_is_an_update(mentions: Mentions) -> None:
 
 
 async def test_two_pages_that_mention_and_two_that_are_mentioned_are_four(mentions: Mentions) -> None:
-    """A pair is known by both addresses; a fragment of the source makes no other page."""
+    """Both URLs identify a pair; a fragment of the source doesn't make another page."""
     both = page(f'{LINK}<a href="https://alice.example/2">x</a>')
     mentions.serve(both)
     mentions.serve(both, path="/2")
@@ -402,7 +400,7 @@ async def test_two_pages_that_mention_and_two_that_are_mentioned_are_four(mentio
 
 @pytest.mark.parametrize("how", ["410", "no link"])
 async def test_a_source_that_is_gone_or_has_no_link_deletes(mentions: Mentions, how: str) -> None:
-    """When it is sent again; and when the link is back, and sent once more, it comes back."""
+    """The mention is deleted when it is sent again. With the link back and sent once more, it is shown again."""
     await mentions.receive(entry())
     mentions.it.clock.advance(60)
     if how == "410":
@@ -419,7 +417,7 @@ async def test_a_source_that_is_gone_or_has_no_link_deletes(mentions: Mentions, 
 
 
 async def test_what_alice_has_saved_stays_hers(mentions: Mentions) -> None:
-    """A deletion takes it out of notifications alone."""
+    """A deletion removes it only from notifications."""
     await mentions.receive(entry())
     alice = await mentions.it.grant("alice", "read", "follow", "channels")
     (item,) = await mentions.shown()
@@ -432,7 +430,7 @@ async def test_what_alice_has_saved_stays_hers(mentions: Mentions) -> None:
 
 @pytest.mark.parametrize("status", [404, 403, 500, 503, 401, 429])
 async def test_other_failures_delete_nothing(mentions: Mentions, status: int) -> None:
-    """What was shown stays, until the source says that it is gone."""
+    """The mention stays until the source is gone."""
     await mentions.receive(entry())
     await mentions.receive(b"no", status=status)
     for _ in range(10):
@@ -443,7 +441,7 @@ async def test_other_failures_delete_nothing(mentions: Mentions, status: int) ->
 
 
 async def test_what_alice_removes_stays_away(mentions: Mentions) -> None:
-    """An update brings nothing back that its reader has taken out."""
+    """An update doesn't restore an item that the user has removed."""
     await mentions.receive(entry())
     alice = await mentions.it.grant("alice", "read", "channels", "follow")
     (item,) = await mentions.shown()
@@ -459,7 +457,7 @@ async def test_what_alice_removes_stays_away(mentions: Mentions) -> None:
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
 async def test_a_source_that_is_away_is_asked_again_ever_less(mentions: Mentions, status: int) -> None:
-    """Six times in a day, then the webmention has failed; the same pair begins from the start."""
+    """After six retries in a day, the webmention has failed; sent again, it starts from the beginning."""
     await mentions.receive(b"later", status=status)
     for _ in range(200):
         mentions.it.clock.advance(600)
@@ -472,7 +470,7 @@ async def test_a_source_that_is_away_is_asked_again_ever_less(mentions: Mentions
 
 @pytest.mark.parametrize("after", ["\xb2\xb3", "soon", "9" * 400])
 async def test_a_source_may_say_nonsense_of_when_to_come_again(mentions: Mentions, after: str) -> None:
-    """It is asked again as if it had said nothing."""
+    """An invalid `Retry-After` is ignored."""
     mentions.site.serve("/1", Answer(b"", 503, headers=[("Retry-After", after)]))
     assert await mentions.send() == 202
     await mentions.look()
@@ -480,7 +478,7 @@ async def test_a_source_may_say_nonsense_of_when_to_come_again(mentions: Mention
 
 
 async def test_a_source_that_comes_back_is_shown(mentions: Mentions) -> None:
-    """As soon as its next turn comes; `Retry-After` may put that off."""
+    """It is shown after the next retry, which `Retry-After` may delay."""
     mentions.site.serve("/1", Answer(b"", 503, headers=[("Retry-After", "3600")]))
     assert await mentions.send() == 202
     await mentions.look()
@@ -495,7 +493,7 @@ async def test_a_source_that_comes_back_is_shown(mentions: Mentions) -> None:
 
 @pytest.mark.parametrize("status", [404, 403, 451])
 async def test_what_will_not_change_is_asked_once(mentions: Mentions, status: int) -> None:
-    """A page that isn't there is no reason to come back."""
+    """A missing page isn't requested again."""
     await mentions.receive(b"no", status=status)
     for _ in range(10):
         mentions.it.clock.advance(PAUSES[-1])
@@ -504,11 +502,11 @@ async def test_what_will_not_change_is_asked_once(mentions: Mentions, status: in
     assert (await mentions.only()).state == "failed"
 
 
-# --- whom Alice wants to hear of ----------------------------------------------------------------------------------
+# --- approval -----------------------------------------------------------------------------------------------------
 
 
 async def test_with_approval_nothing_shows_before(mentions: Mentions) -> None:
-    """4: moderated where its user wants that; updates of what was approved show at once."""
+    """4: moderation is optional; updates of approved mentions show at once."""
     await mentions.set(approval=True)
     await mentions.receive(entry())
     assert await mentions.shown() == []
@@ -522,7 +520,7 @@ async def test_with_approval_nothing_shows_before(mentions: Mentions) -> None:
 
 
 async def test_what_is_rejected_stays_away_and_what_is_deleted_may_come_back(mentions: Mentions) -> None:
-    """Rejected: for good, and the sender isn't told. Deleted: until it is sent again."""
+    """A rejected one stays away, without notice to the sender. A deleted one returns when it is sent again."""
     await mentions.receive(entry())
     mention = await mentions.only()
     await mentions.it.mentions.order("alice", mention.id, "withdrawn", mentions.it.now)
@@ -540,7 +538,7 @@ async def test_what_is_rejected_stays_away_and_what_is_deleted_may_come_back(men
 
 
 async def test_the_next_one_is_asked_for_while_others_wait(mentions: Mentions) -> None:
-    """Many of one site come in after each other, none is left out."""
+    """Many webmentions from one site are processed one after the other, and none is left out."""
     for number in range(25):
         source = mentions.serve(entry(text=f"number {number}"), path=f"/{number}")
         assert await mentions.send(source) == 202
@@ -553,6 +551,6 @@ async def test_the_next_one_is_asked_for_while_others_wait(mentions: Mentions) -
 
 
 async def test_pages_keep_their_content_type_as_html(mentions: Mentions) -> None:
-    """With parameters, in any case."""
+    """This includes parameters and any case."""
     await mentions.receive(entry(), HTML.upper())
     assert await mentions.kinds() == ["reply"]
