@@ -267,7 +267,7 @@ async def test_undated_posts_come_with_the_time_of_the_import(here: World, old: 
 
 
 async def test_undated_posts_have_their_places(here: World, old: OldServer) -> None:
-    """Whatever their number and Redis' order: at the top, in the order of their ids, read or not, with or without a feed.
+    """Whatever their number and Redis' order: at the top, in the order of ids, read or not, with a feed or without.
     A second import keeps the order.
     """
     await old.channel("1000", "Friends", 1, [A])
