@@ -1,4 +1,4 @@
-"""The check of all invariants: a sound store passes; every broken one is found, named and repaired."""
+"""The check of all invariants: a valid store passes; every violation is found, named and repaired."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def lived_in(real_redis: Redis) -> AsyncIterator[LivedIn]:
 
 
 async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
-    """Nothing is found in a store that was used as it should be, and a repair changes nothing."""
+    """Normal use leaves nothing to find, and a repair changes nothing."""
     report = await lived_in.check()
     assert report.left == ()
     assert report.examined["users"] == 2
@@ -35,7 +35,7 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
 
 
 async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> None:
-    """It has a list of its own, and ends by itself."""
+    """It has its own list, and expires."""
     ann = await lived_in.accounts.user("ann")
     assert ann
     vouched = Vouched(frozenset({"read"}), "https://app.example/", LATER)
@@ -47,7 +47,7 @@ async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> Non
 
 
 async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:
-    """Also while somebody follows the feed; without an end it is found."""
+    """This holds for followed feeds, too; without a time to live it is found."""
     await lived_in.redis.command("SET", keys.feed_fingerprints(A), "marks", "EX", 100)
     assert (await lived_in.check()).left == ()
     await lived_in.redis.command("PERSIST", keys.feed_fingerprints(A))
@@ -56,7 +56,7 @@ async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:
 
 
 async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
-    """Programs save posts into it; an end that it has all the same is found and taken away."""
+    """Programs save posts into it; a time to live is found and removed."""
     feed = await lived_in.feeds.ensure("https://kept.example/feed", LATER)
     await lived_in.feeds.keep(feed.id)
     assert (await lived_in.check()).left == ()
@@ -66,7 +66,7 @@ async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
 
 
 async def credentials(lived_in: LivedIn) -> tuple[LocalCredentials, str, Passkey]:
-    """Ann has a password, a handle and a passkey."""
+    """Gives Ann a password, a handle and a passkey."""
     store, passkey = LocalCredentials(lived_in.redis), Passkey("aWQ", "Stick", b"key", 0, LATER)
     await store.set_password("ann", "$argon2id$…", LATER)
     await store.add_passkey("ann", passkey)
@@ -74,7 +74,7 @@ async def credentials(lived_in: LivedIn) -> tuple[LocalCredentials, str, Passkey
 
 
 async def test_credentials_are_sound(lived_in: LivedIn) -> None:
-    """What somebody signs in by is no finding."""
+    """Data for signing in isn't a finding."""
     store, _, _ = await credentials(lived_in)
     await store.invite("ann")
     await store.remember_device("ann", LATER)
@@ -84,7 +84,7 @@ async def test_credentials_are_sound(lived_in: LivedIn) -> None:
 
 
 async def test_a_handle_leads_to_its_user_again(lived_in: LivedIn) -> None:
-    """What a death between two writes left out is made good; what it left over goes."""
+    """After a crash between two writes, missing handles are restored and superfluous ones removed."""
     store, handle, _ = await credentials(lived_in)
     await lived_in.redis.command("HDEL", keys.handles(), handle)
     await lived_in.redis.command("HSET", keys.handles(), "00", "bob")
@@ -97,7 +97,7 @@ async def test_a_handle_leads_to_its_user_again(lived_in: LivedIn) -> None:
 
 
 DAMAGE: dict[str, tuple[list[Command], str, str]] = {
-    # name: what a death or a lost second of one Redis leaves, the subject and the sentence that name it
+    # name: the state after a crash, or after Redis has lost a second; its subject, its message
     "user not listed": ([("SREM", keys.users(), "ann")], keys.user("ann"), "isn't listed"),
     "listed nobody": ([("SADD", keys.users(), "eve")], keys.user("eve"), "without a record"),
     "both unread and read": ([("ZADD", keys.unread("ann", "home"), 5, "1")], "ann/home 1", "both unread and read"),
@@ -142,7 +142,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
 
 @pytest.mark.parametrize("name", DAMAGE)
 async def test_damage_is_found_named_and_repaired(lived_in: LivedIn, name: str) -> None:
-    """The check names it and changes nothing, the repair restores it; nothing comes back unread."""
+    """The check names it and changes nothing, the repair restores it, and no item becomes unread again."""
     commands, subject, what = DAMAGE[name]
     unread = {
         (user, uid): await lived_in.redis.command("ZRANGE", keys.unread(user, uid), 0, -1)
@@ -163,7 +163,7 @@ async def test_damage_is_found_named_and_repaired(lived_in: LivedIn, name: str) 
 
 
 async def test_a_repaired_dangling_id_doesnt_come_back(lived_in: LivedIn) -> None:
-    """It left with a reason; the feed that still lists it is none to bring it back."""
+    """It left with a reason, so the feed that still lists it doesn't bring it back."""
     await lived_in.redis.command("DEL", keys.item("7"))
     await lived_in.check(repair=True)
     assert "7" not in dict(await lived_in.shown("ann", "home"))
@@ -173,14 +173,14 @@ async def test_a_repaired_dangling_id_doesnt_come_back(lived_in: LivedIn) -> Non
 
 
 async def test_what_a_sweep_is_about_to_delete_is_no_finding(lived_in: LivedIn) -> None:
-    """The feed forgets a condemned item first; a crash behind that is for the next sweep."""
+    """The feed forgets a condemned item first; after a crash, the next sweep deletes it."""
     await lived_in.redis.command("HSET", keys.item("18"), "condemned", "5")
     await lived_in.redis.command("ZREM", keys.feed_items(C), "18")
     assert (await lived_in.check()).left == ()
 
 
 async def test_a_key_without_a_name_is_named_and_left_alone(lived_in: LivedIn) -> None:
-    """A misspelt key of ours is a finding that no repair takes away; keys of other programs are counted only."""
+    """A misspelt key of ours is a finding that a repair leaves; keys of other programs are only counted."""
     await lived_in.redis.command("SET", "user:{ann}:zchannel:home:post", 1)
     await lived_in.redis.command("SET", "zchannel:home:posts", 1)
     report = await lived_in.check(repair=True)
@@ -191,7 +191,7 @@ async def test_a_key_without_a_name_is_named_and_left_alone(lived_in: LivedIn) -
 
 
 async def test_a_repair_keeps_read_state_order_and_rules(lived_in: LivedIn) -> None:
-    """After much damage at once, what readers see is what they saw."""
+    """After several kinds of damage at once, timelines show the same as before."""
     before = [await lived_in.shown(user, uid) for user, uid in (("ann", "home"), ("bob", "home"))]
     order = [channel.uid for channel in await lived_in.channels.list("ann")]
     for command in (
@@ -208,7 +208,7 @@ async def test_a_repair_keeps_read_state_order_and_rules(lived_in: LivedIn) -> N
 
 
 async def test_a_post_that_is_shown_twice_is_left_to_its_reader(lived_in: LivedIn) -> None:
-    """A claim that was lost and taken again by a second item: nobody can say which of the two to keep."""
+    """A claim was lost, and a second item has taken it: the repair can't decide between the two."""
     await lived_in.redis.command("HDEL", keys.feed_guids(A), "https://a.example/3")
     await lived_in.post("a.example", 12)
     for key in (keys.posts("ann", "home"), keys.read("ann", "home")):
@@ -219,7 +219,7 @@ async def test_a_post_that_is_shown_twice_is_left_to_its_reader(lived_in: LivedI
 
 
 async def test_it_works_on_a_cluster(cluster_url: str) -> None:
-    """Keys of every master are examined, and what is wrong there is repaired."""
+    """Keys of all masters are checked and repaired."""
     redis = await connect(cluster_url)
     try:
         here = LivedIn(redis)
@@ -237,7 +237,7 @@ async def test_it_works_on_a_cluster(cluster_url: str) -> None:
 
 
 async def test_what_a_death_left_unclaimed_is_left_to_the_sweep(lived_in: LivedIn) -> None:
-    """A worker that died between writing a post and claiming its guid: nobody is shown it, so it is no finding."""
+    """A worker died between writing a post and claiming its guid: no timeline has the post, so it isn't a finding."""
     written = ("HSET", keys.item("21"), "ID", "21", "Data", '{"type":"entry"}', "score", "5", "feed", A, "guid", "g")
     await lived_in.redis.command("INCR", keys.item_ids())
     await lived_in.redis.command(*written, "discovered", str(LATER - 2 * 86400))

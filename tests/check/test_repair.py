@@ -1,4 +1,4 @@
-"""The check of a channel's keys and its repair; and which items a user's timelines refer to."""
+"""The check of a channel's keys and their repair, and the items that a user's timelines refer to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.fake_too
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> None:
-    """Whatever ids stand in whatever sets, a repair restores the invariants and makes nothing unread."""
+    """Whatever ids are in whatever sets, a repair restores the invariants and makes nothing unread."""
     chance = random.Random(seed)
     await world.add("home", *(item(n) for n in range(1, 30)))
     for key in set_keys(ANN, "home"):

@@ -28,7 +28,7 @@ def entries(now: float = NOW) -> list[dict]:
 
 
 def address(value: str | dict) -> str:
-    """The URL in a parsed value: a plain one, one with a text beside it, or an embedded item."""
+    """The URL in a parsed value: a plain one, one with a text, or an embedded item."""
     if isinstance(value, str):
         return value
     return value["properties"]["url"][0] if "properties" in value else value["value"]
@@ -103,7 +103,7 @@ def test_other_encodings_arrive_intact(slug: str, encoding: str) -> None:
 
 
 def test_podcast_has_enclosures_of_the_announced_length() -> None:
-    """Each episode's sound exists, with the type and length that the feed states."""
+    """Each episode's audio file exists, with the type and length in the feed."""
     for episode in feed("nine-minutes-of-fog").entries:
         (enclosure,) = episode.enclosures
         sound = document(enclosure.href.removeprefix(BASE), NOW, BASE)
@@ -136,7 +136,7 @@ def test_h_feed_has_every_kind_of_post(kind: str, properties: set[str]) -> None:
 
 
 def test_pictures_and_answered_posts_exist() -> None:
-    """Every picture, avatar and answered post that the h-feed names can be had."""
+    """Every picture, avatar and target of a reply that the h-feed names exists."""
     for entry in entries():
         for name in ("photo", "in-reply-to", "like-of", "bookmark-of"):
             for value in entry["properties"].get(name, []):
@@ -148,7 +148,7 @@ def test_pictures_and_answered_posts_exist() -> None:
 
 
 def test_front_pages_lead_to_their_feeds() -> None:
-    """Each front page that is no h-feed itself links its feed by rel=alternate; a list leads to all of them."""
+    """Each front page that isn't an h-feed itself links its feed with rel=alternate; a list names them all."""
     listed = document("/", NOW, BASE)
     assert listed is not None
     for blog in BLOGS:

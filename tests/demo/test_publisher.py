@@ -1,4 +1,4 @@
-"""The demo's publisher over HTTP: validators, methods, and life in somebody else's loop."""
+"""The demo's publisher over HTTP: validators, methods, and use in another server's event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE = "http://127.0.0.1:9"
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that tests set."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -87,7 +87,7 @@ async def test_methods(client: httpx.AsyncClient) -> None:
 
 
 async def test_without_a_base_it_takes_the_address_of_the_request() -> None:
-    """As a guest of somebody else's server it writes the address that it is reached at."""
+    """In another server, it writes the address under which it is requested."""
     transport = httpx.ASGITransport(Publisher())
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8123") as client:
         reply = await client.get("/orrery/atom.xml")
@@ -95,7 +95,7 @@ async def test_without_a_base_it_takes_the_address_of_the_request() -> None:
 
 
 def test_backend_is_written_once_per_address(tmp_path: Path) -> None:
-    """A file that follows this publisher stays as it was edited; one for another port is replaced."""
+    """An edited file for this publisher stays; a file for another port is replaced."""
     path = tmp_path / "backend.json"
     assert write_backend(path, BASE)
     edited = json.loads(path.read_text()) | {"x-note": "mine"}
@@ -107,7 +107,7 @@ def test_backend_is_written_once_per_address(tmp_path: Path) -> None:
 
 
 def test_backend_document_follows_every_blog_for_two_users() -> None:
-    """Each blog is in somebody's channel, some in both users', all at addresses that exist."""
+    """One of the users follows each blog, both follow some, and all URLs exist."""
     document = backend_document(BASE)
     followed = {
         user: [feed["url"] for channel in settings["channels"] for feed in channel["feeds"]]

@@ -1,4 +1,4 @@
-"""Each rule of `scripts/house.py` finds what breaks it. `scripts/check` holds the product to them."""
+"""Each rule of `scripts/house.py` finds its violations. `scripts/check` applies the rules to the product."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_a_class_name_that_stands_twice_is_found(tree: house.Tree) -> None:
 
 
 def test_banned_words_are_found(tree: house.Tree) -> None:
-    """In Lua, in documents and over blanks, as words of their own; the glossary may name them."""
+    """They are found in Lua and documents, with several blanks and as whole words; the glossary may name them."""
     assert house.banned_words(tree) == ["microsub/posts/lua/add.lua:2: told of", "docs/page.md:1: mended"]
 
 
 def test_a_small_module_with_one_importer_is_found(tree: house.Tree) -> None:
-    """It belongs to its importer."""
+    """The module should be part of its importer."""
     assert "microsub/posts/b.py: 5 lines, imported by microsub.posts.a" in house.small_modules(tree)
 
 
@@ -55,12 +55,12 @@ def test_what_nobody_calls_is_found(tree: house.Tree) -> None:
 
 
 def test_a_key_that_is_written_and_never_read_is_found(tree: house.Tree) -> None:
-    """A kind of key that stands in writing commands alone has no reader."""
+    """A key that only occurs in writing commands has no reader."""
     assert house.unread_keys(tree) == ["microsub/redis/keys.py:3: written"]
 
 
 def test_a_package_over_its_budget_is_found(tree: house.Tree) -> None:
-    """By modules, by lines, and where it has no budget or is gone."""
+    """By modules or by lines, or if it has no budget or no longer exists."""
     found = {"posts": (3, 50), "polling": (2, 61), "kit": (1, 1)}
     budget = {"posts": [2, 60], "polling": [2, 60], "old": [1, 1]}
     assert [line.partition(":")[0] for line in house.over_budget(found, budget)] == ["posts", "polling", "kit", "old"]
@@ -68,7 +68,7 @@ def test_a_package_over_its_budget_is_found(tree: house.Tree) -> None:
 
 
 def test_the_check_fails_where_a_number_is_exceeded(tree: house.Tree, capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints sizes and cases, and ends with 1; with numbers that allow all of it, it ends with 0."""
+    """It prints sizes and cases, and exits with 1; with sufficient limits, it exits with 0."""
     assert house.main(tree.root) == 1
     assert "banned_words: 2, allowed 0\n  microsub/posts/lua/add.lua:2: told of" in capsys.readouterr().out
     counted = "repeated_classes = 1\nbanned_words = 2\nsmall_modules = 2\nwithout_caller = 1\nunread_keys = 2\n"

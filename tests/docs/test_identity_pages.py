@@ -1,4 +1,4 @@
-"""What the pages on identity say is so: the tests that they name exist, and the lines for people's pages are ours."""
+"""The pages on identity are correct: the tests that they name exist, and lines for people's pages are the server's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_tests_that_a_page_names_exist(page: Path) -> None:
-    """Each file, and in it each test."""
+    """Each file exists, and each test in it."""
     for path, name in TEST.findall(page.read_text("utf-8")):
         file = ROOT / path
         assert file.exists(), path
@@ -30,7 +30,7 @@ def test_the_tests_that_a_page_names_exist(page: Path) -> None:
 
 
 def test_every_attack_has_a_counter_and_a_test() -> None:
-    """No row of the tables of attacks is without."""
+    """No row in the tables of attacks is incomplete."""
     tables = re.findall(r"\| attack \|.*\n\|[-|]+\n((?:\|.*\n)+)", SECURITY.read_text("utf-8"))
     rows = [row for table in tables for row in table.splitlines()]
     assert len(rows) > 40
@@ -39,7 +39,7 @@ def test_every_attack_has_a_counter_and_a_test() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None:
-    """A line copied from any page is what `/` shows."""
+    """A line copied from any page is the one that `/` shows."""
     own = {line.html for base in BASES for line in (*provider_lines(base), microsub_line(base, "alice"))}
     own |= {webmention_line(base, "alice").html for base in BASES}
     own |= {microsub_line(BASES[1], "YOUR-NAME").html, '<link rel="microsub" href="https://reader.example/microsub">'}
@@ -72,7 +72,7 @@ def test_lifetimes_are_those_of_the_server(page: str) -> None:
 
 
 def test_every_door_of_foreign_documents_is_in_the_table() -> None:
-    """All that parser processes are asked to do is described, with whose turn it is and how long it may take."""
+    """All requests to parser processes are described, with their caller and time limit."""
     text = SECURITY.read_text("utf-8")
     table = text.partition("## Untrusted documents")[2].partition("## ")[0]
     assert [name for name in tasks() if f"`{name}`" not in table] == []

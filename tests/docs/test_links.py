@@ -1,4 +1,4 @@
-"""Every link between the documents leads somewhere."""
+"""Every link between the documents has a target."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_every_page() -> None:
-    """Each page below docs/ is one link away from README.md, those that are generated among them."""
+    """README.md links each page below docs/, including generated ones."""
     named = {
         (ROOT / link.partition("#")[0]).resolve() for link in LINK.findall((ROOT / "README.md").read_text("utf-8"))
     }

@@ -1,4 +1,4 @@
-"""What the documents name in backticks exists: paths, folders, and dotted names of modules."""
+"""Names in backticks in the documents exist: paths, folders, and dotted names of modules."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NAMED = re.compile(r"`([A-Za-z_]+(?:[./][A-Za-z_0-9]+)*/?(?:\.[a-z]+)?)(?:::\w+)
 NO_MODULES = re.compile(
     r"(?:delivery|identity|polling|retention|cache|settings)\.[a-z_]+|redis\.conf|reader\.(?:example|py)"
 )
-"""Keys of backend.json, a file of somebody else and one of the tests, and the host of examples."""
+"""Keys of backend.json, another project's file, a file of the tests, and the example host."""
 
 
 def named(text: str) -> list[str]:
-    """What a text names in backticks that looks like a path or a module of this repository."""
+    """Names in backticks that look like a path or module of this repository."""
     return [one for one in NAMED.findall(text) if re.search(r"[./]", one) and re.split(r"[./]", one)[0] in TOPS]
 
 
@@ -46,6 +46,6 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 
 def test_a_name_that_is_gone_is_found() -> None:
-    """A path and a module that do not exist are seen as such; words and commands are not taken for paths."""
+    """A path and a module that don't exist are found; words and commands aren't taken for paths."""
     text = "`services/identity`, `pipeline.md`, `timelines.nothing`, `polling/gone.py`, `microsub work`, `a/b`"
     assert [name for name in named(text) if not exists(name)] == ["timelines.nothing", "polling/gone.py"]

@@ -1,4 +1,4 @@
-"""What newcomers read is of this version and of the app that they use."""
+"""Pages for newcomers match this version and their app."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OLDER = {"authorization_endpoint", "token_endpoint"}
 
 
 def test_the_tutorial_calls_settings_of_the_app_as_the_app_does() -> None:
-    """Each of its fields, and none that it doesn't have."""
+    """All fields of the app are named, and no others."""
     text = (ROOT / "docs" / "tutorial" / "first-timeline.md").read_text("utf-8")
     steps = text.partition("## Read it in an app")[2].partition("## ")[0]
     assert set(re.findall(r"\*([\w ]+? endpoints?)\*", steps)) == set(IndiePassDesktop.fields)
 
 
 def test_the_version_has_a_chapter_of_the_changelog() -> None:
-    """Which says what it can do for people."""
+    """The section lists its features for users."""
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     chapter = text.partition(f"\n## {microsub.__version__}\n")[2].partition("\n## ")[0]
     assert {"Follow", "Read", "Sign in", "Run"} <= set(re.findall(r"^### (.+)$", chapter, re.MULTILINE))
@@ -31,7 +31,7 @@ def test_the_version_has_a_chapter_of_the_changelog() -> None:
 
 @pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
 def test_the_table_of_apps_says_what_their_replays_look_for(kind: type[App]) -> None:
-    """So Ekstereye wants `micropub`, and Monocle, with the library of its lock file, the two older links."""
+    """For example, Ekstereye needs `micropub`, and Monocle, with its locked library, the two older links."""
     text = (ROOT / "docs" / "how-to" / "check-your-page.md").read_text("utf-8")
     name = kind.name.replace("IndiePass ", "IndiePass for ")
     (row,) = re.findall(rf"^\| (?:ek, )?{name}(?:, PADD)? \| ([^|;]*)", text, re.MULTILINE)
@@ -40,5 +40,5 @@ def test_the_table_of_apps_says_what_their_replays_look_for(kind: type[App]) -> 
 
 
 def test_the_set_up_names_the_file_that_commands_find() -> None:
-    """Whose variables the service has."""
+    """The service reads its variables from this file."""
     assert f"EnvironmentFile={SERVICE}" in (ROOT / "docs" / "how-to" / "deploy-systemd.md").read_text("utf-8")

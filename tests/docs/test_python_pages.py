@@ -1,4 +1,4 @@
-"""What the pages on the Python interfaces say is so: their programs run, and every public name is there."""
+"""The pages on the Python interfaces are correct: their programs run, and every public name is described."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PRINTED = {
     ],
     "reference/formats.md": None,
 }
-"""All that the programs of a page print, in order; None where it is enough that the feed's title is in it."""
+"""The complete output of each page's programs; None if it only has to contain the feed's title."""
 PROGRAMS = [
     pytest.param(program, whole[number] if whole else "Harbour", id=f"{page} {number}")
     for page, whole in PRINTED.items()
@@ -58,7 +58,7 @@ def test_the_programs_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each prints what it should, with an empty Redis and a web that serves one feed everywhere."""
+    """Each prints the expected output, with an empty Redis and a web that serves one feed everywhere."""
     web = site()
 
     async def fetch(_self: Fetcher, request: FetchRequest) -> FetchResult:
@@ -78,7 +78,7 @@ def missing(page: str, names: Iterable[str]) -> set[str]:
 
 
 def assert_methods(page: str, of: type, names: Iterable[str]) -> None:
-    """Each with its arguments."""
+    """Checks that each method is described with its arguments."""
     for name in names:
         parameters = list(inspect.signature(getattr(of, name)).parameters.values())[1:]
         text = ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters)
@@ -105,7 +105,7 @@ def test_every_name_of_the_post_store_is_described() -> None:
 
 
 def test_every_name_of_the_formats_is_described() -> None:
-    """Fields by their names, functions with their arguments in order, in the code's own form."""
+    """Fields by name, functions with their arguments in order, as in the code."""
     for value in (Feed, Entry, Content, Card, Enclosure, FeedLink):
         assert {field.name for field in fields(value) if f"`{field.name}`" not in FORMATS} == set()
     for function in (parse, *(getattr(links, name) for name in links.__all__ if name != "FeedLink")):

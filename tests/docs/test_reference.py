@@ -1,4 +1,4 @@
-"""The reference pages say what the code says."""
+"""The reference pages match the code."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize("name", sorted(reference.pages()))
 def test_a_generated_page_is_up_to_date(name: str) -> None:
-    """Every generated page is what the code makes today; `make docs` writes it again."""
+    """Every generated page is what the code generates now; `make docs` writes it again."""
     assert (DOCS / "reference" / name).read_text(encoding="utf-8") == reference.pages()[name]
 
 
 def test_the_schema_for_editors_is_up_to_date() -> None:
-    """The shipped JSON Schema is what the model makes today."""
+    """The JSON Schema in the package is what the model generates now."""
     assert reference.SCHEMA.read_text(encoding="utf-8") == reference.schema_text()
 
 
 def test_the_api_page_lists_the_scope_of_every_action() -> None:
-    """The table of scopes in the API reference is the one of the action table."""
+    """The scopes in the API reference are those of the action table."""
     page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
     assert reference.scopes_table() in page

@@ -1,4 +1,4 @@
-"""The texts of the pages: each is there in every language."""
+"""The texts of the pages exist in every language."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ CASES = [(folder, language) for folder in texts.folders() for language in texts.
 
 @pytest.mark.parametrize(("folder", "language"), CASES, ids=lambda case: getattr(case, "name", case))
 def test_no_text_is_missing(folder: Path, language: str) -> None:
-    """Each text of templates and code has a translation; `python scripts/texts.py` lists what is new."""
+    """Each text of templates and code has a translation; `python scripts/texts.py` lists new ones."""
     assert texts.missing(folder, language) == []

@@ -1,4 +1,4 @@
-"""What others have made and stands here unchanged: each file is the one that its page names."""
+"""Files of other projects are unchanged: each has the digest that its page names."""
 
 from __future__ import annotations
 

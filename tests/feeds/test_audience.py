@@ -1,4 +1,4 @@
-"""Lists of subscribers are remembered, and never used when they have changed."""
+"""Lists of followers are cached, and never used after a change."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def reads_of(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def places(redis: Redis, audience: Audience, feed: str) -> Places:
-    """Who follows the feed, as delivery asks for it."""
+    """The followers of the feed, as delivery requests them."""
     return await audience.at(feed, await redis.command(*audience.asking(feed)))
 
 
 async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nothing changes, only its edition is asked for; following what is followed changes nothing."""
+    """While nothing changes, only its edition is requested; following a followed feed again changes nothing."""
     read = reads_of(redis, monkeypatch)
     feeds = Feeds(redis)
     for _ in range(3):
@@ -55,7 +55,7 @@ async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.
 
 
 async def test_what_another_process_changes_counts_at_once(redis: Redis, feed: str) -> None:
-    """A follower more and a follower less, made elsewhere, are in the very next answer."""
+    """Followers added and removed by another process are in the next answer."""
     here, elsewhere = Feeds(redis), Feeds(redis)
     assert len(await places(redis, here.audience, feed)) == 2
     await elsewhere.subscribe(feed, "eve", "news")
@@ -68,7 +68,7 @@ async def test_what_another_process_changes_counts_at_once(redis: Redis, feed: s
 
 
 async def test_a_change_while_a_list_is_read_is_not_missed(redis: Redis, feed: str) -> None:
-    """The edition is older than the list then, so that the next question reads it again."""
+    """The list then has an older edition, so the next request reads it again."""
     audience = Audience(redis)
     pipeline = redis.pipeline
 
@@ -85,7 +85,7 @@ async def test_a_change_while_a_list_is_read_is_not_missed(redis: Redis, feed: s
 
 
 async def test_memory_is_bounded(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list that was used longest ago is forgotten first; one that alone is too long still serves."""
+    """The list that wasn't used for longest is dropped first; a single list that is too long still works."""
     feeds = Feeds(redis)
     for feed, count in (("1", 2), ("2", 2), ("3", 9)):
         for number in range(count):
@@ -98,7 +98,7 @@ async def test_memory_is_bounded(redis: Redis, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_the_edition_lives_as_long_as_the_feed(redis: Redis, feed: str) -> None:
-    """It ends with the other keys of a feed that nobody follows."""
+    """It expires with the other keys of a feed without followers."""
     feeds = Feeds(redis)
     assert await redis.command("TTL", keys.feed_edition(feed)) == -1
     for user in ("ann", "bob"):

@@ -1,4 +1,4 @@
-"""A feed's changes are announced at least once: wherever a process dies, and whatever changes it at the same time."""
+"""A feed's changes are announced at least once, wherever a process dies and whatever changes it at the same time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.web import publisher
 
 
 class Dead(Events):
-    """A stream of events that a process doesn't live to write to."""
+    """A stream of events whose process dies before it can write."""
 
     announce = die
 
@@ -44,7 +44,7 @@ async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
 
 
 async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_again(redis):
-    """Its second attempt changes nothing, and tells."""
+    """Its second attempt changes nothing, but announces the change."""
     async with world(redis) as it:
         posts = post_store(it)
         await posts.describe(FEED, {"title": "One"})
@@ -57,7 +57,7 @@ async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_aga
 
 
 async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redis):
-    """The next save announces that it was created."""
+    """The next save announces its creation."""
     async with world(redis) as it:
         posts = post_store(it)
         posts._events = Dead(redis)
@@ -69,8 +69,8 @@ async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redi
 
 
 async def test_of_two_changes_at_once_none_goes_unannounced(it):
-    """The second comes between the first and its announcement, and its process dies: the first one's note is not taken
-    for the second's.
+    """The second change comes between the first one and its announcement, and its process dies: the first announcement
+    doesn't clear the second change's note.
     """
     feed = await it.feeds.ensure(FEED, NOON)
 
@@ -84,7 +84,7 @@ async def test_of_two_changes_at_once_none_goes_unannounced(it):
 
 
 async def test_a_feed_that_is_gone_stays_gone(it):
-    """Describing it writes nothing and tells nothing."""
+    """Describing it writes and announces nothing."""
     assert await describe(it.feeds, it.events, "7", {"title": "One"}, NOON) == ()
     assert await it.feeds.get("7") is None
     assert await it.redis.command("EXISTS", "stream:{events}") == 0

@@ -1,4 +1,4 @@
-"""Who polls what, and when."""
+"""The schedule: due feeds, hosts and leases."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ def schedule(redis):
 
 
 async def poll(schedule: Schedule, lease, now: float, interval: float = 3600.0) -> str | None:
-    """What a worker does with a host: one request, then back."""
+    """Polls a host like a worker: one request, then the release."""
     feeds = (await schedule.due_feeds(lease, now, 1)).ids
     for feed_id in feeds:
         assert await schedule.finish(lease, feed_id, now + interval)
@@ -34,7 +34,7 @@ async def hosts(schedule: Schedule, now: float) -> list[str]:
 
 
 async def test_each_feed_is_polled_once_by_many_workers(schedule):
-    """Eight workers, 30 hosts, 180 feeds: every feed once, never two requests to a host at a time."""
+    """Eight workers, 30 hosts, 180 feeds: every feed once, never two requests to a host at the same time."""
     feeds = {str(number): f"h{number % 30}" for number in range(180)}
     for feed_id, host in feeds.items():
         await schedule.add(feed_id, host, NOON)
@@ -59,7 +59,7 @@ async def test_each_feed_is_polled_once_by_many_workers(schedule):
                 busy.remove(lease.host)
                 assert await schedule.release(lease, now, 1.0)
                 held -= 1
-            if not held:  # the clock must not run away from a worker that this machine lets wait
+            if not held:  # the clock must not run ahead of a worker that waits on a slow machine
                 now += 1.0
 
     await asyncio.gather(*(worker() for _ in range(8)))
@@ -67,7 +67,7 @@ async def test_each_feed_is_polled_once_by_many_workers(schedule):
 
 
 async def test_hundreds_of_feeds_on_one_host_queue_fairly(real_redis):
-    """600 feeds on one host, one request a second: each has its turn before any comes again, though half are due."""
+    """600 feeds on a host, one request per second: each is polled before any is polled again, though half are due."""
     schedule, count = Schedule(real_redis), 600
     order = [str(number) for number in range(count)]
     random.Random(7).shuffle(order)
@@ -85,21 +85,21 @@ async def test_hundreds_of_feeds_on_one_host_queue_fairly(real_redis):
 
 
 async def test_a_clock_that_jumps_back_hands_nothing_out_twice(schedule, redis):
-    """While the clock catches up, what is taken stays taken; then all goes on, and new feeds are due at once."""
+    """Until the clock catches up, leases hold; then all continues. New feeds are due at once."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
     earlier = NOON - 1800
     assert await schedule.take(earlier, 10, LEASE) == []
     await schedule.add("2", "new.example", earlier)
     assert await hosts(schedule, earlier) == ["new.example"]
-    assert await poll(schedule, lease, earlier) is None  # not due by this clock, and not lost
+    assert await poll(schedule, lease, earlier) is None  # not due by this clock, but not lost
     assert await next_time(redis) == earlier + LEASE
     (lease, _) = sorted(await schedule.take(NOON, 10, LEASE), key=lambda lease: lease.host)
     assert await poll(schedule, lease, NOON) == "1"
 
 
 async def test_tokens_grow_also_when_the_clock_jumps_back(schedule):
-    """A lease that was lost before the jump isn't mistaken for one that is given after it."""
+    """A lease that was lost before the jump isn't confused with one that is given after it."""
     await schedule.add("1", "h", NOON)
     (first,) = await schedule.take(NOON, 1, LEASE)
     (second,) = await schedule.take(NOON + LEASE, 1, LEASE)
@@ -111,7 +111,7 @@ async def test_tokens_grow_also_when_the_clock_jumps_back(schedule):
 
 
 async def test_a_feed_added_while_its_host_is_taken_is_found(schedule, redis):
-    """The host keeps its lease, and is due for the new feed when it comes back."""
+    """The host keeps its lease, and is due for the new feed when it is released."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
     await schedule.add("2", "h", NOON + 5)
@@ -123,7 +123,7 @@ async def test_a_feed_added_while_its_host_is_taken_is_found(schedule, redis):
 
 
 async def test_a_feed_added_between_the_two_steps_of_a_release_is_found(schedule, redis):
-    """The moment in which neither the release nor the addition alone would put the host where it belongs."""
+    """At this moment, neither the release nor the addition alone would schedule the host correctly."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
     assert await schedule.finish(lease, "1", None)
@@ -142,7 +142,7 @@ async def test_a_feed_added_between_the_two_steps_of_a_release_is_found(schedule
 
 
 async def test_many_adds_and_polls_at_once_lose_no_feed(schedule, redis):
-    """Whatever the order of steps: a feed that is due has its host due."""
+    """Whatever the order of steps, a due feed has a due host."""
     added: list[str] = []
     polled: list[str] = []
 
@@ -169,7 +169,7 @@ async def test_many_adds_and_polls_at_once_lose_no_feed(schedule, redis):
 
 
 async def test_a_feed_that_is_gone_is_never_polled_again(schedule, redis):
-    """After 410 nothing of it stays in the schedule, and a host without feeds leaves it too."""
+    """After 410 nothing of it stays in the schedule, and a host without feeds is removed, too."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
     assert await schedule.finish(lease, "1", None)
@@ -179,7 +179,7 @@ async def test_a_feed_that_is_gone_is_never_polled_again(schedule, redis):
 
 
 async def test_bump_makes_feeds_due_at_once_but_no_faster(schedule):
-    """`poll now` for several feeds; a host that was asked a moment ago still gets its second of rest."""
+    """`poll now` for several feeds: a host that was just polled still gets its pause of a second."""
     await schedule.add("1", "a", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
     await poll(schedule, lease, NOON)
@@ -191,7 +191,7 @@ async def test_bump_makes_feeds_due_at_once_but_no_faster(schedule):
 
 
 async def test_three_feeds_that_are_told_to_wait_hold_their_host(schedule, redis):
-    """Until fewer than three wait; every other host goes on."""
+    """The hold lasts until fewer than three wait; other hosts continue."""
     for number in range(5):
         await schedule.add(str(number), "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)

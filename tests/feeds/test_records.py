@@ -20,7 +20,7 @@ def feeds(redis):
 
 
 async def test_one_feed_per_url(feeds):
-    """However the URL is written, and however many ask at once."""
+    """The spelling of the URL and simultaneous calls make no difference."""
     spellings = [URL, "HTTPS://Blog.Example/feed", "https://blog.example:443/feed#top"]
     records = await asyncio.gather(*(feeds.ensure(spellings[number % 3], NOON) for number in range(12)))
     assert len({record.id for record in records}) == 1
@@ -31,13 +31,13 @@ async def test_one_feed_per_url(feeds):
 
 
 async def test_a_lost_race_leaves_no_record(feeds, redis):
-    """The second claim of a URL deletes the record that it wrote."""
+    """The second process to claim a URL deletes its record."""
     await asyncio.gather(*(Feeds(redis).ensure(URL, NOON) for _ in range(6)))
     assert len([name for name in await all_keys(redis) if name.startswith(b"feed:{")]) == 1
 
 
 async def test_a_feed_that_has_expired_is_not_written_to(feeds, redis):
-    """An update comes too late and leaves nothing behind; asked for again, the feed comes back under its id."""
+    """A late update writes nothing; requested again, the feed returns with its id."""
     feed = await feeds.ensure(URL, NOON)
     await redis.command("DEL", keys.feed(feed.id))
     assert not await feeds.update(feed.id, {"title": "x"})
@@ -47,7 +47,7 @@ async def test_a_feed_that_has_expired_is_not_written_to(feeds, redis):
 
 
 async def test_a_feed_outlives_its_last_follower_by_thirty_days(feeds, redis):
-    """Its time to live comes when the last follower leaves and goes when one comes, for all its keys."""
+    """All its keys get a time to live when the last follower leaves, and lose it when one comes."""
     feed = await feeds.ensure(URL, NOON)
     assert 0 < await redis.command("TTL", keys.feed(feed.id)) <= KEEP_UNFOLLOWED
     await feeds.subscribe(feed.id, "ann", "home")
@@ -64,7 +64,7 @@ async def test_a_feed_outlives_its_last_follower_by_thirty_days(feeds, redis):
 
 
 async def test_a_feed_that_moves_to_a_known_one_says_so(feeds):
-    """Nothing changes; the caller learns which feed it is."""
+    """Nothing changes; the caller gets the known feed."""
     feed = await feeds.ensure(URL, NOON)
     other = await feeds.ensure("https://new.example/feed", NOON)
     assert await feeds.rename(feed.id, "https://new.example/feed") == other.id
@@ -74,7 +74,7 @@ async def test_a_feed_that_moves_to_a_known_one_says_so(feeds):
 
 
 async def test_readings_have_growing_numbers_whatever_the_clock_does(feeds):
-    """Also where the last one is of the future, because the clock was ahead."""
+    """This holds even if the last number is in the future because the clock was ahead."""
     feed = await feeds.ensure(URL, NOON)
     numbers = []
     for _ in range(3):
@@ -90,7 +90,7 @@ async def test_readings_have_growing_numbers_whatever_the_clock_does(feeds):
 
 
 async def test_a_reading_writes_nothing_when_a_later_one_has_begun(feeds):
-    """Neither fields nor a description nor its end; the later one writes all of them."""
+    """It writes neither fields nor a description nor its end; the later one writes them all."""
     feed = await feeds.ensure(URL, NOON)
     await feeds.subscribe(feed.id, "ann", "home")
     found = await feeds.begin_reading(feed.id)

@@ -1,4 +1,4 @@
-"""What filters let in, as a pure decision."""
+"""The decisions of filters, as a pure function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def takes(filters: dict[str, Any], found: Searched) -> bool:
 
 
 def test_no_filter_takes_everything() -> None:
-    """An empty object, and empty lists, say nothing."""
+    """An empty object and empty lists have no effect."""
     assert takes({}, post("anything"))
     assert takes(
         {name: [] for name in (field.name for field in fields(Filters)) if not name.endswith("regex")}, post("anything")
@@ -30,7 +30,7 @@ def test_no_filter_takes_everything() -> None:
 
 
 def test_kinds_are_included_and_excluded() -> None:
-    """By post type, in whatever case; exclusion wins."""
+    """By post type, in any case; exclusion takes precedence."""
     assert takes({"include_types": ["Photo"]}, post(kind="photo"))
     assert not takes({"include_types": ["photo"]}, post(kind="note"))
     assert not takes({"exclude_types": ["like", "repost"]}, post(kind="repost"))
@@ -55,13 +55,13 @@ def test_kinds_are_included_and_excluded() -> None:
     ],
 )
 def test_words_are_found_whole_in_any_case(word: str, text: str, found: bool) -> None:
-    """Unicode's cases and forms count as one; scripts without case, often without spaces, match anywhere."""
+    """Unicode's cases and forms are equal; scripts without case, often without spaces, match anywhere."""
     assert takes({"include_words": [word]}, post(text)) is found
     assert takes({"exclude_words": [word]}, post(text)) is not found
 
 
 def test_title_summary_text_and_categories_are_searched_but_the_author_is_not() -> None:
-    """Each on a line of its own."""
+    """Each is searched as a separate line."""
     one = post("body", name="title", summary="short", category=["tag one", "tag two"], author={"name": "Ann"})
     for word in ("title", "short", "body", "tag two"):
         assert takes({"include_regex": f"(?m)^{word}$"}, one)
@@ -70,7 +70,7 @@ def test_title_summary_text_and_categories_are_searched_but_the_author_is_not() 
 
 
 def test_words_and_expression_are_alternatives_and_kinds_come_on_top() -> None:
-    """One of the included words or the expression is enough; the kind must fit as well; what is excluded wins."""
+    """An included word or the expression is enough, but the kind must match as well; exclusions take precedence."""
     both = {"include_words": ["tea"], "include_regex": "cof+ee"}
     assert takes(both, post("tea"))
     assert takes(both, post("coffee"))
@@ -81,7 +81,7 @@ def test_words_and_expression_are_alternatives_and_kinds_come_on_top() -> None:
 
 
 def test_an_expression_that_cannot_be_used_is_left_out_and_named() -> None:
-    """What the configuration wouldn't let pass today may have been stored before: the rest of the filter holds."""
+    """An expression that is invalid today may have been stored before: the rest of the filter applies."""
     rule = Filter.of({"include_regex": "(", "exclude_types": ["like"]})
     assert rule.broken == ("include_regex",)
     assert rule.takes(post("anything"))
@@ -90,13 +90,13 @@ def test_an_expression_that_cannot_be_used_is_left_out_and_named() -> None:
 
 @pytest.mark.parametrize("wire", [{}, {"content": "text"}, {"category": "one"}, {"name": 5, "content": {"text": None}}])
 def test_posts_of_any_shape_can_be_searched(wire: dict[str, Any]) -> None:
-    """Imported and saved posts may lack what ours have."""
+    """Imported and saved posts may lack fields that others have."""
     assert takes({"exclude_words": ["x"]}, Searched.of(wire))
 
 
 @pytest.mark.parametrize("marks", ["\u0315\u0300" * 250_000, "\u0315" * 250_000 + "\uff9e\u0300" * 125_000])
 def test_marks_without_end_on_a_letter_take_no_long_time(marks: str) -> None:
-    """Put into order, these kept the worker busy for minutes; words beside them are found."""
+    """Sorting them kept the worker busy for minutes; words next to them are found."""
     started = time.process_time()
     found = post(f"cats e\u0301te\u0301 a{marks} dogs")
     assert takes({"include_words": ["\u00e9t\u00e9"]}, found)
@@ -105,7 +105,7 @@ def test_marks_without_end_on_a_letter_take_no_long_time(marks: str) -> None:
 
 
 def test_few_expressions_are_kept_compiled() -> None:
-    """Each may take four megabytes: filters keep their text, and a process keeps the last used ones."""
+    """Each may take 4 MB: filters keep their text, and a process keeps the last used expressions."""
     kind = type(compiled("a"))
 
     def there() -> int:

@@ -1,4 +1,4 @@
-"""What followers hear of their feeds' trouble: once each, in plain words, unless they don't want to."""
+"""Notices about feed problems: once for each problem, in plain words, unless the user has disabled them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def told(it: World, user: str = "alice") -> list[dict[str, Any]]:
 
 
 async def followed(it: World, site: Publisher, *users: str) -> FeedRecord:
-    """A feed that was read once."""
+    """A feed that was polled once."""
     site.serve_document("/feed", rss(dated(2)))
     for user in users or ("alice",):
         feed = await it.follow(site.url("/feed", "blog.test"), user)
@@ -42,7 +42,7 @@ async def fail(it: World, site: Publisher, feed: FeedRecord, times: int, every: 
 
 
 async def test_a_feed_that_fails_for_a_week(it: World, site: Publisher) -> None:
-    """Its name, since when, the reason, what is done; once, to everybody who follows it."""
+    """The notice has its name, the beginning, the reason and the consequence; each follower gets it once."""
     feed = await followed(it, site, "alice", "bob")
     await fail(it, site, feed, 6)
     assert await told(it) == []
@@ -58,14 +58,14 @@ async def test_a_feed_that_fails_for_a_week(it: World, site: Publisher) -> None:
 
 
 async def test_a_few_failures_over_a_long_time_are_nothing(it: World, site: Publisher) -> None:
-    """A server that was off for a month says nothing with the first failure after it."""
+    """A server that was off for a month creates no notice after its first failure."""
     feed = await followed(it, site)
     await fail(it, site, feed, LASTING_FAILURES - 1, 10 * DAY)
     assert await told(it) == []
 
 
 async def test_a_feed_that_works_again_may_fail_again(it: World, site: Publisher) -> None:
-    """That is another event."""
+    """The second failure is another event."""
     feed = await followed(it, site)
     await fail(it, site, feed, 10)
     site.serve_document("/feed", rss(dated(2)), etag='"again"')
@@ -75,7 +75,7 @@ async def test_a_feed_that_works_again_may_fail_again(it: World, site: Publisher
 
 
 async def test_a_feed_that_never_worked(it: World, site: Publisher) -> None:
-    """Counted from the day when somebody followed it; known by its address."""
+    """The time counts from the follow; the notice names the feed's URL."""
     feed = await it.follow(site.url("/feed", "blog.test"))
     await fail(it, site, feed, 10)
     (item,) = await told(it)
@@ -83,7 +83,7 @@ async def test_a_feed_that_never_worked(it: World, site: Publisher) -> None:
 
 
 async def test_a_feed_that_is_gone(it: World, site: Publisher) -> None:
-    """410: nothing is asked any more, and that is said at once."""
+    """After 410 it isn't polled any more, and the notice comes at once."""
     feed = await followed(it, site)
     site.serve("/feed", Answer(b"", 410))
     await it.poll(feed)
@@ -94,7 +94,7 @@ async def test_a_feed_that_is_gone(it: World, site: Publisher) -> None:
 
 
 async def test_a_feed_that_has_moved(it: World, site: Publisher) -> None:
-    """Once the move is believed; to where, and that there is nothing to do."""
+    """Once the move counts as permanent; the notice names the new URL, and says that nothing needs to be done."""
     feed = await followed(it, site)
     new = site.url("/new", "new.test")
     site.serve_document("/new", rss(dated(2)))
@@ -118,7 +118,7 @@ async def test_a_key_in_an_address_is_not_repeated(it: World, site: Publisher) -
 
 @pytest.mark.parametrize("level", ["channel", "user"])
 async def test_who_does_not_want_it_hears_nothing(it: World, site: Publisher, level: str) -> None:
-    """By the setting of the channel or of the user; others hear it."""
+    """The channel or the user can disable them; others still get them."""
     feed = await followed(it, site, "alice", "bob")
     if level == "channel":
         settings = OwnChannelSettings(feed_trouble=False)
@@ -132,7 +132,7 @@ async def test_who_does_not_want_it_hears_nothing(it: World, site: Publisher, le
 
 
 async def test_the_feed_of_notices_is_never_polled(it: World, site: Publisher) -> None:
-    """It has no address, comes into no host's queue, and stands in no list of feeds that are asked."""
+    """It has no URL, is in no host's queue, and in no list of feeds to poll."""
     feed = await followed(it, site)
     site.serve("/feed", Answer(b"", 410))
     await it.poll(feed)
@@ -143,7 +143,7 @@ async def test_the_feed_of_notices_is_never_polled(it: World, site: Publisher) -
 
 
 async def test_killed_at_any_step_it_is_said_once(real_redis: Any, site: Publisher) -> None:
-    """The notice is there before the record says that the feed is gone: the next poll says it again, in vain."""
+    """The notice is stored before the feed's record: the next poll stores it again, without effect."""
     killing = Killing(real_redis)
     step, steps = 0, 1
     while step < steps:

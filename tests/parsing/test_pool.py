@@ -1,4 +1,4 @@
-"""Parsing in processes, with an end, in turns."""
+"""Parsing in processes, with limits and in turns."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ URL = "http://u:p@a.test/x"
 SMALL = b"<rss><channel><title>t</title><item><title>x</title></item></channel></rss>"
 LARGE = b"<rss><channel><title>t</title>" + b"<item><title>x</title><description>y</description></item>" * 1000
 SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
-"""Keeps its parser busy for minutes."""
+"""A document that keeps its parser busy for minutes."""
 
 
 @pytest.fixture
 async def pool() -> AsyncIterator[ParsePool]:
-    """A pool with an end."""
+    """A pool that is closed at the end."""
     made = ParsePool()
     yield made
     made.close()
 
 
 async def test_documents_are_parsed_at_their_final_address(pool: ParsePool) -> None:
-    """The base of relative links is where the document was found."""
+    """Relative links are resolved against the URL after redirects."""
     feed = await pool.parse(document(LARGE))
     assert (feed.name, len(feed.entries), feed.url) == ("t", 300, "http://a.test/x")
 
 
 async def test_there_is_no_process_before_it_is_needed_and_none_after_a_while() -> None:
-    """One that has work to do stays; what isn't a feed is no reason to end it."""
+    """A busy process stays; a document that isn't a feed doesn't end it."""
     pool = ParsePool(idle=0.3)
     assert not pool.processes
     await pool.parse(document(SMALL))
@@ -62,7 +62,7 @@ async def test_there_is_no_process_before_it_is_needed_and_none_after_a_while() 
 
 
 async def test_a_process_begins_while_the_document_is_on_its_way(pool: ParsePool) -> None:
-    """So nobody who signs in waits for it."""
+    """A sign-in doesn't wait for its start."""
     pool.warm()
     pool.warm()
     await wait_until(lambda: len(pool.processes) == 1)
@@ -72,7 +72,7 @@ async def test_a_process_begins_while_the_document_is_on_its_way(pool: ParsePool
 
 
 async def test_a_process_is_ended_when_a_document_takes_too_much_processor_time(pool: ParsePool) -> None:
-    """Its document has failed, with its address masked, and the next one is read."""
+    """The document fails, with its URL masked, and the next one is parsed."""
     pool = ParsePool(quick=0.1, seconds=0.3)
     with pytest.raises(ParsingStopped, match=r"in 0\.3 s of processor time") as failure:
         await pool.parse(document(SPINS))
@@ -83,7 +83,7 @@ async def test_a_process_is_ended_when_a_document_takes_too_much_processor_time(
 
 
 async def test_time_in_which_a_process_does_not_run_does_not_count(pool: ParsePool) -> None:
-    """A machine with other things to do makes no document fail."""
+    """No document fails because the machine is busy."""
     pool = ParsePool(processes=1, quick=1.0, seconds=1.0)
     await pool.parse(document(SMALL))
     (pid,) = pool.processes
@@ -98,7 +98,7 @@ async def test_time_in_which_a_process_does_not_run_does_not_count(pool: ParsePo
 
 
 async def test_a_document_that_is_slow_once_more_does_not_try_the_quick_lane() -> None:
-    """It would lose that time at every poll."""
+    """Otherwise it would lose that time at every poll."""
     pool = ParsePool(quick=0.1, seconds=0.2)
     for _ in range(2):
         with pytest.raises(ParsingStopped):
@@ -110,7 +110,7 @@ async def test_a_document_that_is_slow_once_more_does_not_try_the_quick_lane() -
 
 
 async def test_the_quick_lane_stays_open_for_others() -> None:
-    """While heavy documents are read and wait, small ones of the same caller are read."""
+    """While heavy documents run and wait, small ones of the same caller are parsed."""
     pool = ParsePool(seconds=600.0)
     pool._known_slow = {document(name=f"heavy{number}").url: None for number in range(4)}
     heavy = [asyncio.create_task(pool.parse(document(SPINS, f"heavy{number}"))) for number in range(4)]
@@ -122,9 +122,9 @@ async def test_the_quick_lane_stays_open_for_others() -> None:
 
 
 async def test_callers_take_turns_in_the_slow_lane() -> None:
-    """A heavy document of one waits for one of another who has many, not for all.
+    """A caller's heavy document waits for one of another caller who has many, not for all.
 
-    Before: behind sixty previews another's took 38 s. Now: it is the second at the latest.
+    Behind 60 previews, another caller's document used to take 38 s. It must be the second one at the latest.
     """
     pool = ParsePool(quick=0.05, seconds=0.2)
     pool._known_slow = {document(name=name).url: None for name in ("many0", "many1", "many2", "many3", "one0")}
@@ -142,7 +142,7 @@ async def test_callers_take_turns_in_the_slow_lane() -> None:
 
 
 async def test_a_reading_that_nobody_waits_for_is_ended() -> None:
-    """The process is free for the next document; what waits still never begins."""
+    """The process is free for the next document; a waiting one is never parsed."""
     pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
     first = asyncio.create_task(pool.parse(document(SPINS)))
     await wait_until(lambda: bool(pool._crew.running))
@@ -156,7 +156,7 @@ async def test_a_reading_that_nobody_waits_for_is_ended() -> None:
 
 
 async def test_a_document_without_a_turn_in_time_is_refused_for_a_moment() -> None:
-    """That is no failure of the document, and the one that is being read goes on."""
+    """The document doesn't count as failed, and the one in the process continues."""
     pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
     first = asyncio.create_task(pool.parse(document(SPINS)))
     await wait_until(lambda: bool(pool._crew.running))
@@ -173,7 +173,7 @@ async def test_a_document_without_a_turn_in_time_is_refused_for_a_moment() -> No
 
 
 async def test_closing_ends_processes_at_once() -> None:
-    """Though they are busy; those who wait hear of it."""
+    """Busy processes are killed; waiting callers get an error."""
     pool = ParsePool(seconds=600.0, quick=600.0)
     reading = [asyncio.create_task(pool.parse(document(SPINS, str(number)))) for number in range(5)]
     await wait_until(lambda: len(pool._crew.running) == 2 and len(pool.processes) == 2)
@@ -185,7 +185,7 @@ async def test_closing_ends_processes_at_once() -> None:
 
 
 async def test_a_stopped_pool_refuses_what_comes_later(pool: ParsePool) -> None:
-    """A request that asks for one document after the other ends with the first that it asks for then."""
+    """A request that parses several documents ends with the next one."""
     pool.stop()
     pool.warm()
     with pytest.raises(ParserUnavailable, match="stopping"):
@@ -196,7 +196,7 @@ async def test_a_stopped_pool_refuses_what_comes_later(pool: ParsePool) -> None:
 async def test_that_no_process_can_be_started_is_no_failure_of_a_document(
     pool: ParsePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All who ask are told so, the log says it once, and later documents are read."""
+    """All callers get the error, it is logged once, and later documents are parsed."""
 
     def out_of_descriptors(_memory: int) -> ParserProcess:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -211,7 +211,7 @@ async def test_that_no_process_can_be_started_is_no_failure_of_a_document(
 
 
 async def test_a_process_is_ended_when_it_takes_too_much_memory() -> None:
-    """The document fails; nothing else does."""
+    """Only the document fails."""
     pool = ParsePool(memory=8 * 1024 * 1024)
     with pytest.raises(ParseError, match="memory"):
         await pool.parse(document(LARGE * 20))
@@ -220,7 +220,7 @@ async def test_a_process_is_ended_when_it_takes_too_much_memory() -> None:
 
 
 async def test_a_process_that_died_while_idle_costs_nothing(pool: ParsePool) -> None:
-    """The next document gets another one, and isn't blamed."""
+    """The next document gets another process and doesn't fail."""
     await pool.parse(document(SMALL))
     (pid,) = pool.processes
     os.kill(pid, signal.SIGKILL)
@@ -229,14 +229,14 @@ async def test_a_process_that_died_while_idle_costs_nothing(pool: ParsePool) -> 
 
 
 async def test_the_loop_goes_on_while_a_document_is_read_however_small(pool: ParsePool) -> None:
-    """No foreign document is read in the process that serves: not even one of a few bytes is."""
+    """The server's own process parses no foreign document, not even one of a few bytes."""
     page = Answered(200, {"content-type": "text/html"}, b"<link rel=me href=https://b.test/>", "http://a.test/")
     assert (await pool.profile_links(page, private=False)).me == ("https://b.test/",)
     assert len(pool.processes) == 1
 
 
 def test_replies_that_are_no_values_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that others have taken over can send text, numbers and our dataclasses of them, and nothing else."""
+    """A hijacked process can only send text, numbers and our dataclasses of these."""
     process = ParserProcess()
     replies = [b'{"failure":null,"stopped":false,"seconds":0.1,"resident":1}', b'{"url":"x","format":["not text"]}']
     sizes = (len(replies[0]).to_bytes(8, "big") + len(replies[1]).to_bytes(8, "big"),)
@@ -248,7 +248,7 @@ def test_replies_that_are_no_values_end_the_process(monkeypatch: pytest.MonkeyPa
 
 
 def test_replies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that announces gigabytes is ended before they are there."""
+    """A process that announces gigabytes is ended before it sends them."""
     process = ParserProcess()
     monkeypatch.setattr(process, "_receive", lambda *_: (1 << 40).to_bytes(8, "big") * 2)
     with pytest.raises(ProcessEnded):
@@ -260,7 +260,7 @@ def test_replies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_reads_what_the_parser_reads() -> None:
-    """Small or large, feed or not."""
+    """This holds for small and large documents, feeds or not."""
     bounded = BoundedParser()
     for body in (SMALL, LARGE):
         assert bounded(body, URL, "text/xml") == parse(body, URL, "text/xml")
@@ -272,7 +272,7 @@ def test_it_reads_what_the_parser_reads() -> None:
 
 
 def test_many_threads() -> None:
-    """Each gets its own document's feed."""
+    """Each thread gets the feed of its own document."""
     bounded = BoundedParser()
     with ThreadPoolExecutor(6) as threads:
         titles = [f"t{number}" for number in range(12)]
@@ -282,7 +282,7 @@ def test_many_threads() -> None:
 
 
 async def test_closing_ends_what_is_read() -> None:
-    """Those who wait for a document aren't held up by it; later documents are read as before."""
+    """Waiting callers aren't delayed by it; later documents are parsed as before."""
     bounded = BoundedParser(at_once=1)
     stopped: list[ParserUnavailable] = []
 

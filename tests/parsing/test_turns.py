@@ -1,4 +1,4 @@
-"""Who is next where many wait for a parser."""
+"""The order in which many callers get a parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from microsub.parsing.pool import Turns
 
 
 def order(turns: Turns[str], seconds: float = 1.0) -> list[str]:
-    """All that waits, in its order, if every job takes `seconds`; jobs are named after their keys."""
+    """All waiting jobs in their order, if each takes `seconds`; jobs are named after their keys."""
     found = []
     while (job := turns.next()) is not None:
         found.append(job)
@@ -18,10 +18,10 @@ def order(turns: Turns[str], seconds: float = 1.0) -> list[str]:
 
 @pytest.mark.parametrize("many", [30, 60])
 def test_one_document_does_not_wait_for_thirty_of_another(many: int) -> None:
-    """Of thirty heavy feeds; nor for sixty previews.
+    """This holds for 30 heavy feeds and for 60 previews.
 
-    Before: behind thirty a new feed hadn't come after 150 s, in place of 1.5; behind sixty a preview took 38 s. Now: it
-    comes second, after the one that is being read.
+    Behind 30 heavy feeds a new feed used to take over 150 s instead of 1.5, and behind 60 previews another one took
+    38 s. It must be second, after the document that is being parsed.
     """
     turns: Turns[str] = Turns(0.05)
     for number in range(many):
@@ -33,7 +33,7 @@ def test_one_document_does_not_wait_for_thirty_of_another(many: int) -> None:
 
 
 def test_callers_take_turns_and_their_documents_stay_in_order() -> None:
-    """A caller that asked for more waits for more."""
+    """A caller with more documents waits longer."""
     turns: Turns[str] = Turns(0.05)
     for job in ("a1", "a2", "a3", "b1", "b2"):
         turns.add(job, [job[0]])
@@ -41,7 +41,7 @@ def test_callers_take_turns_and_their_documents_stay_in_order() -> None:
 
 
 def test_who_uses_more_for_a_document_has_fewer_read() -> None:
-    """What counts is processor time, not documents."""
+    """Processor time counts, not the number of documents."""
     turns: Turns[str] = Turns(0.05)
     for number in range(9):
         turns.add(f"a{number}", ["a"])
@@ -56,7 +56,7 @@ def test_who_uses_more_for_a_document_has_fewer_read() -> None:
 
 
 def test_a_document_that_several_want_is_on_the_account_of_who_used_least() -> None:
-    """A heavy user who follows what others follow holds nobody up."""
+    """A heavy user who follows the same feeds as others delays nobody."""
     turns: Turns[str] = Turns(0.05)
     turns.add("a0", ["a"])
     assert turns.next() == "a0"
@@ -65,7 +65,7 @@ def test_a_document_that_several_want_is_on_the_account_of_who_used_least() -> N
 
 
 def test_idleness_saves_nothing_up() -> None:
-    """Who comes late takes turns with the others from then on."""
+    """A caller who comes late takes turns with the others from then on."""
     turns: Turns[str] = Turns(0.05)
     for number in range(4):
         turns.add(f"a{number}", ["a"])
@@ -78,7 +78,7 @@ def test_idleness_saves_nothing_up() -> None:
 
 
 def test_what_nobody_waits_for_any_more_is_taken_out() -> None:
-    """Once."""
+    """A second removal has no effect."""
     turns: Turns[str] = Turns(0.05)
     turns.add("a0", ["a"])
     assert turns.remove("a0")
@@ -87,7 +87,7 @@ def test_what_nobody_waits_for_any_more_is_taken_out() -> None:
 
 
 def test_keys_are_forgotten() -> None:
-    """Strangers come from many networks."""
+    """Requests come from many unknown networks."""
     turns: Turns[str] = Turns(0.05)
     for number in range(5000):
         turns.add(str(number), [str(number)])

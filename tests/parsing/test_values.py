@@ -1,4 +1,4 @@
-"""Values of a parser process become the project's own, and nothing else does."""
+"""Replies of a parser process become the project's own values, and nothing else."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)))
 
 
 def test_values_come_back_as_they_were() -> None:
-    """What is empty where something is usual, too, and bytes that are text or not."""
+    """This includes empty values instead of usual ones, and bytes that are text or not."""
     assert reader(PostsRead)(dumps(READ)) == READ
 
 
 def test_halves_of_characters_become_the_sign_for_what_is_none() -> None:
-    """Escapes of JSON can hold them, and nothing that is stored can."""
+    """Escapes in JSON can contain lone surrogates, but stored text can't."""
     half, none = "a\ud800b", "a\ufffdb"
     sent = Entry(name=half, category=(half,), refs={half: Card(name=half)})
     assert reader(Entry)(dumps(sent)) == Entry(name=none, category=(none,), refs={none: Card(name=none)})
@@ -56,6 +56,6 @@ WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("kind", "value"), WRONG.values(), ids=WRONG)
 def test_other_json_is_refused(kind: Any, value: dict[str, Any]) -> None:
-    """By the error that ends the parser."""
+    """The error is the one that ends the parser."""
     with pytest.raises(ValueError, match="validation error"):
         reader(kind)(orjson.dumps(value))

@@ -1,4 +1,4 @@
-"""What a browser reads of a message: by the example of RFC 8291, and whatever is sent."""
+"""Encryption of messages for browsers: the example of RFC 8291, and messages of all sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def private(text: str) -> ec.EllipticCurvePrivateKey:
 
 
 def test_the_example_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its key and its salt it becomes its body, and its browser reads that."""
+    """Its key and salt give its body, and its browser can decrypt it."""
     monkeypatch.setattr("microsub.webpush.encryption.generate_private_key", lambda _curve: private(SENDER))
     monkeypatch.setattr("secrets.token_bytes", lambda _size: decoded(SALT))
     assert encoded(BrowserKeys.of(PUBLIC, SECRET).encrypt(TEXT)) == BODY
@@ -35,7 +35,7 @@ def test_the_example_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 500, MOST_BYTES])
 def test_whatever_is_sent_is_read(size: int) -> None:
-    """Each time with another key, and never more than push services take."""
+    """Each message has a new key, and none is larger than push services accept."""
     browser = PushedBrowser("")
     keys = BrowserKeys.of(browser.fields["public"], browser.fields["secret"])
     first, second = keys.encrypt(b"x" * size), keys.encrypt(b"x" * size)
@@ -56,13 +56,13 @@ def test_whatever_is_sent_is_read(size: int) -> None:
     ],
 )
 def test_keys_that_are_none_are_refused(public: str, secret: str) -> None:
-    """A point off the curve would give away what it is encrypted with."""
+    """A point that isn't on the curve would reveal the encrypted text."""
     with pytest.raises(InvalidRequest):
         BrowserKeys.of(public, secret)
 
 
 def test_the_server_says_who_it_is() -> None:
-    """To the one push service, for half a day, by the key that browsers were given."""
+    """The key that browsers know signs it, for one push service and half a day."""
     key = ServerKey.of(ServerKey.new_text())
     said, public = claims(key.authorization("https://push.example:443/send/abc", "https://reader.example", 1000.0))
     assert said == {"aud": "https://push.example", "exp": 1000 + 12 * 3600, "sub": "https://reader.example"}

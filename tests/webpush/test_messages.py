@@ -1,4 +1,4 @@
-"""Messages about new posts to devices, and when: from the page of settings to a push service's door."""
+"""Messages about new posts to devices, and their times: from the settings page to the push service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = "/settings/devices"
 
 @dataclass
 class Told:
-    """Somebody with a device, and the push service of its browser."""
+    """A user with a device, and the push service of its browser."""
 
     ann: ReadingVisitor
     service: PushService
@@ -38,13 +38,13 @@ class Told:
         return self.ann.server
 
     async def switch_on(self, *channels: str, **fields: str) -> Shown:
-        """What the page's script does when its button is pressed."""
+        """Sends what the page's script sends when its button is pressed."""
         return await self.ann.browser.submit(
             await self.ann.get(PAGE), PAGE, **{**self.service.browser.fields, "channel": list(channels), **fields}
         )
 
     async def look(self, seconds: float = PAUSE) -> list[tuple[str, str]]:
-        """What came by the worker's next look, after so many seconds."""
+        """The messages of the worker's next round, after so many seconds."""
         self.server.clock.advance(seconds)
         await self.server.device_messages.look_at_due(self.server.now)
         return self.service.take()
@@ -64,7 +64,7 @@ class Told:
 
 @pytest.fixture
 async def told(real_redis: Redis) -> AsyncIterator[Told]:
-    """Ann, with a device for `home`; what was there before has been read by the worker."""
+    """Ann, with a device for `home`; the worker has already seen the earlier posts."""
     async with instance(real_redis, base_url=ADDRESS) as server, publisher() as site:
         made = Told(await reading(server, "ann", "home", "later"), PushService(site))
         await made.publish("before")
@@ -75,7 +75,7 @@ async def told(real_redis: Redis) -> AsyncIterator[Told]:
 
 
 async def test_one_post_is_told_by_its_title(told: Told) -> None:
-    """What was there before isn't; nor is it told twice."""
+    """Earlier posts aren't announced, and no post is announced twice."""
     await told.publish("news")
     (message,) = await told.look()
     assert message == ("news", "Home")
@@ -84,7 +84,7 @@ async def test_one_post_is_told_by_its_title(told: Told) -> None:
 
 
 async def test_the_push_service_learns_who_sends_and_nothing_else(told: Told) -> None:
-    """The headers of RFC 8030 and RFC 8292; what it passes on is encrypted."""
+    """It gets the headers of RFC 8030 and RFC 8292; the message is encrypted."""
     await told.publish("news")
     told.server.clock.advance(LOOK)
     await told.server.device_messages.look_at_due(told.server.now)
@@ -104,7 +104,7 @@ async def test_the_push_service_learns_who_sends_and_nothing_else(told: Told) ->
 
 
 async def test_who_has_no_device_costs_nothing(real_redis: Redis) -> None:
-    """However many users there are; a device that has nothing to tell is looked at in a few round trips."""
+    """The number of users doesn't matter; a device without news costs a few round trips."""
     redis, trips = CountingRedis(real_redis), []
     async with instance(redis, base_url=ADDRESS) as server, publisher() as site:
         for name in ("ann", "bob", "cy"):
@@ -124,7 +124,7 @@ async def test_who_has_no_device_costs_nothing(real_redis: Redis) -> None:
 
 
 async def test_several_posts_are_one_message_in_five_minutes(told: Told) -> None:
-    """A later one stands for all before it, until the user has read: it counts what is still unread."""
+    """A later message replaces the earlier ones and counts all unread posts, until the user reads."""
     await told.publish("a", "b", "c")
     assert await told.look(LOOK) == [("Home", "3 new posts")]
     await told.publish("d")
@@ -137,7 +137,7 @@ async def test_several_posts_are_one_message_in_five_minutes(told: Told) -> None
 
 
 async def test_what_was_read_meanwhile_is_not_told(told: Told) -> None:
-    """On another device, say."""
+    """The post was read on another device, for example."""
     await told.publish("a")
     await told.ann.reader.post(
         action="timeline", method="mark_read", channel="home", entry=(await told.ann.reader.ids("home"))[0]
@@ -146,7 +146,7 @@ async def test_what_was_read_meanwhile_is_not_told(told: Told) -> None:
 
 
 async def test_a_browser_that_reads_just_now_is_told_later(told: Told) -> None:
-    """What is still unread some minutes after its last visit."""
+    """Posts that are still unread some minutes after its last visit are announced."""
     await told.ann.get("/")
     await told.publish("a")
     assert await told.look(LOOK) == []
@@ -154,7 +154,7 @@ async def test_a_browser_that_reads_just_now_is_told_later(told: Told) -> None:
 
 
 async def test_only_chosen_channels_are_told(told: Told) -> None:
-    """Several of them by their names; the choice can be changed without the push service, for all that is unread."""
+    """Several channels are named. The choice can change without the push service, and applies to all unread posts."""
     server, visitor = told.server, told.ann
     await server.follow_unscheduled(OTHER, "ann", "later")
     await server.publish(OTHER, *posts("x", host="other.example", at=server.now))
@@ -171,7 +171,7 @@ async def test_only_chosen_channels_are_told(told: Told) -> None:
 
 
 async def test_among_very_many_channels_one_is_chosen_by_its_name(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were chosen before can be unticked; all others aren't listed."""
+    """Channels that were chosen before can be unticked; others aren't listed."""
     monkeypatch.setattr(channel_list, "MOST_BESIDE", 0)
     page = await told.ann.get(PAGE)
     boxes = [node.attributes["value"] for node in page.tree.css("[name=channel]")]
@@ -183,7 +183,7 @@ async def test_among_very_many_channels_one_is_chosen_by_its_name(told: Told, mo
 
 
 async def test_muted_posts_are_not_told(told: Told) -> None:
-    """They wait in the channel, hidden."""
+    """They are hidden in the channel."""
     await told.server.rules.mute("ann", "home", "https://blog.example/", told.server.now)
     await told.publish("a")
     assert await told.look() == []
@@ -204,7 +204,7 @@ async def test_a_device_speaks_the_language_of_its_browser(told: Told) -> None:
 
 @pytest.mark.parametrize("status", [404, 410])
 async def test_an_address_that_is_gone_is_forgotten(told: Told, status: int) -> None:
-    """At once; nothing of it stays."""
+    """This happens at once, and all its data is deleted."""
     told.service.status = status
     await told.publish("a")
     assert len(await told.look()) == 1
@@ -214,7 +214,7 @@ async def test_an_address_that_is_gone_is_forgotten(told: Told, status: int) -> 
 
 
 async def test_what_fails_is_tried_ever_less_and_then_forgotten(told: Told) -> None:
-    """Nothing is lost by a failure: the next message counts it too."""
+    """A failure loses nothing: the next message counts its posts, too."""
     told.service.status = 500
     await told.publish("a")
     assert await told.look(LOOK) == [("a", "Home")]
@@ -242,7 +242,7 @@ async def test_a_push_service_says_when_to_come_again(told: Told) -> None:
 
 
 async def test_signing_out_ends_it(told: Told) -> None:
-    """There or anywhere; what is left goes with the next look."""
+    """This holds for any way of signing out; the rest is deleted in the next round."""
     (session,) = await told.server.identity.sessions.all("ann")
     await told.server.identity.sessions.end("ann", session.id)
     await told.publish("a")
@@ -273,7 +273,7 @@ async def test_a_crash_between_writing_and_sending_doubles_nothing(told: Told, m
 
 
 async def test_a_test_message_comes_soon_and_not_too_often(told: Told) -> None:
-    """With nothing new, and to the device that was named."""
+    """It needs no new posts, and is sent only to the named device."""
     for _ in range(TESTS_OF_USER.most):
         page = await told.ann.get(PAGE)
         done = await told.ann.browser.submit(page, f"{PAGE}/test", device=await told.device_id())
@@ -314,8 +314,8 @@ async def test_keys_that_are_none_are_refused(told: Told) -> None:
 
 
 async def test_no_message_goes_into_a_private_network(told: Told) -> None:
-    """The guard of all requests holds; a redirect is an answer like any other."""
-    await told.switch_on("home", address="https://inside.example/1")  # which the resolver leads to 10.0.0.1
+    """All requests are guarded; redirects aren't followed."""
+    await told.switch_on("home", address="https://inside.example/1")  # the resolver returns 10.0.0.1
     await told.look()
     await told.publish("a")
     assert await told.look() == []
@@ -329,7 +329,7 @@ async def test_no_message_goes_into_a_private_network(told: Told) -> None:
 
 
 async def test_a_push_service_that_hangs_keeps_no_places(told: Told) -> None:
-    """For a minute it is sent nothing more, even for others who have devices there; then what was to be said is."""
+    """For a minute it gets no more messages, also for other users' devices; later they are sent."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{closed.getsockname()[1]}/1"
@@ -354,7 +354,7 @@ async def failures(told: Told) -> list[int]:
 
 
 async def signed_in_again(server: World, number: int) -> Visitor:
-    """Another browser of hers."""
+    """Another browser of the same user."""
     browser = Visitor(server.app, ADDRESS)
     cookie = await server.identity.sessions.begin("ann", "https://ann.example/", "tests", f"B{number}", server.now)
     browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
@@ -362,7 +362,7 @@ async def signed_in_again(server: World, number: int) -> Visitor:
 
 
 async def test_a_user_has_so_many_devices(told: Told) -> None:
-    """Those that are signed out make room."""
+    """Devices that are signed out make room."""
     server = told.server
     for n in range(MOST_DEVICES):
         other = await signed_in_again(server, n)
@@ -374,6 +374,6 @@ async def test_a_user_has_so_many_devices(told: Told) -> None:
 
 
 async def test_who_begins_again_and_again_has_no_messages_without_a_pause(told: Told) -> None:
-    """A device that begins again hears of the next post at once, so it does that a few times an hour."""
+    """A device that starts again gets the next post at once, so restarts have a rate limit."""
     statuses = [(await told.switch_on("home")).status for _ in range(DEVICES_OF_USER.most)]
     assert statuses == [303] * (DEVICES_OF_USER.most - 1) + [429]
