@@ -146,7 +146,7 @@ OF_REGISTERED = replace(
 
 @dataclass(frozen=True, slots=True)
 class MentionSettings:
-    """Which webmentions a user gets."""
+    """A user's settings for webmentions."""
 
     __pydantic_config__ = FILE_OBJECT
 
@@ -179,7 +179,7 @@ class UserSettings(ChannelSettings):
         metadata={"description": "This user's quotas, which override the general ones."},
     )
     webmention: MentionSettings = field(
-        default_factory=MentionSettings, metadata={"description": "Which webmentions this user receives."}
+        default_factory=MentionSettings, metadata={"description": "This user's settings for webmentions."}
     )
 
 

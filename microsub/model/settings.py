@@ -174,15 +174,14 @@ class Filters:
 
     include_types: tuple[Word, ...] = declared(f"Only posts of these types: {', '.join(POST_TYPES)}.", ())
     include_words: tuple[Word, ...] = declared(
-        "Only posts with one of these words or phrases, in upper or lower case, or in which `include_regex` is found.",
-        (),
+        "Only posts that contain one of these words or phrases, ignoring case, or that match `include_regex`.", ()
     )
     include_regex: Maybe[Regex] = declared(
-        "Only posts in which this expression (RE2) is found, or one of `include_words`."
+        "Only posts that match this expression (RE2), or that contain one of `include_words`."
     )
     exclude_types: tuple[Word, ...] = declared("No posts of these types.", ())
-    exclude_words: tuple[Word, ...] = declared("No posts with any of these words or phrases.", ())
-    exclude_regex: Maybe[Regex] = declared("No posts in which this expression (RE2) is found.")
+    exclude_words: tuple[Word, ...] = declared("No posts that contain one of these words or phrases.", ())
+    exclude_regex: Maybe[Regex] = declared("No posts that match this expression (RE2).")
 
     def __bool__(self) -> bool:
         return bool(stated(self))
@@ -201,7 +200,7 @@ class Filters:
 class OwnChannelSettings(ChannelSettings):
     """Settings of one channel."""
 
-    filters: Filters = field(default_factory=Filters, metadata={"description": "Which posts the channel takes."})
+    filters: Filters = field(default_factory=Filters, metadata={"description": "Rules for new posts of the channel."})
 
 
 SettingsOf = Callable[[str, str], Awaitable[ChannelSettings]]
