@@ -362,7 +362,7 @@ async def test_many_at_once_lose_nothing(it: World) -> None:
 
 
 async def test_a_feed_is_kept_for_its_posts(posts: PostStore, it: World) -> None:
-    """It stays without followers until it is released."""
+    """It stays without followers, also after the last one has left, until it is released."""
     feed_id = await follow(it)
     await posts.save(FEED, fields())
     await it.stages.run_once()

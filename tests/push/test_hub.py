@@ -198,7 +198,7 @@ async def test_what_is_wrong_is_an_error_in_plain_text(client: HubClient, change
 
 
 async def test_unknown_parameters_are_ignored(client: HubClient) -> None:
-    """Extensions that this hub doesn't know are harmless."""
+    """Extensions that this hub doesn't know are harmless; of a repeated parameter, the first counts."""
     app = await client.subscribe(foo="bar", **{"verify": "async"})
     await client.publish("second")
     assert len(app.deliveries) == 1

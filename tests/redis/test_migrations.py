@@ -199,8 +199,8 @@ async def test_posts_that_waited_to_be_stored_are_stored(redis):
 
 
 async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
-    """The old hash is deleted; filled feeds get the time of the follow. Other feeds are decided by their first items,
-    also when an interrupted migration was repeated.
+    """The old hash is deleted; filled feeds get the time of the follow. For other feeds their first items decide, also
+    after an interrupted migration was repeated.
     """
 
     await redis.command("SADD", keys.users(), "ann")

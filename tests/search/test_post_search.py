@@ -330,7 +330,7 @@ async def test_a_walk_that_takes_too_long_says_where_to_go_on(
 async def test_who_has_few_of_the_matches_finds_them_all(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of others' matches come first, with ids for SQLite or checks in Redis; also of unfollowed feeds."""
+    """Thousands of others' matches come first; SQLite gets the ids, or Redis is asked. Unfollowed feeds count, too."""
     monkeypatch.setattr(post_search, "MOST_OWN", most_own)
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=OTHER)

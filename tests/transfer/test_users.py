@@ -195,7 +195,10 @@ class Everything:
 
 
 async def test_a_user_comes_over_whole(there: World, here: World) -> None:
-    """Channels, follows, rules, timelines, states and counts are the same, also after a second import."""
+    """An empty server gets the same channels, follows, rules, timelines, states and counts.
+
+    A dry run reports the same numbers, and a second import changes nothing.
+    """
     before = await Everything(there, "ann").look()
     assert before["news gone"]
     assert before["friends hidden"]

@@ -16,7 +16,7 @@ from tests.support.readers import FEED, instance, posts
 
 
 async def test_each_lets_go_what_nobody_has_wanted_for_a_month(real_redis: Redis, tmp_path: Path) -> None:
-    """A file without a post, an output feed and a user missing from backend.json are deleted; all else stays."""
+    """Only a file without a post, a removed output feed and a disabled user outside backend.json are deleted."""
     async with instance(real_redis) as server:
         alice = await server.reader("alice", "home")
         await server.publish(FEED, *posts("a", "b"))

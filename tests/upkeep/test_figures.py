@@ -64,7 +64,7 @@ async def test_counts_of_other_processes_are_added(redis: Redis) -> None:
 
 
 async def test_a_worker_publishes_what_it_counts(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each count is published once, also after Redis was away. With a shared folder, only counts by the hour are."""
+    """Each count is published once, also after Redis was away; with a shared folder, only by the hour."""
     monkeypatch.setattr(figures, "PUBLISH_SECONDS", 0.0)
     name = '["microsub_items_new_total", {}]'
     start = metrics.counts()[name]

@@ -105,7 +105,7 @@ async def test_a_survey_rests_for_as_long_as_it_is_costly(server: World) -> None
 
 
 async def test_a_page_has_a_survey_of_now_where_that_is_quick(server: World) -> None:
-    """It makes one after the first survey, but only after the pause; if Redis is full, it uses the last one."""
+    """A page makes a new one after the pause, but never the first one; if Redis is full, it shows the last one."""
     survey = _survey(server)
     assert await survey.recent(server.now) is None
     await survey.look(server.now)
