@@ -38,7 +38,7 @@ async def test_the_first_page_trusts_no_header(server: World) -> None:
 
 
 async def test_health_needs_redis_and_a_worker(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 only then; the object tells what is missing."""
+    """Only then the status is 200; the object names what is missing."""
     silent = await server.client.get("/health", headers=LOCAL)
     assert silent.status_code == 503
     assert silent.json() == {"status": "failing", "redis": "ok", "worker": "silent", "backend": "ok"}
@@ -69,14 +69,14 @@ async def test_health_needs_redis_and_a_worker(server: World, monkeypatch: pytes
     ],
 )
 async def test_health_tells_of_backend_json(server: World, status: Status, backend: str, overall: str) -> None:
-    """A file that can't be used leaves the server as good as it was; lost data doesn't."""
+    """An invalid file doesn't change the status; lost data does."""
     await server.presence.beat("w1", server.now)
     report = await Health(server.presence, status=lambda: status).check(server.now)
     assert (report.backend, report.status) == (backend, overall)
 
 
 async def test_health_and_metrics_name_dead_letters(server: World) -> None:
-    """How many there are, while there are any; the server counts as well."""
+    """Their number, if there are any; the status stays ok."""
     await server.presence.beat("w1", server.now)
     assert "dead_letters" not in (await server.client.get("/health", headers=LOCAL)).json()
     await DeadLetters(server.redis).add("stored", Message("1-1", {"what": b"ever"}), "it failed", server.now)
@@ -86,7 +86,7 @@ async def test_health_and_metrics_name_dead_letters(server: World) -> None:
 
 
 async def test_health_tells_of_a_redis_that_takes_no_writes(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 with the reason in Redis' own words, also while a worker's last sign of life is young."""
+    """503 with Redis' own error, even if a worker's last heartbeat is recent."""
     await server.presence.beat("w1", server.now)
 
     async def refuse(*args: Any) -> Any:
@@ -115,7 +115,7 @@ async def test_health_tells_of_a_redis_that_takes_no_writes(server: World, monke
 
 
 async def test_health_writes_seldom(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is asked; what it writes has a time to live."""
+    """The number of requests doesn't matter; the written key has a time to live."""
     asked: list[str] = []
     command = server.redis.command
 
@@ -129,7 +129,7 @@ async def test_health_writes_seldom(server: World, monkeypatch: pytest.MonkeyPat
 
 
 async def test_metrics_count_requests(server: World, alice: Reader) -> None:
-    """By action and status; made-up actions don't make new series."""
+    """By action and status; made-up actions don't create new series."""
     await alice.get(action="channels")
     await alice.get(400, action="made-up-action")
     response = await server.client.get("/metrics", headers=LOCAL)
@@ -141,7 +141,7 @@ async def test_metrics_count_requests(server: World, alice: Reader) -> None:
 
 
 async def test_strangers_learn_the_status_alone(server: World) -> None:
-    """A balancer needs no more, and metrics are refused: here a proxy on the same machine asks for somebody."""
+    """A load balancer needs no more, and metrics are refused: here a proxy on the same machine forwards requests."""
     await server.presence.beat("w1", server.now)
     through_proxy = {**LOCAL, "X-Forwarded-For": "203.0.113.9"}
     assert (await server.client.get("/health", headers=through_proxy)).json() == {"status": "ok"}
@@ -151,15 +151,14 @@ async def test_strangers_learn_the_status_alone(server: World) -> None:
 
 
 async def test_other_methods_on_pages(server: World) -> None:
-    """Are refused in the same form as everything else."""
+    """They are refused in the same form as other errors."""
     response = await server.client.post("/health")
     assert response.status_code == 405
     assert response.json()["error"] == "invalid_request"
 
 
 def test_no_route_hides_another(server: World) -> None:
-    """A form below somebody else's path, say: every fixed address is answered by what it was made for, with the
-    methods that it names."""
+    """For example by a form below another path: every fixed address reaches its own route, with its methods."""
     routes = [one for one in create_app(server.services).routes if isinstance(one, Route)]
     for route in routes:
         for method in route.methods or {"DELETE"}:

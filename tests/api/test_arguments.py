@@ -1,4 +1,4 @@
-"""Parameters as typed arguments, and what the errors say."""
+"""Parameters as typed arguments, and their error messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from microsub.timelines.api import arguments
 
 LONGEST = "https://example.com/" + "x" * 2028
 LONGEST_IN_UNICODE = "https://example.com/" + "ü" * 1014
-"""Both are of 2,048 bytes."""
+"""Both have 2,048 bytes."""
 
 
 def params(**values: str) -> Params:
@@ -24,7 +24,7 @@ def test_a_page_query_without_parameters_is_the_first_page() -> None:
 
 
 def test_a_full_page_query() -> None:
-    """Every parameter arrives."""
+    """Every parameter is read."""
     cursor = Cursor("1700000000.000001", "17")
     query = arguments.page_query(params(after=cursor.encode(), limit="5", is_read="false", source="3"))
     assert query == PageQuery(limit=5, after=cursor, view="unread", source="3")
@@ -36,13 +36,13 @@ def test_a_full_page_query() -> None:
     [("1", 1), ("100", 100), ("101", 100), ("100000", 100), ("9" * 23, 100), ("9" * 5000, 100), ("0" * 5000 + "7", 7)],
 )
 def test_a_limit_above_the_maximum_is_the_maximum(text: str, limit: int) -> None:
-    """Clients that ask for more get what there is."""
+    """A client that asks for more gets the maximum."""
     assert arguments.page_query(params(limit=text)).limit == limit
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "ten", "١٠", " 5", "1e3", "000", "+7", "²"])
 def test_a_limit_is_a_positive_whole_number(text: str) -> None:
-    """Anything else is named, with what was expected."""
+    """The error for another value says what was expected."""
     with pytest.raises(InvalidRequest, match=r"'limit' can't be used: found .*, expected a whole number from 1 to 100"):
         arguments.page_query(params(limit=text))
 
@@ -50,13 +50,13 @@ def test_a_limit_is_a_positive_whole_number(text: str) -> None:
 @pytest.mark.parametrize("name", ["before", "after"])
 @pytest.mark.parametrize("text", ["x", "17", "MTcw", "!!!!", "\u00e9", "0" * 5000])
 def test_a_malformed_cursor_is_an_error(name: str, text: str) -> None:
-    """A cursor that never came from here is refused, not taken for the first page."""
+    """A cursor that isn't from this server is refused, not treated as the first page."""
     with pytest.raises(InvalidRequest, match=f"'{name}' is not a cursor"):
         arguments.page_query(collect([(name, text)]))
 
 
 def test_before_and_after_exclude_each_other() -> None:
-    """A page lies next to one place."""
+    """A page is next to one place."""
     cursor = Cursor("1", "1").encode()
     with pytest.raises(InvalidRequest, match="'before' and 'after'"):
         arguments.page_query(params(before=cursor, after=cursor))
@@ -64,20 +64,20 @@ def test_before_and_after_exclude_each_other() -> None:
 
 @pytest.mark.parametrize("text", ["maybe", "2", "no"])
 def test_is_read_is_a_boolean(text: str) -> None:
-    """Guessing would show read items as unread."""
+    """A guess would show read items as unread."""
     with pytest.raises(InvalidRequest, match="'is_read' can't be used"):
         arguments.page_query(params(is_read=text))
 
 
 @pytest.mark.parametrize("text", ["a b", "a.b", "../x", "ä", "x" * 65, "a\n"])
 def test_a_channel_is_a_uid(text: str) -> None:
-    """Nothing that isn't a uid comes near a key."""
+    """Only a valid uid becomes part of a key."""
     with pytest.raises(InvalidRequest, match="'channel' can't be used"):
         arguments.channel(params(channel=text))
 
 
 def test_ids_that_can_not_be_ours_are_ignored() -> None:
-    """Unknown ids are no error, in whatever shape."""
+    """Unknown ids of any form are no error."""
     found = collect([("entry", entry) for entry in ("5", "05", "x", "-1", "5 ", "9" * 30, "7")])
     assert arguments.entries(found) == ["5", "7"]
 
@@ -96,7 +96,7 @@ def test_ids_that_can_not_be_ours_are_ignored() -> None:
     ],
 )
 def test_urls_that_are_taken(text: str, url: str) -> None:
-    """White space around and the `feed:` scheme are forgiven."""
+    """White space around and the `feed:` scheme are accepted."""
     assert arguments.url(params(url=text)) == url
 
 
@@ -109,7 +109,7 @@ def test_urls_that_are_taken(text: str, url: str) -> None:
     ],
 )  # fmt: skip
 def test_urls_that_are_refused(text: str) -> None:
-    """Anything but an absolute http(s) URL; the message names the parameter and what was found."""
+    """Anything but an absolute http(s) URL; the message has the parameter and the value found."""
     if text.endswith("\n"):
         text = "https://exam\nple.com/"
     with pytest.raises(InvalidRequest, match=r"'url' can't be used: found '.*', expected an absolute http or https"):
@@ -118,7 +118,7 @@ def test_urls_that_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", [" ", "\x00", "a\u202eb", "x" * 201])
 def test_names_are_printable_and_short(text: str) -> None:
-    """A name is shown in every client."""
+    """Every client shows the name."""
     with pytest.raises(InvalidRequest, match="'name' can't be used"):
         arguments.name(params(name=text))
 

@@ -44,33 +44,33 @@ async def test_urlencoded_with_and_without_a_type(content_type: str | None) -> N
 
 @pytest.mark.parametrize("content_type", [None, FORM, "application/json", "multipart/form-data", "image/png"])
 async def test_an_empty_body_holds_nothing(content_type: str | None) -> None:
-    """Some clients send everything in the query and declare a type all the same."""
+    """Some clients send everything in the query, and still declare a type."""
     assert await read(b"", content_type=content_type) == {}
 
 
 async def test_other_types_are_refused() -> None:
-    """The message names what was found and what would do."""
+    """The message has the type found and the accepted ones."""
     with pytest.raises(InvalidRequest, match="found 'application/xml', expected application/x-www-form-urlencoded"):
         await read(b"<x/>", content_type="application/xml")
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data", f"multipart/form-data; boundary={BOUNDARY}"])
 async def test_broken_multipart_is_an_error_of_the_request(content_type: str) -> None:
-    """Without its boundary, or with garbage inside."""
+    """Without its boundary, or with invalid content."""
     with pytest.raises(InvalidRequest, match="not multipart/form-data"):
         await read(b"--nonsense\r\n\r\nx", content_type=content_type)
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-7", "unicode_escape", "punycode", "undefined", "none such"])
 async def test_a_multipart_body_is_utf_8(charset: str) -> None:
-    """Whatever charset it names: some decode to half characters, which nothing can store, or fail."""
+    """The declared charset is ignored: some decode to half characters, which can't be stored, or fail."""
     body = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="name"\r\n\r\n+2AA-\\ud800\r\n--{BOUNDARY}--'
     kind = f"multipart/form-data; boundary={BOUNDARY}; charset={charset}"
     assert await read(body.encode(), content_type=kind) == {"name": ["+2AA-\\ud800"]}
 
 
 async def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
-    """Nothing of it needs to arrive."""
+    """The error doesn't wait for the body."""
     with pytest.raises(
         TooLarge, match="the body is too large: it has more than 1 MiB, which is the most that this server takes"
     ):
@@ -78,13 +78,13 @@ async def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
 
 
 async def test_a_body_that_grows_over_the_limit_is_refused() -> None:
-    """Whatever was declared."""
+    """The declared length doesn't matter."""
     with pytest.raises(TooLarge):
         await read(*[b"x" * (MAX_BODY // 2)] * 3, length=5)
 
 
 async def test_a_broken_connection_is_not_a_shorter_request() -> None:
-    """Half of a list of entries must not be taken for all of it."""
+    """Half of a list of entries must not be treated as the complete list."""
 
     async def receive() -> Any:
         return {"type": "http.disconnect"}
@@ -105,7 +105,7 @@ async def test_a_broken_connection_is_not_a_shorter_request() -> None:
     ],
 )
 async def test_a_large_body_keeps_nobody_waiting(content_type: str, body: bytes) -> None:
-    """While it is taken apart, the loop goes on; what is found is the same."""
+    """The event loop runs while it is parsed; the result is the same."""
     turns = 0
 
     async def others() -> None:

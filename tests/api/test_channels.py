@@ -31,7 +31,7 @@ async def test_what_can_not_be_done_to_channels(alice: Reader) -> None:
 
 
 async def test_a_deleted_channel_leaves_no_subscriber(alice: Reader, server: World) -> None:
-    """Its feeds are polled for nobody any more."""
+    """Its feeds aren't polled for it any more."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await alice.post(action="channels", method="delete", channel="home")
@@ -40,7 +40,7 @@ async def test_a_deleted_channel_leaves_no_subscriber(alice: Reader, server: Wor
 
 
 async def test_order_of_unknown_channels_changes_nothing(alice: Reader) -> None:
-    """One wrong uid and the order is as before."""
+    """With one wrong uid the order stays the same."""
     await alice.post(404, action="channels", method="order", **{"channels[]": ["later", "nowhere", "home"]})
     assert uids(await alice.get(action="channels")) == ["notifications", "home", "later", "saved"]
     assert "'channels' is missing" in (await alice.post(400, action="channels", method="order"))["error_description"]
@@ -64,7 +64,7 @@ async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: World) 
 
 
 async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
-    """Every feed of a channel with its own counts and its latest post's time; those of unread items add up to the
+    """Every feed of a channel with its own counts and its latest post's time; the unread counts add up to the
     channel's. Both say where they can be changed.
     """
     one = await server.publish(FEED, *posts("a", "b", "c"), title="One")
@@ -90,7 +90,7 @@ async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
 
 
 async def test_lists_of_former_names_are_not_remembered(alice: Reader) -> None:
-    """With thousands of channels one is megabytes: who renames one again and again would fill the memory."""
+    """A list of thousands of channels is megabytes: repeated renames would fill the memory."""
     before = len(channels._templates)
     for number in range(5):
         await alice.post(action="channels", channel="home", name=f"Home {number}")

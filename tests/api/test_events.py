@@ -1,4 +1,4 @@
-"""`events`: what changes in a user's channels, as a browser's EventSource reads it."""
+"""`events`: changes of a user's channels, as a browser's EventSource reads them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def resumed(heard: Heard) -> dict[str, str]:
 
 
 async def test_the_head_of_a_stream(server: World, alice: Reader, ids: list[str]) -> None:
-    """What keeps caches and web servers from holding it back; the counts of now come first, with no place in them."""
+    """Headers against buffering in caches and web servers; the current counts come first, without an event id."""
     async with listening(server.app, alice) as stream:
         assert stream.headers["content-type"] == "text/event-stream"
         assert stream.headers["cache-control"] == "no-store"
@@ -62,7 +62,7 @@ async def test_the_head_of_a_stream(server: World, alice: Reader, ids: list[str]
 
 
 async def test_new_posts_arrive_with_the_count_behind_them(server: World, alice: Reader, ids: list[str]) -> None:
-    """Each item as a page shows it, the oldest first; then how many are unread in all."""
+    """Each item as on a page, the oldest first; then the total unread count."""
     async with listening(server.app, alice) as stream:
         await publish(server, "e", "d")
         heard = await stream.until("new item in channel")
@@ -73,7 +73,7 @@ async def test_new_posts_arrive_with_the_count_behind_them(server: World, alice:
 
 
 async def test_marks_and_changes_of_channels(server: World, alice: Reader, ids: list[str]) -> None:
-    """Of another app, or of the same one."""
+    """By another app, or by the same one."""
     async with listening(server.app, alice) as stream:
         await alice.post(action="timeline", method="mark_read", channel="home", entry=ids[0])
         assert (await stream.next()).data == {"uid": "home", "name": "Home", "unread": 2}
@@ -95,7 +95,7 @@ def _channel(uid: str, name: str, unread: int = 0) -> dict[str, Any]:
 
 
 async def test_a_stream_goes_on_exactly_where_it_was(server: World, alice: Reader, ids: list[str]) -> None:
-    """From each place in it, by header or parameter: nothing is missing, nothing comes twice."""
+    """From each event id, by header or parameter: no event is missing, none comes twice."""
     async with listening(server.app, alice) as stream:
         start = stream.parser.last_id
         await publish(server, "f", "e", "d")
@@ -115,7 +115,7 @@ async def test_a_stream_goes_on_exactly_where_it_was(server: World, alice: Reade
 
 
 async def test_what_happened_between_two_streams_is_told(server: World, alice: Reader, ids: list[str]) -> None:
-    """Though no event came in the first one: its place was named when it began."""
+    """This holds even if no event came in the first stream: its start has an event id."""
     async with listening(server.app, alice) as stream:
         place = stream.parser.last_id
     await publish(server, "d")
@@ -127,7 +127,7 @@ async def test_what_happened_between_two_streams_is_told(server: World, alice: R
     "place", ["1-1", "99999999999999-0", "0", "x" * 10_000, "1-1.1", "-", "+", "$", "1-1\n", "\u00e4", "9" * 400]
 )
 async def test_a_place_that_is_not_kept(server: World, alice: Reader, ids: list[str], place: str) -> None:
-    """One `resync` with what is now, and then what happens from now on."""
+    """One `resync` with the current state, and then new events."""
     async with listening(server.app, alice, last_event_id=place) as stream:
         resync = await stream.next()
         assert (resync.name, resync.data) == ("resync", await alice.get(action="channels"))
@@ -136,7 +136,7 @@ async def test_a_place_that_is_not_kept(server: World, alice: Reader, ids: list[
 
 
 async def test_events_that_are_lost_under_an_open_stream(server: World, alice: Reader, ids: list[str]) -> None:
-    """As when Redis comes back empty: the stream says so and goes on."""
+    """For example when Redis comes back empty: the stream reports it and continues."""
     async with listening(server.app, alice) as stream:
         await server.redis.command("DEL", keys.live_events("alice"))
         assert (await stream.next()).name == "resync"
@@ -145,7 +145,7 @@ async def test_events_that_are_lost_under_an_open_stream(server: World, alice: R
 
 
 async def test_channels_are_chosen(server: World, alice: Reader, ids: list[str]) -> None:
-    """Several; others are silent, and an unknown one is an error before the stream begins."""
+    """Several are possible; others cause no events, and an unknown one is an error before the stream begins."""
     async with listening(server.app, alice, **{"channel[]": ["later", "notifications"]}) as stream:
         before = stream.parser.last_id
         await publish(server, "d")
@@ -160,7 +160,7 @@ async def test_channels_are_chosen(server: World, alice: Reader, ids: list[str])
 
 
 async def test_counts_are_shown_as_the_channel_says(server: World, alice: Reader, ids: list[str]) -> None:
-    """As everywhere."""
+    """The format is the same as in other replies."""
     await server.channels.set_settings("alice", "home", OwnChannelSettings(unread="boolean"), server.now)
     async with listening(server.app, alice) as stream:
         await alice.post(action="timeline", method="mark_read", channel="home", entry=ids[0])
@@ -168,7 +168,7 @@ async def test_counts_are_shown_as_the_channel_says(server: World, alice: Reader
 
 
 async def test_who_may_not_listen(server: World, alice: Reader) -> None:
-    """401 as JSON before a stream begins, so that browsers don't try again; 403 without the scope."""
+    """401 as JSON before a stream begins, so that browsers don't retry; 403 without the scope."""
     nobody = Reader("nobody", "nobody.x", alice.client)
     assert (await nobody.get(401, action="events"))["error"] == "unauthorized"
     writer = Reader("alice", await server.grant("alice", "channels"), alice.client)
@@ -186,7 +186,7 @@ async def test_a_token_in_the_address(server: World, alice: Reader) -> None:
 
 @pytest.mark.parametrize("how", ["revoked", "expired", "disabled", "removed"])
 async def test_a_stream_ends_with_the_right_to_it(server: World, alice: Reader, ids: list[str], how: str) -> None:
-    """Nothing that happens afterwards is told; the next attempt says why."""
+    """Later events aren't sent; the next attempt gets the reason."""
     credential = server.accounts.credential(alice.token)
     assert credential is not None
     async with listening(server.app, alice) as stream:
@@ -208,7 +208,7 @@ async def test_a_stream_ends_with_the_right_to_it(server: World, alice: Reader, 
 
 
 async def test_who_does_not_read_costs_a_piece(server: World, alice: Reader, ids: list[str]) -> None:
-    """However much happens, one piece waits; who reads again gets all of it, or learns that it was too much."""
+    """At most one piece waits; a client that reads again gets all of it, or an event that it was too much."""
     async with listening(server.app, alice) as stream:
         stream.reading.clear()
         for number in range(30):
@@ -231,7 +231,7 @@ async def _is(fact: bool) -> bool:
 async def test_a_silent_stream_says_that_it_lives(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a comment and an event, neither of which is a place."""
+    """By a comment and an event, neither of which has an event id."""
     monkeypatch.setattr(events, "PING_EVERY", 0.05)
     async with listening(server.app, alice) as stream:
         place = stream.parser.last_id
@@ -240,7 +240,7 @@ async def test_a_silent_stream_says_that_it_lives(
 
 
 async def test_streams_have_bounds(server: World, alice: Reader, bob: Reader) -> None:
-    """For a token, and for a user with many; each that ends makes room, and nobody else notices."""
+    """For a token, and for a user with many; each stream that ends makes room, and other users aren't affected."""
     tokens = [await server.grant("alice", "read") for _ in range(EVENTS_OF_USER.most // EVENTS_OF_TOKEN.most)]
     open_ones: list[EventStream] = []
     for token in tokens:
@@ -261,7 +261,7 @@ async def test_streams_have_bounds(server: World, alice: Reader, bob: Reader) ->
 
 
 async def test_the_end_of_the_server_ends_all_streams(server: World, alice: Reader) -> None:
-    """At once, with the connection closed as it should be."""
+    """At once, with the connection closed properly."""
     async with listening(server.app, alice) as stream:
         server.services.listeners.stop()
         await stream.end()

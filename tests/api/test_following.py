@@ -18,7 +18,7 @@ async def due(server: World, host: str) -> list[str]:
 
 
 async def test_an_unknown_feed_is_due_at_once(alice: Reader, server: World) -> None:
-    """The reply doesn't wait for the first poll; the feed is named by its address until then."""
+    """The reply doesn't wait for the first poll; until then the feed's address is its name."""
     reply = await alice.post(action="follow", channel="home", url=FEED)
     assert reply == {"type": "feed", "url": FEED, "name": FEED, "_id": reply["_id"]}
     assert await due(server, "blog.example") == [reply["_id"]]
@@ -27,7 +27,7 @@ async def test_an_unknown_feed_is_due_at_once(alice: Reader, server: World) -> N
 
 
 async def test_only_real_channels_follow(alice: Reader, server: World) -> None:
-    """An unknown channel is not found, and no feed is made for it."""
+    """An unknown channel is not found, and no feed is created for it."""
     await alice.post(404, action="follow", channel="nowhere", url=FEED)
     await alice.post(400, action="follow", channel="global", url=FEED)
     assert await server.feeds.find(FEED) is None
@@ -36,7 +36,7 @@ async def test_only_real_channels_follow(alice: Reader, server: World) -> None:
 
 
 async def test_health_comes_along(alice: Reader, server: World) -> None:
-    """What went wrong and when, in strings that clients may ignore."""
+    """The error and its time are strings that clients may ignore."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await server.feeds.update(
@@ -59,7 +59,7 @@ async def test_health_comes_along(alice: Reader, server: World) -> None:
 
 
 async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: World) -> None:
-    """The next follower: after 410 no request goes out."""
+    """This holds for a new follower too: after 410 there is no request."""
     feed = await server.feeds.ensure(FEED, server.now)
     await server.feeds.update(feed.id, {"gone": "1"})
     await alice.post(action="follow", channel="home", url=FEED)
@@ -67,14 +67,14 @@ async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: World) -> 
 
 
 async def test_update_of_what_is_not_followed(alice: Reader, bob: Reader) -> None:
-    """Is not found, also when somebody else follows it."""
+    """The reply is 404, even if another user follows it."""
     await bob.post(action="follow", channel="home", url=FEED)
     reply = await alice.post(404, action="follow", method="update", channel="home", url=FEED)
     assert reply["error"] == "not_found"
 
 
 async def test_update_to_where_it_is_changes_nothing(alice: Reader, server: World) -> None:
-    """And takes it out of the other channels."""
+    """It also removes the follow from the other channels."""
     await server.publish(FEED, *posts("a"))
     for uid in ("home", "later"):
         await alice.post(action="follow", channel=uid, url=FEED)
@@ -84,7 +84,7 @@ async def test_update_to_where_it_is_changes_nothing(alice: Reader, server: Worl
 
 
 async def test_credentials_are_masked_and_still_work(alice: Reader, server: World) -> None:
-    """A list shows no password; the address that it shows serves for unfollowing."""
+    """A list shows no password; the address in it works for unfollowing."""
     reply = await alice.post(action="follow", channel="home", url=SECRET)
     listed = await alice.get(action="follow", channel="home")
     tree = await alice.get(action="channels", method="tree")
@@ -95,7 +95,7 @@ async def test_credentials_are_masked_and_still_work(alice: Reader, server: Worl
 
 
 async def test_a_page_and_its_feed_are_one(alice: Reader, bob: Reader, server: World) -> None:
-    """The list shows the address that was given, and the feed's; each of them names the subscription."""
+    """The list shows the given address and the feed's; each of them identifies the follow."""
     page = "https://blog.example/"
     followed = await alice.post(action="follow", channel="home", url=page)
     assert "_feed_url" not in followed

@@ -1,4 +1,4 @@
-"""`timeline` with `method=ids`: what apps that sync go by."""
+"""`timeline` with `method=ids`, for apps that sync."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def ask(reader: Reader, status: int = 200, **params: Any) -> dict[str, Any
 
 
 async def everything(reader: Reader, **params: Any) -> tuple[dict[str, dict[str, Any]], str]:
-    """All items by id in the order of the replies, and where the first reply says to go on later."""
+    """All items by id in the order of the replies, and the first reply's cursor for later."""
     found: dict[str, dict[str, Any]] = {}
     since, after = "", ""
     while True:
@@ -41,7 +41,7 @@ async def everything(reader: Reader, **params: Any) -> tuple[dict[str, dict[str,
 
 
 async def test_ids_with_their_state(alice: Reader, ids: list[str]) -> None:
-    """Newest arrival first; read and saved as everywhere; the same for all channels and for one."""
+    """Newest arrival first; read and saved as in other replies; the same for all channels and for one."""
     await alice.post(action="timeline", method="mark_read", channel="home", entry=ids[1])
     await alice.post(action="timeline", method="save", entry=ids[2])
     found, _ = await everything(alice, limit=2)
@@ -59,7 +59,7 @@ async def test_ids_with_their_state(alice: Reader, ids: list[str]) -> None:
 
 
 async def test_an_app_that_syncs_misses_nothing(server: World, alice: Reader, ids: list[str]) -> None:
-    """All at first; later what has come since, old posts of a newly followed feed among them."""
+    """All items at first; later the new arrivals, including old posts of a newly followed feed."""
     known, since = await everything(alice, limit=3)
     assert set(known) == set(ids)
     await server.publish(OTHER, *posts("z", "y", host="other.example", at=1_000_000_000))
@@ -75,7 +75,7 @@ async def test_an_app_that_syncs_misses_nothing(server: World, alice: Reader, id
 
 
 async def test_bad_questions(alice: Reader, ids: list[str]) -> None:
-    """Each error names the parameter; a limit that is too high counts as the highest."""
+    """Each error names the parameter; a limit that is too high counts as the maximum."""
     for params in ({"order": "random"}, {"after": "?"}, {"limit": "0"}, {"limit": "x"}, {"is_read": "maybe"}):
         (name,) = params
         assert f"'{name}'" in (await ask(alice, 400, **params))["error_description"]

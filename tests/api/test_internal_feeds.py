@@ -1,4 +1,4 @@
-"""Internal feeds: what one user's sources post, and what the server notes for the user."""
+"""Internal feeds: posts of a user's sources, and the server's notices to the user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def send(server: World, *names: str, at: float = NOON, **more: Any) -> str
 
 
 async def test_its_posts_come_in_unread_however_old(server: World, alice: Reader) -> None:
-    """The first ones and later ones that are older still; apps see the name that the feed was given."""
+    """The first ones and later ones that are even older; apps see the feed's given name."""
     feed = await send(server, *(f"n{number}" for number in range(15)))
     await send(server, "older", at=NOON - 90 * 86_400)
     page = await alice.get(action="timeline", channel="home", limit=100)
@@ -38,7 +38,7 @@ async def test_its_posts_come_in_unread_however_old(server: World, alice: Reader
 
 
 async def test_it_is_never_polled(server: World, alice: Reader) -> None:
-    """It stands in no host's queue, whatever looks for feeds without a turn, and commands leave it out."""
+    """It is in no host's queue, even after the repair for unscheduled feeds, and commands leave it out."""
     feed = await send(server, "one")
     assert not await server.redis.command("EXISTS", keys.hosts_due(), keys.host_due(""))
     assert (await server.poll_now().poll([feed], patience=5))[feed].outcome == "internal"
@@ -48,7 +48,7 @@ async def test_it_is_never_polled(server: World, alice: Reader) -> None:
 
 
 async def test_nobody_else_finds_or_follows_it(server: World, alice: Reader, bob: Reader) -> None:
-    """Neither by its address nor by words, and not in the lists that leave the server."""
+    """Neither its address nor a search finds it, and it isn't in exported lists."""
     await send(server, "one")
     for user in (alice, bob):
         await user.post(400, action="follow", channel="home", url=OWN)
@@ -63,7 +63,7 @@ async def test_nobody_else_finds_or_follows_it(server: World, alice: Reader, bob
 
 
 async def test_its_user_moves_and_ends_it_as_any_feed(server: World, alice: Reader) -> None:
-    """The posts move along and stay unread; what comes later goes to the new channel."""
+    """The posts are moved too and stay unread; later posts come into the new channel."""
     await send(server, "one")
     await alice.post(action="follow", method="update", channel="later", url=OWN)
     assert (await alice.get(action="timeline", channel="home"))["items"] == []
@@ -73,7 +73,7 @@ async def test_its_user_moves_and_ends_it_as_any_feed(server: World, alice: Read
 
 
 async def test_what_it_says_is_no_publishers_post(server: World, alice: Reader) -> None:
-    """A post with the guid and link of a followed blog's doesn't take that one's place."""
+    """A post with the guid and link of a followed blog's post doesn't replace it."""
     blog = await server.publish("https://blog.example/feed", candidate("same", common="c"))
     await alice.post(action="follow", channel="home", url=blog.url)
     await send(server, "same", common="c")

@@ -1,4 +1,4 @@
-"""What the log says of requests: little, and nothing secret."""
+"""Log lines of requests: few, and without secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lines() -> Any:
 
 
 async def test_a_success_is_not_logged(alice: Reader, lines: list[dict[str, Any]]) -> None:
-    """Thousands a second would bury the rest."""
+    """Thousands per second would hide the other lines."""
     await alice.get(action="channels")
     await alice.post(action="channels", name="x")
     assert lines == []
@@ -49,7 +49,7 @@ async def test_a_refused_request_is_one_line(alice: Reader, server: World, lines
 async def test_a_bug_is_an_error_with_its_traceback(
     alice: Reader, server: World, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the reply names the request under which to look for it."""
+    """The reply has the request id, with which it can be found."""
 
     async def broken(*_: Any) -> Any:
         raise KeyError("sesame")
@@ -67,7 +67,7 @@ async def test_a_bug_is_an_error_with_its_traceback(
 async def test_a_slow_request_is_a_line(
     alice: Reader, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At info, with its duration."""
+    """At level info, with its duration."""
     monkeypatch.setattr(responses, "SLOW_SECONDS", -1.0)
     await alice.get(action="channels")
     (line,) = lines
@@ -81,7 +81,7 @@ SECRET = "https://feeds.example/f/9a8b7c6d5e4f3a2b1c0d/rss?k=sesame&page=2"
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("how", ["value", "event", "nested", "exception", "library", "bound"])
 def test_no_line_has_controls_or_secrets_of_addresses(capsys: pytest.CaptureFixture[str], form: str, how: str) -> None:
-    """In every part of the line: one processor sees all."""
+    """One processor checks every part of the line."""
     set_up_logs(form, "info")
     log = structlog.get_logger("x")
     text = f"{EVIL} {SECRET}"

@@ -1,4 +1,4 @@
-"""Who sees metrics and the details of /health."""
+"""Access to metrics and to the details of /health."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def forwarded(text: str) -> tuple[str, str]:
         pytest.param(Monitors(INSIDE), request("fd00::1", host="reader.example"), True, id="a listed network of IPv6"),
         pytest.param(Monitors(INSIDE), request("127.0.0.1"), False, id="this machine where others are listed"),
         pytest.param(Monitors(INSIDE), request("10.0.0.1", forwarded("203.0.113.9")), False, id="a proxy inside"),
-        # What uvicorn makes of a listed proxy: the client is the last one that the proxy names.
+        # uvicorn's result for a listed proxy: the client is the last one that the proxy names.
         pytest.param(Monitors(INSIDE, None, PROXY), request("10.1.2.3", forwarded("10.1.2.3")), True, id="listed both"),
         pytest.param(
             Monitors(INSIDE, None, PROXY),
@@ -78,7 +78,7 @@ def forwarded(text: str) -> tuple[str, str]:
     ],
 )
 def test_who_is_admitted(monitors: Monitors, asked: Request, admitted: bool) -> None:
-    """By the client's address, never by that of a web server in front of it."""
+    """The client's address counts, never that of a web server in front of the server."""
     assert monitors.admits(asked) is admitted
 
 

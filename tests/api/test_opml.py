@@ -24,7 +24,7 @@ async def ask(server: World, token: str | None, verb: str = "POST", path: str = 
 
 
 async def test_a_list_goes_in_and_comes_out(server: World, alice: Reader) -> None:
-    """The reply is the report; a dry run changes nothing; apps may fetch what comes out."""
+    """The reply is the report; a dry run changes nothing; apps may fetch the exported list."""
     dry = (await ask(server, alice.token, params={"dry_run": "true"})).json()
     assert (dry["dry_run"], dry["added"]) == (True, 1)
     assert "news" not in await alice.channels()
@@ -42,7 +42,7 @@ async def test_a_list_goes_in_and_comes_out(server: World, alice: Reader) -> Non
 
 
 async def test_passwords_and_keys_stay_here(server: World, alice: Reader) -> None:
-    """A list for apps has none, and what came without one isn't followed."""
+    """A list for apps has none, and a feed whose password is missing isn't followed."""
     await alice.post(action="follow", channel="home", url="https://ann:secret@b.example/feed?token=1234")
     reply = await ask(server, alice.token, "GET")
     assert "secret" not in reply.text
@@ -56,7 +56,7 @@ async def test_passwords_and_keys_stay_here(server: World, alice: Reader) -> Non
     [(("read",), "POST", "follow"), (("follow",), "POST", "channels"), (("follow", "channels"), "GET", "read")],
 )
 async def test_scopes(server: World, alice: Reader, scopes: tuple[str, ...], verb: str, missing: str) -> None:
-    """Reading needs `read`; a list makes channels and follows feeds, and needs both scopes."""
+    """Reading needs `read`; a list creates channels and follows feeds, and needs both scopes."""
     reply = await ask(server, await server.grant("alice", *scopes), verb)
     assert (reply.status_code, reply.json()["scope"]) == (403, missing)
 
@@ -72,7 +72,7 @@ async def test_whose_list_it_is(server: World, alice: Reader, bob: Reader) -> No
 
 
 async def test_what_cannot_be_used(server: World, alice: Reader) -> None:
-    """Each says what is wrong, with its line."""
+    """Each error says what is wrong, with the line."""
     reply = await ask(server, alice.token, content=b"<html></html>")
     assert (reply.status_code, "line 1: found <html>" in reply.text) == (400, True)
     assert (await ask(server, alice.token, content=b" " * (MOST_BYTES + 1))).status_code == 413
@@ -82,7 +82,7 @@ async def test_what_cannot_be_used(server: World, alice: Reader) -> None:
 
 
 async def test_filters_are_the_admins(server: World, alice: Reader) -> None:
-    """What an expression costs, everybody pays: an app's list sets none, and says so; other settings come in."""
+    """Expressions cost processor time: an app's list sets none, and the report says so; other settings count."""
     settings = """microsub:unread="none" microsub:filters='{"include_regex": "(?:[ab ]*a[ab ]{900}c)"}'"""
     content = LIST.replace(b"<opml>", b'<opml xmlns:microsub="urn:microsub:opml">').replace(
         b"</body>", f"<outline text='New' {settings}><outline xmlUrl='https://b.example/'/></outline></body>".encode()
@@ -94,7 +94,7 @@ async def test_filters_are_the_admins(server: World, alice: Reader) -> None:
 
 
 async def test_quotas_and_limits(server: World, alice: Reader) -> None:
-    """A user's quotas hold; and there are so many imports a minute."""
+    """A user's quotas apply, and imports per minute are limited."""
     server.settings = InstanceSettings(quotas=Quotas(feeds=1))
     more = LIST.replace(b"</body>", b"<outline xmlUrl='https://b.example/feed'/></body>")
     found = (await ask(server, alice.token, content=more)).json()

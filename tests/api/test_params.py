@@ -1,4 +1,4 @@
-"""Parameters, however a client sends them."""
+"""Parameters in all forms that clients send."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_json_lists_are_arrays(raw: bytes) -> None:
 
 
 def test_json_scalars_become_text() -> None:
-    """Numbers and booleans in JSON count as what they look like."""
+    """Numbers and booleans in JSON count as their text."""
     params = collect(json_object(b'{"entry":17,"is_read":false,"limit":5,"name":"x","gone":null}'))
     assert params.many("entry") == ["17"]
     assert params.text("is_read") == "false"
@@ -51,7 +51,7 @@ def test_json_scalars_become_text() -> None:
     ("raw", "kind"), [(b"[]", "list"), (b'"x"', "string"), (b"null", "null"), (b"7", "number"), (b"true", "boolean")]
 )
 def test_a_json_body_is_an_object(raw: bytes, kind: str) -> None:
-    """Any other JSON is refused, and named."""
+    """Any other JSON is refused, with its type in the error."""
     with pytest.raises(InvalidRequest, match=f"found a JSON {kind}, expected an object"):
         collect(json_object(raw))
 
@@ -65,7 +65,7 @@ def test_nested_json_is_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", [b"{", b"\xff", b'{"a":"\xff"}', b"action=x"])
 def test_broken_json_is_refused(raw: bytes) -> None:
-    """What is no JSON is an error of the request, not of the server."""
+    """Invalid JSON is an error of the request, not of the server."""
     with pytest.raises(InvalidRequest, match="body is not JSON"):
         collect(json_object(raw))
 
@@ -103,7 +103,7 @@ def test_query_and_body_are_joined() -> None:
 
 
 async def test_a_content_type_without_end_is_refused() -> None:
-    """To take 28,000 parameters of one apart took as long as the body."""
+    """Splitting one with 28,000 parameters took as long as reading the body."""
     with pytest.raises(InvalidRequest, match="Content-Type"):
         await body_pairs(RequestBody(b"--x--", "multipart/form-data; boundary=x" + ";" * 28_000))
 
@@ -132,12 +132,12 @@ def test_json_has_as_many_parameters_as_a_form(document: dict[str, object]) -> N
 
 
 def test_values_are_not_in_the_representation() -> None:
-    """A token among the parameters can't get into a log by accident."""
+    """A token among the parameters can't get into a log by mistake."""
     assert "secret" not in repr(from_query("access_token=alice.secret"))
 
 
 def test_quoted_values_are_short_and_printable() -> None:
-    """What a message quotes can break neither a terminal nor a log line."""
+    """A quoted value can break neither a terminal nor a log line."""
     with pytest.raises(InvalidRequest) as caught:
         from_query("c=" + "%0A" + "x" * 500 + "&c=y").text("c")
     assert len(caught.value.description) < 250
@@ -152,7 +152,7 @@ SECRETS = (
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_errors_tell_no_secrets(name: str) -> None:
-    """Neither where there are two of them, however they are sent, nor where one can't be used."""
+    """Neither for two tokens, however they are sent, nor for an invalid one."""
     for params in (
         from_query(f"{name}=Hunter1&{name}[]=Hunter2"),
         collect(json_object(b'{"%b":["Hunter1","Hunter2"]}' % name.encode())),
@@ -164,7 +164,7 @@ def test_errors_tell_no_secrets(name: str) -> None:
 
 
 def test_errors_tell_no_secrets_of_addresses() -> None:
-    """What an address holds of them is masked, before it is cut short."""
+    """Secrets in an address are masked before it is truncated."""
     address = f"https://ann:Hunter1@a.example/feed?{'x' * 60}&key=Hunter2"
     params = collect([("url", address), ("url", address + "&b")])
     with pytest.raises(InvalidRequest) as caught:

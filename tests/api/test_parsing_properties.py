@@ -1,4 +1,4 @@
-"""Whatever arrives: parameters, or an error of the request; never anything else."""
+"""Any input gives parameters, or an error of the request; never anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The post store over HTTP: what other programs may read with a token that the admin has made, and nobody else."""
+"""The post store over HTTP: readable for programs with a token that the admin has made, and for nobody else."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Program:
 
 
 async def test_a_feed_and_its_posts(server: World, program: Program) -> None:
-    """By id, by URL, by guid, newest first; without anything that belongs to a reader."""
+    """By id, by URL, by guid, newest first; without data of a user."""
     feed = await server.publish(BLOG, *posts("three", "two", "one"), title="Harbour")
     (found,) = (await program.get("feeds"))["items"]
     assert found == {"type": "feed", "_id": feed.id, "url": BLOG, "name": "Harbour"}
@@ -76,14 +76,14 @@ async def test_a_feed_and_its_posts(server: World, program: Program) -> None:
 
 
 async def test_paths_work_with_a_slash_at_the_end(server: World, program: Program) -> None:
-    """No redirect, which some clients follow without their token."""
+    """There is no redirect, which some clients follow without their token."""
     feed = await server.publish(BLOG, *posts("one"))
     for path in ("feeds/", f"feeds/{feed.id}/", f"feeds/{feed.id}/posts/", "events/"):
         assert (await program.ask(path)).status_code == 200
 
 
 async def test_pages_follow_each_other(server: World, program: Program) -> None:
-    """Posts and feeds, each once, to the end; a page has 100 at most."""
+    """Posts and feeds, each once, to the end; a page has at most 100."""
     feed = await server.publish(BLOG, *[candidate(f"post {n}", at=NOON + n // 7) for n in range(130)])
     for number in range(4):
         await server.publish(f"https://blog.example/{number}", *posts("x"))
@@ -114,7 +114,7 @@ async def test_pages_follow_each_other(server: World, program: Program) -> None:
     ["posts/999", "posts/x", "posts/", "feeds/999", "feeds/x", "feeds/999/posts", "", "feeds/1/x", "posts/1/2/3"],
 )
 async def test_what_isnt_there_is_404(program: Program, path: str) -> None:
-    """With the id that was asked for."""
+    """With the requested id."""
     found = await program.refused(path, 404)
     assert found["error"] == "not_found"
     if path.strip("/").rpartition("/")[2] in {"999", "x"} and path.count("/") == 1:
@@ -144,7 +144,7 @@ async def test_what_isnt_there_is_404(program: Program, path: str) -> None:
 async def test_what_cant_be_used_is_named(
     server: World, program: Program, path: str, params: dict[str, Any], named: str
 ) -> None:
-    """400 with the parameter, what was found and what was expected."""
+    """400 with the parameter, the value found and the expected one."""
     await server.publish(BLOG, *posts("one"))
     found = await program.refused(path, 400, **params)
     assert found["error"] == "invalid_request"
@@ -152,7 +152,7 @@ async def test_what_cant_be_used_is_named(
 
 
 async def test_credentials_in_addresses_are_masked(server: World, program: Program) -> None:
-    """A feed that one user alone can read is there; how they get in isn't shown, but finds it."""
+    """A user's private feed is listed; its credentials aren't shown, but the address with them finds it."""
     url = "https://ann:sesame@blog.example/private?token=sesame&k=sesame"
     await server.publish(url, *posts("one"))
     for page in (await program.get("feeds"), await program.get("feeds", url=url)):
@@ -162,7 +162,7 @@ async def test_credentials_in_addresses_are_masked(server: World, program: Progr
 
 
 async def test_posts_of_no_feed_are_their_readers_own(server: World, program: Program, alice: Reader) -> None:
-    """What was imported into one user's channel is no part of the post store."""
+    """Posts that were imported into one user's channel aren't part of the post store."""
     imported = Imported(server.redis)
     ids = await imported.ids(alice.name, ["old"])
     await imported.write({ids["old"]: candidate("own")}, server.now)
@@ -170,7 +170,7 @@ async def test_posts_of_no_feed_are_their_readers_own(server: World, program: Pr
 
 
 async def test_asking_again_costs_a_304(server: World, program: Program) -> None:
-    """As long as nothing has changed; the reply may be kept by the asker alone."""
+    """This holds until something changes; only the client may keep the reply."""
     feed = await server.publish(BLOG, *posts("one"))
     first = await program.ask(f"feeds/{feed.id}/posts")
     assert first.headers["cache-control"] == "private, no-cache"
@@ -185,7 +185,7 @@ async def test_asking_again_costs_a_304(server: World, program: Program) -> None
 
 
 async def test_events_in_pages(server: World, program: Program) -> None:
-    """From the oldest on, or from now on; each page says where to go on, and when something was missed."""
+    """From the oldest on, or from now on; each page says where to continue, and whether events are missing."""
     events = Events(server.redis)
     await events.announce([Event("post_created", "1", server.now, str(n), f"guid {n}") for n in range(3)])
     await events.announce([Event("post_modified", "1", server.now, "1", "guid 1", ("name", "content"))])
@@ -223,7 +223,7 @@ EVERY_PATH = ["/".join("1" if part == "" else part for part in parts) for parts 
 
 @pytest.mark.parametrize("path", [*EVERY_PATH, "", "nothing/here"])
 async def test_only_a_programs_token_opens_it(server: World, alice: Reader, program: Program, path: str) -> None:
-    """Without one, or with a reader's, a changed, an expired or a revoked one, or one in the query: 401."""
+    """Without a token, or with a user's, a changed, an expired or a revoked one, or one in the query: 401."""
     await server.publish(BLOG, *posts("one"))
     expired = await server.service_tokens.create("late", server.now - 20, server.now - 10)
     revoked = await server.service_tokens.create("gone", server.now)
@@ -258,7 +258,7 @@ async def test_only_a_programs_token_opens_it(server: World, alice: Reader, prog
 
 
 async def test_a_programs_token_opens_nothing_else(server: World, alice: Reader, program: Program) -> None:
-    """In the header, the query or the body, at both addresses; nor does that of a program called as a user."""
+    """In the header, the query or the body, at both addresses; this also holds for a program with a user's name."""
     namesake = await server.service_tokens.create("alice", server.now)
     for token in (program.token, namesake, namesake[1:]):
         for endpoint in (ENDPOINT, f"{ENDPOINT}/alice"):
@@ -275,7 +275,7 @@ async def test_a_programs_token_opens_nothing_else(server: World, alice: Reader,
 
 
 async def test_secrets_are_kept_as_hashes(server: World, program: Program) -> None:
-    """Neither the token nor its secret stands anywhere in Redis; a name has one token."""
+    """Neither the token nor its secret is in Redis in clear; a name has one token."""
     _, _, secret = program.token.partition(".")
     stored = await server.redis.command("HGETALL", "services")
     assert secret not in str(stored)

@@ -1,4 +1,4 @@
-"""How much a user may have and ask, as readers meet it."""
+"""Quotas and rate limits of a user, as in replies to apps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FEED = "https://f{}.example/feed"
 
 
 def allow(server: World, **quotas: int) -> None:
-    """Set these limits for everybody."""
+    """Sets these limits for all users."""
     server.settings = InstanceSettings(quotas=Quotas(**quotas))
 
 
 def test_whose_quotas_hold() -> None:
-    """One's own, else those of one's kind: by default a limit of rules for all, and others for those who registered."""
+    """The user's own, otherwise the kind's: by default a limit of rules for all, and others for registered users."""
     instance = InstanceSettings(quotas=Quotas(feeds=7), registration=Registration(quotas=Quotas(feeds=3, requests=0)))
     everywhere = InForce(
         instance,
@@ -39,7 +39,7 @@ def test_whose_quotas_hold() -> None:
 
 
 async def test_channels(server: World, alice: Reader) -> None:
-    """The error names limit and count; a name that exists is no new channel, and one that goes makes room."""
+    """The error names limit and count; an existing name isn't a new channel, and a deletion makes room."""
     allow(server, channels=3)
     await alice.post(action="channels", name="Third")
     reply = await alice.post(403, action="channels", name="Fourth")
@@ -51,7 +51,7 @@ async def test_channels(server: World, alice: Reader) -> None:
 
 
 async def test_feeds(server: World, alice: Reader) -> None:
-    """In all channels together; what is followed already, or moves, is nothing more."""
+    """In all channels together; a feed that is followed already, or moved, doesn't count again."""
     allow(server, feeds=2)
     await alice.post(action="follow", channel="home", url=FEED.format(1))
     await alice.post(action="follow", channel="later", url=FEED.format(2))
@@ -65,9 +65,9 @@ async def test_feeds(server: World, alice: Reader) -> None:
 
 
 async def test_who_follows_and_unfollows_without_end_is_stopped_without_a_quota(server: World, alice: Reader) -> None:
-    """10,000 new feeds in a day for everybody. What is followed already may be again; the admin isn't limited.
+    """10,000 new feeds in a day for all users. Existing follows may be repeated; the admin isn't limited.
 
-    Each leaves 5 KB for thirty days. Before: 600 requests a minute made that 4 GiB a day. Now: 10,000 make it 50 MB.
+    Each leaves 5 KB for thirty days. Before: 600 requests per minute left 4 GiB per day. Now: 10,000 leave 50 MB.
     """
     assert NEW_FOLLOWS.most == 10_000
     await server.channels.followed_on("alice", server.now, NEW_FOLLOWS.most - 5)
@@ -84,7 +84,7 @@ async def test_who_follows_and_unfollows_without_end_is_stopped_without_a_quota(
 
 
 async def test_who_follows_and_unfollows_without_end_is_stopped(server: World, alice: Reader) -> None:
-    """Three times the quota of feeds may be begun in a day; what is followed already may be followed again."""
+    """Three times the quota of feeds may be begun in a day; existing follows may be repeated."""
     allow(server, feeds=5)
     for number in range(15):
         await alice.post(action="follow", channel="home", url=FEED.format(number))
@@ -97,7 +97,7 @@ async def test_who_follows_and_unfollows_without_end_is_stopped(server: World, a
 
 
 async def test_rules(server: World, alice: Reader, bob: Reader) -> None:
-    """Mutes and blocks of all channels together; one that is there already is none more, one that goes makes room."""
+    """Mutes and blocks of all channels together; a repeated rule doesn't count again, and a removal makes room."""
     allow(server, rules=3)
     await alice.post(action="mute", url=FEED.format(1))
     await alice.post(action="mute", channel="home", url=FEED.format(1))
@@ -113,7 +113,7 @@ async def test_rules(server: World, alice: Reader, bob: Reader) -> None:
 
 
 async def test_the_admin_isnt_limited(server: World, alice: Reader) -> None:
-    """What backend.json, an import or a command does, is done."""
+    """Changes by backend.json, an import or a command are made."""
     allow(server, channels=1, feeds=1, tokens=1)
     await server.channels.create("alice", "More", server.now)
     await server.services.following.follow("alice", "home", FEED.format(1), server.now)
@@ -124,7 +124,7 @@ async def test_the_admin_isnt_limited(server: World, alice: Reader) -> None:
 
 @pytest.mark.parametrize("what", ["channels", "feeds", "rules"])
 async def test_limits_hold_for_many_at_once(server: World, alice: Reader, what: str) -> None:
-    """Exactly as many get in as there was room."""
+    """Exactly as many are accepted as there was room for."""
     allow(server, **{what: 5})
 
     async def try_one(number: int) -> int:
@@ -142,7 +142,7 @@ async def test_limits_hold_for_many_at_once(server: World, alice: Reader, what: 
 
 
 async def test_requests(server: World, alice: Reader, bob: Reader) -> None:
-    """429 with the seconds to wait, for all that a good token can ask; nobody else pays for it."""
+    """429 with the seconds to wait, for all requests of a valid token; other users aren't affected."""
     allow(server, requests=10)
     server.now -= server.now % 60
     for _ in range(5):
@@ -163,7 +163,7 @@ async def test_requests(server: World, alice: Reader, bob: Reader) -> None:
 
 @pytest.mark.parametrize(("multipart", "fit"), [(False, 17), (True, 2)])
 async def test_large_bodies_have_a_share(server: World, alice: Reader, bob: Reader, multipart: bool, fit: int) -> None:
-    """To take one apart keeps the processor busy; small requests, and other users, go on."""
+    """Parsing one keeps the processor busy; small requests and other users aren't affected."""
     pad = "x" * 980_000
 
     async def send(reader: Reader) -> int:
@@ -178,7 +178,7 @@ async def test_large_bodies_have_a_share(server: World, alice: Reader, bob: Read
 
 
 async def test_strangers_use_up_nothing(server: World, alice: Reader) -> None:
-    """Requests without a good token count for nobody."""
+    """Requests without a valid token count for no user."""
     allow(server, requests=3)
     wrong = {"Authorization": "Bearer alice.wrong"}
     for _ in range(20):
@@ -189,7 +189,7 @@ async def test_strangers_use_up_nothing(server: World, alice: Reader) -> None:
 
 
 async def test_who_has_no_limit_is_asked_of_the_store_once(server: World, alice: Reader) -> None:
-    """A minute, and no more often."""
+    """Once per minute at most."""
 
     class Everything:
         async def everything(self) -> InForce:

@@ -30,7 +30,7 @@ from microsub.kit.http.responses import MIB, MIB_SENT_OF_USER, HttpEndpoint, Htt
     ],
 )
 def test_every_error_has_its_status_and_code(error: Exception, status: int, code: str) -> None:
-    """And a sentence, in which nothing of the inside shows."""
+    """Each has a sentence too, which reveals no internals."""
     reply = error_reply(error)
     assert (reply.status, reply.code) == (status, code)
     assert reply.content["error_description"]
@@ -53,7 +53,7 @@ def test_a_missing_scope_is_named() -> None:
 
 
 class OnePage(HttpEndpoint):
-    """Gives everybody the same page of a user, whom the path names."""
+    """Returns the same page for every user; the path names the user."""
 
     page = b"x" * 4 * MIB
 
@@ -63,7 +63,7 @@ class OnePage(HttpEndpoint):
 
 
 class SlowClient:
-    """Takes the head and one piece of a reply, and then nothing until it is told to."""
+    """Takes the head and one piece of a reply, and then waits for `go_on`."""
 
     def __init__(self, endpoint: HttpEndpoint, user: str) -> None:
         self.status = 0
@@ -83,7 +83,7 @@ class SlowClient:
 
 
 async def test_what_is_sent_to_readers_of_one_user_has_an_end() -> None:
-    """Pages of 16 MB for forty slow apps of one user filled 600 MB; they leave in pieces, as they are taken."""
+    """Pages of 16 MB for forty slow apps of one user filled 600 MB; they are sent in pieces."""
     endpoint = OnePage()
     slow = [SlowClient(endpoint, "alice") for _ in range(40)]
     await asyncio.sleep(0)

@@ -24,7 +24,7 @@ async def full(alice: Reader, server: World) -> Reader:
 
 @pytest.mark.parametrize("channel", [{}, {"channel": "global"}])
 async def test_mute_everywhere(full: Reader, channel: dict[str, str]) -> None:
-    """Without a channel, or with `global`, in all of them; new posts too."""
+    """Without a channel, or with `global`, in all channels; new posts too."""
     await full.post(action="mute", url=ANN, **channel)
     assert await full.names("home") == await full.names("later") == ["b1"]
     assert (await full.get(action="mute", **channel))["items"] == [{"type": "card", "url": ANN}]

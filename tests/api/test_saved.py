@@ -28,7 +28,7 @@ async def test_moving_into_saved(alice: Reader, ids: list[str]) -> None:
 
 
 async def test_what_can_not_be_saved(alice: Reader, bob: Reader, ids: list[str]) -> None:
-    """Others' posts and unknown ids are ignored; an unknown channel, or no item, is an error."""
+    """Other users' posts and unknown ids are ignored; an unknown channel, or no item, is an error."""
     assert (await bob.post(action="timeline", method="save", **{"entry[]": ids}))["updated"] == 0
     assert await bob.ids("saved") == []
     assert (await alice.post(action="timeline", method="save", entry=["x", "999999", "-1"]))["updated"] == 0
@@ -41,7 +41,7 @@ async def test_what_can_not_be_saved(alice: Reader, bob: Reader, ids: list[str])
 
 
 async def test_saved_follows_and_rules_nothing(alice: Reader, ids: list[str]) -> None:
-    """Its name may change; the errors name the channel."""
+    """It can be renamed; the errors name the channel."""
     for request in (
         {"action": "follow", "channel": "saved", "url": FEED},
         {"action": "follow", "method": "update", "channel": "saved", "url": FEED},
@@ -59,7 +59,7 @@ async def test_saved_follows_and_rules_nothing(alice: Reader, ids: list[str]) ->
 
 
 async def test_how_much_may_be_saved(server: World, alice: Reader, ids: list[str]) -> None:
-    """The error names limit and count; exactly as many come in as there is room, however many ask at once."""
+    """The error names limit and count; exactly as many are saved as there is room for, by many requests at once too."""
     server.settings = InstanceSettings(quotas=Quotas(saved=2))
     for method, more in (("save", {}), ("move", {"channel": "saved"})):
         refused = await alice.post(403, action="timeline", method=method, **more, **{"entry[]": ids})

@@ -29,7 +29,7 @@ async def full(alice: Reader, server: World) -> Reader:
 
 
 async def test_a_page_of_one_source(full: Reader, server: World) -> None:
-    """Only that feed's items, with the feed beside them."""
+    """Only that feed's items, with the feed in the reply."""
     other = await server.publish(OTHER, *posts("x", "y", host="other.example", at=NOON - 20), title="Other")
     await full.post(action="follow", channel="home", url=OTHER)
     page = await full.get(action="timeline", channel="home", source=other.id)
@@ -41,7 +41,7 @@ async def test_a_page_of_one_source(full: Reader, server: World) -> None:
 
 
 async def test_pages_of_an_unfollowed_source_end_well(full: Reader, server: World) -> None:
-    """What was read stays and can be paged to its end, over pages without any; no other feed is named."""
+    """Items that were read stay, and paging reaches the end over empty pages; no other feed is named."""
     other = await server.publish(OTHER, *posts("old", "older", host="other.example", at=NOON - 5000), title="Other")
     busy = await server.publish("https://busy.example/feed", *posts(*(f"n{number}" for number in range(1100))))
     for url in (OTHER, busy.url):
@@ -66,7 +66,7 @@ async def test_unknown_channels_are_not_found(alice: Reader) -> None:
 
 
 async def test_missing_parameters_are_named(alice: Reader) -> None:
-    """Each with what was expected."""
+    """Each error says what was expected."""
     assert "'channel' is missing" in (await alice.get(400, action="timeline"))["error_description"]
     for method in ("mark_read", "mark_unread", "remove", "move"):
         reply = await alice.post(400, action="timeline", method=method, channel="home")
@@ -77,7 +77,7 @@ async def test_missing_parameters_are_named(alice: Reader) -> None:
 
 @pytest.mark.parametrize("method", ["mark_read", "mark_unread", "remove", "move"])
 async def test_a_request_names_a_thousand_items_at_most(full: Reader, method: str) -> None:
-    """The error says how many were found, and how many may be; nothing is done."""
+    """The error has the number found and the maximum; nothing is changed."""
     before = await full.items("home")
     ids = [str(number) for number in range(1, 1002)]
     reply = await full.post(400, action="timeline", method=method, channel="home", **{"entry[]": ids})
@@ -87,7 +87,7 @@ async def test_a_request_names_a_thousand_items_at_most(full: Reader, method: st
 
 
 async def test_last_read_entry(full: Reader) -> None:
-    """That item and everything older; a removed item stands for its place; `everything` is the whole channel."""
+    """That item and all older ones; a removed item still marks its place; `everything` is the whole channel."""
     ids = await full.ids("home", limit=100)
     mark = {"action": "timeline", "method": "mark_read", "channel": "home"}
     assert await full.post(**mark, last_read_entry=ids[20]) == {"result": "ok", "updated": 5}
@@ -102,7 +102,7 @@ async def test_last_read_entry(full: Reader) -> None:
 async def test_pages_of_one_user_are_read_one_after_the_other(
     full: Reader, bob: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seventy of sixteen megabytes at once kept everybody else from Redis for two seconds."""
+    """Seventy pages of 16 MB at once blocked Redis for all other users for two seconds."""
     get, go_on, begun = ItemCache.get, asyncio.Event(), asyncio.Event()
     under_way = most = 0
 
@@ -126,7 +126,7 @@ async def test_pages_of_one_user_are_read_one_after_the_other(
 
 
 async def test_a_page_is_made_once_its_request_counts(full: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty of sixteen megabytes that waited to be counted took half a gigabyte."""
+    """Forty pages of 16 MB that waited to be counted took half a gigabyte."""
     get, count, go_on, waits = ItemCache.get, UserQuotas.count, asyncio.Event(), asyncio.Event()
     made = 0
 

@@ -1,4 +1,4 @@
-"""Addresses, methods, bodies, tokens, headers: what clients really send, and what they must get."""
+"""Addresses, methods, bodies, tokens, headers: the requests of real clients, and the replies to them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_the_endpoint_of_another_user_is_forbidden(alice: Reader, bob: Rea
 
 
 async def test_other_methods_are_refused(alice: Reader) -> None:
-    """With the list of those that work."""
+    """The reply lists the allowed methods."""
     for method in ("PUT", "DELETE", "PATCH"):
         response = await alice.client.request(method, ENDPOINT, headers=alice.headers)
         assert Reader.checked(response, 405)["error"] == "invalid_request"
@@ -62,7 +62,7 @@ async def two(alice: Reader, server: World) -> list[str]:
 
 
 async def test_the_token_as_a_parameter(alice: Reader) -> None:
-    """In query, form and JSON; a header for something else doesn't disturb it."""
+    """In query, form and JSON; another kind of Authorization header doesn't matter."""
     token = {"access_token": alice.token}
     Reader.checked(await alice.client.get(ENDPOINT, params={"action": "channels", **token}), 200)
     Reader.checked(await alice.client.post(ENDPOINT, data={"action": "channels", "name": "x", **token}), 200)
@@ -72,7 +72,7 @@ async def test_the_token_as_a_parameter(alice: Reader) -> None:
 
 
 async def test_without_a_valid_token(alice: Reader, server: World) -> None:
-    """401 with `WWW-Authenticate: Bearer`, whatever is asked: also what is wrong or unknown."""
+    """401 with `WWW-Authenticate: Bearer` for every request, even for an invalid or unknown one."""
     revoked = await server.grant("alice", "read")
     (digest,) = [token.digest for token in await server.accounts.tokens("alice") if token.scopes == {"read"}]
     await server.accounts.revoke("alice", digest)
@@ -103,7 +103,7 @@ async def test_a_get_changes_nothing(alice: Reader, two: list[str]) -> None:
 
 
 async def test_a_large_body_is_taken_apart_for_good_tokens_only(alice: Reader) -> None:
-    """Its token is in the header or the query, and is checked before the body is looked at."""
+    """Its token is in the header or the query, and is checked before the body is parsed."""
     body = b"action=channels&name=x&pad=" + b"x" * UNCHECKED_BODY
     large = {"content": body, "headers": FORM}
     token = alice.headers["Authorization"].removeprefix("Bearer ")
@@ -131,7 +131,7 @@ async def test_parts_are_taken_apart_for_good_tokens_only(alice: Reader) -> None
 async def test_a_wrong_token_in_the_header_is_enough(
     alice: Reader, monkeypatch: pytest.MonkeyPatch, kind: str, token: str
 ) -> None:
-    """The body of a stranger is neither taken apart nor even read: whatever it holds, the reply is 401."""
+    """A stranger's body is neither parsed nor read: whatever it contains, the reply is 401."""
 
     async def never(*_: Any) -> Any:
         raise AssertionError("read")
@@ -143,7 +143,7 @@ async def test_a_wrong_token_in_the_header_is_enough(
 
 
 async def test_a_token_in_the_header_is_checked_once(alice: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One round trip to the store, as before."""
+    """One round trip to the store."""
     checked: list[str] = []
     verify = Accounts.verify
 
@@ -168,7 +168,7 @@ async def test_broken_bodies(alice: Reader, content: bytes, kind: str) -> None:
 
 
 async def test_a_store_that_fails(alice: Reader, server: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 server_error, for reads and writes, with nothing of the inside."""
+    """503 server_error, for reads and writes, without internals."""
 
     def fail(error: Exception) -> Any:
         async def script(*_: Any) -> Any:
@@ -197,7 +197,7 @@ async def test_a_store_that_fails(alice: Reader, server: World, monkeypatch: pyt
     ],
 )
 async def test_unknown_actions_and_methods(alice: Reader, params: dict[str, str], expected: str) -> None:
-    """400 not_implemented, with what would be there."""
+    """400 not_implemented, with the existing ones."""
     for reply in (await alice.get(400, **params), await alice.post(400, **params)):
         assert reply["error"] == "not_implemented"
         assert f"found '{params.get('method', params['action'])}', {expected}" in reply["error_description"]
@@ -206,7 +206,7 @@ async def test_unknown_actions_and_methods(alice: Reader, params: dict[str, str]
 async def test_large_bodies_of_one_user_are_taken_apart_one_after_the_other(
     alice: Reader, bob: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seventy at once left no thread for the pages of others for a second and a half."""
+    """Seventy at once left no thread for other users' pages for a second and a half."""
     go_on, begun = asyncio.Event(), asyncio.Event()
     under_way = most = 0
 
@@ -231,7 +231,7 @@ async def test_large_bodies_of_one_user_are_taken_apart_one_after_the_other(
 
 
 async def test_scopes_are_asked_before_parameters(alice: Reader, server: World) -> None:
-    """A token that may not ask doesn't learn what is wrong with the question, nor which channels exist."""
+    """A token without the scope doesn't learn what is wrong with the parameters, nor which channels exist."""
     token = await server.grant("alice", "follow")
     reader = Reader("alice", token, server.client)
     for channel in ("home", "nowhere", "!"):

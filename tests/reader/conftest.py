@@ -1,4 +1,4 @@
-"""Somebody who reads in a browser, by HTTP without a screen."""
+"""A user who reads in a browser, by HTTP without a screen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReadingVisitor:
         return await self.browser.get(path, **headers)
 
     async def change(self, page: Shown, name: str, value: str = "1", action: str = "/marks", **headers: str) -> Shown:
-        """Press a button of the page's form: its name says what is to be done."""
+        """Presses the button with this name in the page's form."""
         return await self.browser.post(action, {**fields_of(page.form(action)), name: value}, **headers)
 
     async def mark_all(self, page: Shown) -> Shown:
@@ -44,7 +44,7 @@ class ReadingVisitor:
         await self.server.publish(feed, *posts(*names, at=at, **more))
 
     async def publish_entry(self, entry: Entry, at: float = NOON) -> str:
-        """Publish one post with these properties; its id."""
+        """Publishes one post with these properties; its id."""
         guid = entry.guid or entry.url or "post"
         await self.server.publish(FEED, candidate(guid.rpartition("/")[2], at=at, wire=dump(to_wire(entry))))
         return (await self.reader.ids("home"))[0]
@@ -61,7 +61,7 @@ def ids(page: Shown) -> list[str]:
 
 
 async def reading(server: World, name: str, *channels: str) -> ReadingVisitor:
-    """A user with these channels, of which the first follows the blog, in a browser of their own."""
+    """A user with these channels, of which the first follows the blog, in a browser of its own."""
     reader = await server.reader(name, *channels)
     await server.follow_unscheduled(FEED, name, channels[0])
     browser = Visitor(server.app, ADDRESS)

@@ -1,4 +1,4 @@
-"""The admin's pages: who gets there, what they say, and what is done there."""
+"""The admin's pages: access, content and actions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGES = [
 
 @pytest.fixture
 async def admin(ann: ReadingVisitor) -> ReadingVisitor:
-    """Ann is an admin, and all feeds were looked at."""
+    """Ann is an admin, and all feeds were checked."""
     await ann.publish("a", "b")
     await ann.server.accounts.set_admin("ann", True)
     await ann.server.presence.beat("worker", ann.server.now)
@@ -50,7 +50,7 @@ def words(page: Shown) -> str:
 
 
 async def test_for_others_there_is_nothing(ann: ReadingVisitor) -> None:
-    """Neither page nor link, from the request on in which the right has ended; strangers are asked to sign in."""
+    """Neither page nor link, from the first request after the right has ended; strangers are asked to sign in."""
     for path in PAGES:
         assert (await ann.get(path)).status == 404
     assert "/admin" not in (await ann.get("/channels")).response.text
@@ -66,7 +66,7 @@ async def test_for_others_there_is_nothing(ann: ReadingVisitor) -> None:
 
 
 async def test_the_overview_says_whether_all_is_well(admin: ReadingVisitor) -> None:
-    """In the words of /health; with numbers."""
+    """With the words of /health, and with numbers."""
     page = await admin.get("/admin")
     assert page.title == "Everything is working"
     figures = [cells(node) for node in page.tree.css(".figures > div")]
@@ -84,7 +84,7 @@ async def test_the_overview_says_whether_all_is_well(admin: ReadingVisitor) -> N
 
 
 async def test_feeds_are_listed_by_health(admin: ReadingVisitor) -> None:
-    """Those that fail first; the addresses without what may be secret."""
+    """Failing feeds come first; addresses are shown without parts that may be secret."""
     server = admin.server
     await server.follow_unscheduled("https://secret.example/feed?token=sesame", "ann", "home")
     await server.feeds.update("2", {"failures": "3", "last_error": "status: 404", "last_success": str(server.now)})
@@ -101,7 +101,7 @@ async def test_feeds_are_listed_by_health(admin: ReadingVisitor) -> None:
 
 
 async def test_a_long_list_has_pages(admin: ReadingVisitor) -> None:
-    """Of fifty feeds each."""
+    """A page has fifty feeds."""
     server = admin.server
     for n in range(60):
         await server.feeds.subscribe(
@@ -117,7 +117,7 @@ async def test_a_long_list_has_pages(admin: ReadingVisitor) -> None:
 
 
 async def test_a_feed_is_asked_for(admin: ReadingVisitor) -> None:
-    """It is due at once; not again within a minute of the last poll, and not where the publisher doesn't want it."""
+    """It is due at once, except within a minute of the last poll, or where the publisher doesn't allow it."""
     server, path = admin.server, "/admin/feeds/1"
     refused = await admin.browser.submit(await admin.get(path), path)
     assert (refused.status, "less than a minute ago" in refused.text) == (429, True)
@@ -133,7 +133,7 @@ async def test_a_feed_is_asked_for(admin: ReadingVisitor) -> None:
 
 
 async def test_dead_letters_are_retried_and_dropped(admin: ReadingVisitor) -> None:
-    """One by one; what can't be retried says why."""
+    """One by one; if a letter can't be retried, the page says why."""
     dead, now = admin.server.services.admin.dead_letters, admin.server.now
     for stage in ("stored", "nonsense"):
         fields = {"feed": b"1", "note": b"https://x.example/?token=sesame"}
@@ -155,7 +155,7 @@ async def test_dead_letters_are_retried_and_dropped(admin: ReadingVisitor) -> No
 
 
 async def test_a_long_field_of_a_letter_is_cut_before_it_is_searched(admin: ReadingVisitor) -> None:
-    """An address that is cut is left out; the time grows with the length alone, whatever words it is made of."""
+    """A truncated address is left out; the time grows only with the length, for any words."""
     cut = b"x " * 900 + b"https://u:" + b"sesame" * 200
     words = (b"a" * 7_990 + b" ") * 40
     for _ in range(50):
@@ -168,7 +168,7 @@ async def test_a_long_field_of_a_letter_is_cut_before_it_is_searched(admin: Read
 
 
 async def test_hubs_users_and_configuration(admin: ReadingVisitor) -> None:
-    """What is known of each, without secrets."""
+    """All known facts of each, without secrets."""
     server = admin.server
     await server.feeds.update("1", {"hub": "https://hub.example/"})
     await server.agreements.count("https://hub.example/", posts=7)
@@ -187,7 +187,7 @@ async def test_hubs_users_and_configuration(admin: ReadingVisitor) -> None:
 
 
 async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
-    """With what was applied lately, and without secrets."""
+    """With the last applied changes, and without secrets."""
     server = admin.server
     assert "No backend.json has been applied yet." in (await admin.get("/admin/configuration")).text
     feeds = ["https://u:sesame@blog.example/feed", "https://blog.example/private?token=sesame"]
@@ -206,7 +206,7 @@ async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
 async def test_a_long_configuration_is_cut_between_lines(
     admin: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the limit lies no part of a secret is left, and the page says that there is more."""
+    """No part of a secret is left, wherever the limit is, and the page says that there is more."""
     server = admin.server
     feeds = [f"https://blog.example/{number}?token=sesame" for number in range(3)]
     server.save({"users": {"ann": {"channels": [{"uid": "x", "feeds": feeds}]}}})
@@ -223,7 +223,7 @@ async def test_a_long_configuration_is_cut_between_lines(
 
 
 def test_how_a_feed_is() -> None:
-    """By its record: quiet isn't broken."""
+    """By its record: a quiet feed isn't broken."""
     from microsub.feeds.record import FeedRecord
 
     day, now = 86_400.0, 1_000_000_000.0

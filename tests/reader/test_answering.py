@@ -39,7 +39,7 @@ class AnsweringVisitor:
         return await self.reading.get(path)
 
     async def allow(self, next_: str = "", browser: Visitor | None = None) -> Shown:
-        """Let the browser answer; ends where our server sends it."""
+        """Lets the browser answer; ends at the redirect of our server."""
         here = browser or self.reading.browser
         return await here.get(await self.permitted(here, next_))
 
@@ -71,7 +71,7 @@ async def ann_answering(ann: ReadingVisitor) -> AsyncIterator[AnsweringVisitor]:
 
 
 async def test_all_four_kinds_are_published_on_ones_own_site(ann_answering: AnsweringVisitor) -> None:
-    """After the permission, by forms that work without scripts; the page says where the answer is."""
+    """After the permission, by forms that work without scripts; the page shows the answer's address."""
     here = ann_answering
     page = await here.get(here.path)
     assert "Reply from your own site" in page.text
@@ -91,7 +91,7 @@ async def test_all_four_kinds_are_published_on_ones_own_site(ann_answering: Answ
 
 
 async def test_after_the_permission_one_is_back_at_the_post(ann_answering: AnsweringVisitor) -> None:
-    """Timelines lead to the form then; before it they don't."""
+    """Timelines link to the form then; before it they don't."""
     here = ann_answering
     assert "Answer" not in [link.text() for link in (await here.get("/channel/home")).tree.css(".acts a")]
     assert (await here.allow(here.path)).location == here.path
@@ -100,7 +100,7 @@ async def test_after_the_permission_one_is_back_at_the_post(ann_answering: Answe
 
 
 async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering: AnsweringVisitor) -> None:
-    """It stands nowhere in the store, and another browser of the same user can't post."""
+    """It isn't in the store in clear, and another browser of the same user can't post."""
     here = ann_answering
     await here.allow()
     (token,) = here.provider.tokens
@@ -115,7 +115,7 @@ async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering:
 
 
 async def test_what_the_site_refuses_is_said_with_what_was_written(ann_answering: AnsweringVisitor) -> None:
-    """In its words; nothing is lost, and the same can be tried again."""
+    """The page shows the site's message; the text isn't lost, and can be sent again."""
     here = ann_answering
     await here.allow()
     here.site.replies = [
@@ -143,7 +143,7 @@ async def test_a_permission_that_was_taken_back_at_the_site_ends(ann_answering: 
 
 
 async def test_one_takes_it_back_here(ann_answering: AnsweringVisitor) -> None:
-    """The token is revoked at the provider, and nothing is left of it."""
+    """The token is revoked at the provider and deleted here."""
     here = ann_answering
     await here.allow()
     (token,) = here.provider.tokens
@@ -153,7 +153,7 @@ async def test_one_takes_it_back_here(ann_answering: AnsweringVisitor) -> None:
 
 
 async def test_the_same_answer_is_published_once(ann_answering: AnsweringVisitor) -> None:
-    """A second click leads to the first one's address."""
+    """A second click leads to the address of the first answer."""
     here = ann_answering
     await here.allow()
     first, second = await here.send("like"), await here.send("like")
@@ -162,7 +162,7 @@ async def test_the_same_answer_is_published_once(ann_answering: AnsweringVisitor
 
 
 async def test_each_answer_is_forgotten_by_itself(ann_answering: AnsweringVisitor) -> None:
-    """Who answered every few minutes had all answers kept for as long as they went on."""
+    """An answer every few minutes used to keep all answers for as long as that went on."""
     here, redis = ann_answering, ann_answering.reading.server.redis
     await here.allow()
     first, second = await here.send("like"), await here.send("repost")
@@ -173,7 +173,7 @@ async def test_each_answer_is_forgotten_by_itself(ann_answering: AnsweringVisito
 
 
 async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisitor) -> None:
-    """The answer is published all the same; whatever the site says of where, no page breaks."""
+    """The answer is still published; no page breaks, whatever address the site names."""
     here = ann_answering
     await here.allow()
     for place in ("http://[", "javascript:alert(1)", "https://ann.example/" + "x" * 5000):
@@ -186,7 +186,7 @@ async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisito
 
 
 async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> None:
-    """The form isn't there, on a lent page nor on one without an endpoint; a made-up one does nothing."""
+    """The form is missing on a page of this server and on one without an endpoint; a made-up form has no effect."""
     await ann.publish("a")
     (post,) = ids(await ann.get("/channel/home"))
     lent = Visitor(ann.server.app, ADDRESS)
@@ -202,7 +202,7 @@ async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> Non
 
 
 async def test_an_answer_for_somebody_else_is_nobodys(ann_answering: AnsweringVisitor) -> None:
-    """Neither by another user's way back, nor by a provider that vouches for another person, nor without `create`."""
+    """Refused are another user's redirect, a provider that vouches for another person, and a token without `create`."""
     here = ann_answering
     here.provider.person("bob")
     here.provider.at_browser = "bob"
@@ -220,7 +220,7 @@ async def test_an_answer_for_somebody_else_is_nobodys(ann_answering: AnsweringVi
 
 
 def test_what_is_sealed_is_read_with_its_key_alone() -> None:
-    """And for what it is about alone; a change of a byte is noticed."""
+    """The subject has to match too; a change of a byte is noticed."""
     sealed = seal("secret", "key", "ann")
     assert unseal(sealed, "key", "ann") == "secret"
     assert unseal(sealed, "other", "ann") is None
@@ -238,7 +238,7 @@ def test_a_reply_says_something_and_not_too_much() -> None:
 
 
 async def test_ten_browsers_may_answer(ann: ReadingVisitor) -> None:
-    """The oldest makes room; who wrote down its key has nothing, and neither has a token past its end."""
+    """The oldest is removed: its key gives no access, and neither does an expired token."""
     answers, access = ann.server.services.answers, PostingAccess("https://ann.example/micropub", "token", 2e9)
     for number in range(MOST_BROWSERS + 1):
         await answers.keep("ann", f"browser {number}", access, 1e9 + number)
@@ -251,7 +251,7 @@ async def test_ten_browsers_may_answer(ann: ReadingVisitor) -> None:
 async def test_a_permission_ends_with_the_address_and_with_the_user(
     ann_answering: AnsweringVisitor, change: str
 ) -> None:
-    """It was given for the site of before, and who was removed is let in nowhere."""
+    """The permission was for the former site, and a removed user has no access."""
     await ann_answering.allow()
     server = ann_answering.reading.server
     assert await server.redis.command("EXISTS", keys.posting("ann"))

@@ -1,4 +1,4 @@
-"""Bodies of posts among our own markup: a table of what becomes of what the sanitiser leaves, and its worst."""
+"""Bodies of posts in our own markup: a table of sanitised bodies and their results, and the worst cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = [
 
 @pytest.mark.parametrize(("html", "fitted"), CASES)
 def test_what_stands_in_a_post(html: str, fitted: str) -> None:
-    """Nothing of it has an id or a class of ours, and headings stand below the post's own."""
+    """It has no id or class of ours, and its headings are below the post's own."""
     assert body_fitter(lambda url: f"/image/{url}")(clean_html(html, BASE)) == fitted
 
 
@@ -45,14 +45,14 @@ RAW = [
 
 @pytest.mark.parametrize("html", RAW)
 def test_what_the_sanitiser_never_saw(html: str) -> None:
-    """The second wall: though it were stored as it is, nothing of it would run, style or ask."""
+    """The second defence: even without sanitising, nothing in it would run, style the page or send requests."""
     fitted = body_fitter(lambda url: f"/image/{url}")(html)
     for word in ("ran(", "onerror", "onbegin", "javascript:", "style", "<form", "<input", "<base", "<meta", "srcdoc"):
         assert word not in fitted
 
 
 def test_an_excerpt_ends_between_words() -> None:
-    """And says that there is more."""
+    """The page shows that there is more."""
     assert excerpt("a  few\nwords") == "a few words"
     long = excerpt("word " * 200)
     assert long.endswith("word …")

@@ -1,4 +1,4 @@
-"""Tending channels on the pages."""
+"""Managing channels on the pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def _names(ann: ReadingVisitor) -> list[str]:
 
 
 async def test_channels_are_made_renamed_and_put_in_order(ann: ReadingVisitor) -> None:
-    """By buttons, and by the whole order that a script sends."""
+    """By buttons, and by the complete order that a script sends."""
     made = await ann.browser.submit(await ann.get("/channels"), "/channels", name=" Far  away ")
     page = await ann.get(made.location)
     assert page.title == "Channel Far away"
@@ -53,7 +53,7 @@ async def test_a_deleted_channel_comes_back_as_it_was(ann: ReadingVisitor) -> No
 
 
 async def test_a_limit_that_stands_in_the_way_says_how_to_make_room(ann: ReadingVisitor, server: World) -> None:
-    """By what is limited: apps that are revoked make no room for channels."""
+    """The advice depends on the limit: revoking apps makes no room for channels."""
     await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/delete")
     page = await ann.get("/channels?deleted=home")
     server.settings = replace(server.settings, quotas=Quotas(channels=1))
@@ -74,7 +74,7 @@ async def test_standing_channels_stay(ann: ReadingVisitor) -> None:
 
 
 async def test_an_ended_follow_is_undone_with_what_was_unread(ann: ReadingVisitor) -> None:
-    """What was read stays so."""
+    """Posts that were read stay read."""
     await ann.publish("a", "b", "c")
     ids = await ann.reader.ids("home")
     await ann.reader.post(action="timeline", method="mark_read", channel="home", entry=ids[1])
@@ -89,7 +89,7 @@ async def test_an_ended_follow_is_undone_with_what_was_unread(ann: ReadingVisito
 
 
 async def test_a_channel_of_many_feeds_is_shown_in_pages(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their names. Thousands on one page held up everybody for seconds."""
+    """In the order of their names. Thousands on one page blocked the event loop for seconds."""
     monkeypatch.setattr(channels, "MOST_SOURCES", 2)
     for number in range(4):
         await ann.server.follow_unscheduled(f"https://f{number}.example/", "ann", "home")
@@ -109,7 +109,7 @@ async def test_a_channel_of_many_feeds_is_shown_in_pages(ann: ReadingVisitor, mo
 
 
 async def test_nobody_comes_to_feeds_of_others_by_counting_their_ids(ann: ReadingVisitor, server: World) -> None:
-    """What brings a follow back names what was the user's own: the address of a private feed is its key."""
+    """Restoring a follow needs an id of the user's own: the address of a private feed is a secret."""
     private = "https://private.example/feed/9f86d081884c7d659a2feaa0"
     await server.reader("bob", "home")
     feed = await server.publish(private, *posts("secret"), title="Bob's private feed")
@@ -132,7 +132,7 @@ async def test_a_feed_moves_to_another_channel(ann: ReadingVisitor) -> None:
 
 
 async def test_a_channel_may_say_only_whether_there_is_anything(ann: ReadingVisitor) -> None:
-    """A mark, without a number, while something is unread."""
+    """A mark, without a number, while an item is unread."""
     page = await ann.get("/channels/home")
     await ann.browser.submit(page, "/channels/home/settings", unread="boolean")
     assert not (await ann.get("/channel/home")).tree.css(".mark")
@@ -142,7 +142,7 @@ async def test_a_channel_may_say_only_whether_there_is_anything(ann: ReadingVisi
 
 
 async def test_settings_of_a_channel(ann: ReadingVisitor) -> None:
-    """Empty fields are what holds everywhere; what can't be meant is said."""
+    """Empty fields mean the general setting; an invalid value is reported."""
     page = await ann.get("/channels/home")
     fields = {"keep_read_days": "7", "keep_unread_days": "", "max_items": "0", "first_fetch_unread": ""}
     await ann.browser.submit(page, "/channels/home/settings", **fields, unread="boolean")
@@ -157,7 +157,7 @@ async def test_settings_of_a_channel(ann: ReadingVisitor) -> None:
 
 
 async def test_a_filter_is_tried_before_it_is_kept(ann: ReadingVisitor) -> None:
-    """The page names the posts that would have stayed out, and why; then the filter holds."""
+    """The page names the posts that it would exclude, and why; then the filter is in force."""
     await ann.publish("alpha", "beta", "gamma")
     tried = await ann.get("/channels/home/filter?try=1&exclude_words=beta&kinds_are=")
     shown = [" ".join(node.text().split()) for node in tried.tree.css("section li")]
@@ -176,7 +176,7 @@ async def test_a_filter_is_tried_before_it_is_kept(ann: ReadingVisitor) -> None:
 
 
 async def test_a_filter_holds_for_what_is_there_already(ann: ReadingVisitor) -> None:
-    """Such posts are marked as read, which can be undone; others stay as they are."""
+    """Excluded posts are marked as read, which can be undone; others don't change."""
     await ann.publish("alpha", "beta", "gamma", "beta 2")
     page = await ann.get("/channels/home/filter")
     sent = await ann.browser.submit(page, "/channels/home/filter", exclude_words="beta", kinds_are="", past="read")
@@ -189,7 +189,7 @@ async def test_a_filter_holds_for_what_is_there_already(ann: ReadingVisitor) -> 
 
 
 async def test_a_filter_has_few_words_and_no_expressions(ann: ReadingVisitor) -> None:
-    """Those that the admin has set stay."""
+    """Expressions that the admin has set stay."""
     own = OwnChannelSettings(filters=Filters(exclude_regex="(?i)lottery"))
     await ann.server.channels.set_settings("ann", "home", own, ann.server.now)
     page = await ann.get("/channels/home/filter")
@@ -202,7 +202,7 @@ async def test_a_filter_has_few_words_and_no_expressions(ann: ReadingVisitor) ->
 
 
 async def test_of_deleted_channels_the_last_ones_are_kept(ann: ReadingVisitor) -> None:
-    """The twenty that were deleted last can be restored."""
+    """The last twenty can be restored."""
     for number in range(22):
         await ann.server.channels.create("ann", f"Number {number}", ann.server.now, f"n{number}")
         await ann.browser.submit(await ann.get(f"/channels/n{number}"), f"/channels/n{number}/delete")
@@ -212,7 +212,7 @@ async def test_of_deleted_channels_the_last_ones_are_kept(ann: ReadingVisitor) -
 
 
 async def test_a_feed_says_how_it_is_and_is_asked_at_once(ann: ReadingVisitor) -> None:
-    """Quiet isn't broken; nobody asks again within a minute, nor for a feed that the channel doesn't follow."""
+    """A quiet feed isn't broken; nobody can poll it again within a minute, nor one that the channel doesn't follow."""
     await ann.publish("a")
     server, path = ann.server, "/channels/home/poll"
     forty, hour = str(server.now - 40 * 86_400), {"gap": "86400", "interval": "3600"}
@@ -232,7 +232,7 @@ async def test_a_feed_says_how_it_is_and_is_asked_at_once(ann: ReadingVisitor) -
 
 
 async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisitor) -> None:
-    """Beside the channel, with words for those who don't see it; it leads to these feeds, and is right from then on."""
+    """Next to the channel, with a text for screen readers; it links to these feeds, and is correct from then on."""
     server, day = ann.server, 86_400.0
     survey = server.services.admin.survey
     trouble = {"failures": "9", "last_error": "status: 500", "last_success": str(server.now - 2 * day)}

@@ -1,4 +1,4 @@
-"""The first minutes of an account: what it is offered while it follows nothing."""
+"""The first minutes of an account: the offers while it follows nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTERS = (StarterFeed("The blog", BLOG, "Of boats"), StarterFeed("The news", N
 
 @pytest.fixture
 async def new(server: World) -> Visitor:
-    """A browser in which somebody is signed in who follows nothing."""
+    """A browser in which a user without follows is signed in."""
     await server.reader("new")
     browser = Visitor(create_app(server.services, base_url=ADDRESS, starters=STARTERS), ADDRESS)
     await begin_session(browser, server, "new")
@@ -28,7 +28,7 @@ async def new(server: World) -> Visitor:
 
 
 async def test_an_empty_account_is_offered_feeds_a_field_and_a_list(new: Visitor) -> None:
-    """In place of an empty page, and without scripts."""
+    """It replaces an empty page, and works without scripts."""
     page = await new.get("/")
     assert page.title == "What do you want to read?"
     assert "The blog Of boats" in page.text
@@ -37,7 +37,7 @@ async def test_an_empty_account_is_offered_feeds_a_field_and_a_list(new: Visitor
 
 
 async def test_one_click_follows_what_is_ticked(new: Visitor, server: World) -> None:
-    """In a channel that is made for it; after that the page is the reader's."""
+    """In a channel that is created for it; after that the page is the user's timeline."""
     await server.publish(NEWS, *posts("a"), title="The news")
     page = await new.get("/")
     followed = await new.submit(page, "/first", {}, feed=NEWS)
@@ -50,7 +50,7 @@ async def test_one_click_follows_what_is_ticked(new: Visitor, server: World) -> 
 
 
 async def test_nothing_ticked_and_feeds_that_arent_offered_follow_nothing(new: Visitor) -> None:
-    """The form is for what stands in it."""
+    """The form accepts only the feeds in it."""
     page = await new.get("/first")
     for feed in ("", "https://evil.example/feed"):
         refused = await new.submit(page, "/first", {}, feed=feed)
@@ -58,13 +58,13 @@ async def test_nothing_ticked_and_feeds_that_arent_offered_follow_nothing(new: V
 
 
 async def test_who_follows_something_reads(ann: ReadingVisitor) -> None:
-    """The page is there at its own address all the same."""
+    """The page with offers still has its own address."""
     assert (await ann.get("/")).title == "All"
     assert (await ann.get("/first")).title == "What do you want to read?"
 
 
 def test_the_admin_chooses_the_feeds(tmp_path: Path) -> None:
-    """Ours are there where they don't; an empty file offers none."""
+    """Ours are offered if the admin chooses none; an empty file offers none."""
     assert all(one.url.startswith("https://") and one.about for one in starter_feeds())
     file = tmp_path / "feeds.toml"
     file.write_text('[[feed]]\nname = "A"\nurl = "https://a.example/feed"\n', "utf-8")
@@ -84,7 +84,7 @@ def test_the_admin_chooses_the_feeds(tmp_path: Path) -> None:
     ],
 )
 def test_an_unusable_file_is_named_with_its_place(text: str, tmp_path: Path) -> None:
-    """Before the server starts."""
+    """The error comes before the server starts."""
     file = tmp_path / "feeds.toml"
     file.write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=r"feeds\.toml"):

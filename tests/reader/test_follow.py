@@ -17,14 +17,14 @@ async def _site(server: World) -> None:
 
 
 def _offers_later(page: Shown) -> bool:
-    """Whether the feed can be followed in that channel; else the page says that it follows already."""
+    """Whether the channel can follow the feed; otherwise the page says that it follows already."""
     refused = [one.text() for one in page.tree.css("select[name=channel] option[disabled]")]
     assert refused in ([], ["Later (already following)"])
     return bool(page.tree.css("option[value=later]"))
 
 
 async def test_what_is_pasted_is_found_and_followed_and_that_undone(ann: ReadingVisitor) -> None:
-    """In the channel that is chosen; the page says so, and offers to undo it."""
+    """It is followed in the chosen channel; the page says so, and offers to undo it."""
     await _site(ann.server)
     found = await ann.get(f"/follow?q={SITE}")
     assert "1 feed found" in found.text
@@ -40,7 +40,7 @@ async def test_what_is_pasted_is_found_and_followed_and_that_undone(ann: Reading
 
 
 async def test_a_feed_is_followed_in_a_channel_that_is_made_for_it(ann: ReadingVisitor) -> None:
-    """By its name, or as Home where none is typed."""
+    """By its name, or as Home if none is typed."""
     await _site(ann.server)
     found = await ann.get(f"/follow?url={SITE}")
     await ann.browser.submit(found, "/follow", {"url": OTHER}, channel="+", name="News")
@@ -52,7 +52,7 @@ async def test_a_feed_is_followed_in_a_channel_that_is_made_for_it(ann: ReadingV
 
 
 async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -> None:
-    """Pictures come by this server, and nothing is followed."""
+    """Pictures come from this server, and nothing is followed."""
     rss = "".join(f"<item><title>Post {n}</title><link>{SITE}{n}</link></item>" for n in (1, 2))
     document = f"<rss version='2.0'><channel><title>The site</title>{rss}</channel></rss>"
     ann.server.web.documents[OTHER] = document.encode(), "application/rss+xml"
@@ -66,10 +66,10 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
 
 
 async def test_what_can_not_be_found_or_followed_is_said(ann: ReadingVisitor) -> None:
-    """On the same page, with what was typed still there."""
+    """On the same page, which keeps the typed text."""
     absent = (await ann.get("/follow?q=https://absent.example/")).text
     assert "No feed found." in absent
-    assert "Look for such a link" not in absent  # there is no site
+    assert "Look for such a link" not in absent  # no site exists there
     refused = await ann.get("/follow?q=ftp://files.example/feed")
     assert (refused.status, "'query' can't be used" in refused.text) == (400, True)
     page = await ann.get("/follow")
@@ -84,7 +84,7 @@ async def test_what_can_not_be_found_or_followed_is_said(ann: ReadingVisitor) ->
 
 
 async def test_quotas_hold_on_pages_too(ann: ReadingVisitor, server: World) -> None:
-    """Nobody gets more by a page than by an app."""
+    """A page gives no user more than an app does."""
     await _site(server)
     ben = await reading(server, "ben", "own")
     page = await ben.get(f"/follow?q={SITE}")

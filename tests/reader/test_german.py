@@ -1,4 +1,4 @@
-"""What other parts of the program say in English stands on German pages in German."""
+"""Messages from other parts of the program are in German on German pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAID = (
 
 @pytest.mark.parametrize(("said", "wanted"), SAID)
 def test_what_was_said_is_found_again(said: str, wanted: str) -> None:
-    """With its values, and sentences within it."""
+    """With its values, and within other sentences."""
     assert TEMPLATES.translated(said, "de") == wanted
     assert TEMPLATES.translated(said, "en") == said
 
@@ -51,7 +51,7 @@ def test_the_code_of_an_error_is_left_out() -> None:
     ],
 )
 def test_readers_learn_nothing_of_settings(found: str) -> None:
-    """Only the admin can change which private networks are allowed."""
+    """Only the admin can change the list of allowed private networks."""
     said = f"inside.example {found}; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow a private one"
     assert TEMPLATES.translated(said, "en") == f"inside.example {found}"
     assert TEMPLATES.translated(said, "de").startswith("inside.example ")
@@ -59,7 +59,7 @@ def test_readers_learn_nothing_of_settings(found: str) -> None:
 
 
 def test_each_reason_of_a_list_is_known() -> None:
-    """Those that the lists of other readers give."""
+    """The reasons are those for the lists of other readers."""
     lists = Path("tests/data/opml").glob("*.opml")
     reasons = {one.why for path in lists for one in read_list(path.read_bytes()).problems}
     assert reasons

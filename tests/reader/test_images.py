@@ -1,4 +1,4 @@
-"""Pictures of others come by way of this server: signed for one user, by their first bytes, within bounds."""
+"""Foreign pictures come through this server: signed for one user, recognised by their first bytes, within limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NONE = (
 
 
 async def address(ann: ReadingVisitor, url: str) -> str:
-    """The address of ours at which a page shows that picture."""
+    """The address of ours with which a page shows that picture."""
     await ann.publish_entry(Entry(photo=(url,)))
     return (await ann.get("/channel/home")).tree.css_first(".photos img").attributes["src"] or ""
 
@@ -47,7 +47,7 @@ def served(site: Publisher, body: bytes, kind: str = "image/png") -> str:
 
 @pytest.mark.parametrize(("kind", "body"), BODIES.items())
 async def test_the_first_bytes_say_what_it_is(ann: ReadingVisitor, site: Publisher, kind: str, body: bytes) -> None:
-    """Whatever its server calls it; browsers may keep it for themselves, and run nothing of it."""
+    """The type from the picture's server doesn't count; browsers may keep it privately, and run nothing in it."""
     shown = (await ann.get(await address(ann, served(site, body, "text/html")))).response
     assert (shown.status_code, shown.headers["content-type"], shown.content) == (200, kind, body)
     assert shown.headers["x-content-type-options"] == "nosniff"
@@ -57,13 +57,13 @@ async def test_the_first_bytes_say_what_it_is(ann: ReadingVisitor, site: Publish
 
 @pytest.mark.parametrize("body", NONE)
 async def test_what_is_no_picture_isnt_passed_on(ann: ReadingVisitor, site: Publisher, body: bytes) -> None:
-    """SVG neither: it is a program."""
+    """SVG isn't either: it can contain scripts."""
     assert kind_of_picture(body) is None
     assert (await ann.get(await address(ann, served(site, body, "image/png")))).status == 404
 
 
 async def test_addresses_are_signed_for_one_user(ann: ReadingVisitor, site: Publisher) -> None:
-    """No other picture, nobody else, and nobody without a session."""
+    """The signature isn't valid for another picture, another user, or without a session."""
     path = await address(ann, served(site, PNG))
     signature, place = path.split("/")[2:]
     for other in (f"/image/{signature}/{place[:-2]}", f"/image/x/{place}", f"/image/{signature}/%00", "/image/x/***"):
@@ -76,7 +76,7 @@ async def test_addresses_are_signed_for_one_user(ann: ReadingVisitor, site: Publ
 
 
 async def test_limits(ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of size, and of how many a minute."""
+    """Limits of size, and of pictures per minute."""
     few = replace(IMAGES_OF_USER, most=10)
     monkeypatch.setattr(images, "IMAGES_OF_USER", few)
     path = await address(ann, served(site, PNG + bytes(LIMITS.body)))
@@ -91,7 +91,7 @@ async def test_limits(ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.
 
 
 async def test_few_who_wait_for_slow_pictures_leave_places_to_others(ann: ReadingVisitor) -> None:
-    """Somebody has as many as a browser asks for, and two where half of all places are taken."""
+    """A user has as many places as a browser needs, and two while half of all places are taken."""
     asked: list[Sending] = []
     answered = asyncio.Event()
 
@@ -116,12 +116,12 @@ async def test_few_who_wait_for_slow_pictures_leave_places_to_others(ann: Readin
 
 
 async def test_private_networks_stay_closed(ann: ReadingVisitor) -> None:
-    """The guard of all requests is in front of pictures too."""
+    """The guard of all requests checks those for pictures too."""
     assert (await ann.get(await address(ann, "http://10.0.0.1/picture.png"))).status == 404
 
 
 async def test_no_address_of_others_is_loaded(ann: ReadingVisitor) -> None:
-    """Bodies, faces and players: the page names nothing foreign that a browser would fetch by itself."""
+    """Bodies, avatars and players: the page has no foreign address that a browser would load automatically."""
     html = (
         '<p><img src="https://a.example/1.png" width="10" height="20" srcset="https://a.example/2.png 2x"></p>'
         '<picture><source srcset="https://a.example/3.webp"><img src="https://a.example/3.png"></picture>'

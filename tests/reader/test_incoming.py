@@ -21,7 +21,7 @@ def codes(page: Shown) -> list[str]:
 
 
 async def test_a_source_is_made_and_posts(ann: ReadingVisitor) -> None:
-    """Its token is shown once, with a command that works; a new one ends it, and revoking ends all."""
+    """Its token is shown once, with a command that works; a new token replaces it, and revoking ends access."""
     page = await ann.browser.submit(await ann.get(SOURCES), SOURCES, name="Backups", channel="later")
     assert page.title == "Token of Backups"
     token, command = codes(page)
@@ -43,7 +43,7 @@ async def test_a_source_is_made_and_posts(ann: ReadingVisitor) -> None:
 
 
 async def test_an_old_sign_in_makes_no_token_of_a_source(ann: ReadingVisitor) -> None:
-    """It has no end and outlives the session, so somebody at an open browser must show who they are."""
+    """The token has no expiry and outlives the session, so a user at an open browser must sign in again."""
     await ann.browser.submit(await ann.get(SOURCES), SOURCES, name="Backups", channel="later")
     ann.server.clock.advance(CONFIRMATION + 1)
     page = await ann.get(SOURCES)
@@ -56,7 +56,7 @@ async def test_an_old_sign_in_makes_no_token_of_a_source(ann: ReadingVisitor) ->
 
 
 async def test_what_can_be_no_source_is_said(ann: ReadingVisitor) -> None:
-    """And nobody else's is reached."""
+    """Sources of other users can't be reached."""
     page = await ann.get(SOURCES)
     for name, channel, status in (("", "home", 400), ("A", "saved", 400), ("A", "../x", 400), ("A", "absent", 404)):
         assert (await ann.browser.submit(page, SOURCES, name=name, channel=channel)).status == status
@@ -77,7 +77,7 @@ async def _received(ann: ReadingVisitor, state: str = "shown") -> Mention:
 
 
 async def test_the_line_for_ones_own_pages(ann: ReadingVisitor) -> None:
-    """As it stands on the page that the server lends."""
+    """The line is the same as on the page that the server provides."""
     page = await ann.get(MENTIONS)
     assert codes(page) == [f'<link rel="webmention" href="{ADDRESS}/webmention/ann">']
     assert "No webmentions yet." in page.text
@@ -88,7 +88,7 @@ async def test_the_line_for_ones_own_pages(ann: ReadingVisitor) -> None:
     [("withdrawn", "withdrawn", False), ("rejected", "rejected", False), ("approved", "held", True)],
 )
 async def test_what_becomes_of_a_webmention(ann: ReadingVisitor, button: str, state: str, is_approved: bool) -> None:
-    """It is ordered, and a worker does it."""
+    """The page queues the action, and a worker does it."""
     mention = await _received(ann, "held")
     page = await ann.get(MENTIONS)
     assert "A reply Bob <b> · https://ann.example/post awaiting approval" in page.text
@@ -100,7 +100,7 @@ async def test_what_becomes_of_a_webmention(ann: ReadingVisitor, button: str, st
 
 
 async def test_a_sender_is_blocked(ann: ReadingVisitor) -> None:
-    """With all of their site; another user's webmentions are out of reach."""
+    """The block covers the whole site; another user's webmentions can't be reached."""
     mention = await _received(ann)
     await ann.browser.submit(await ann.get(MENTIONS), MENTIONS, block=mention.id)
     assert await ann.server.services.rules.blocked("ann", "notifications") == ["https://bob.example/"]

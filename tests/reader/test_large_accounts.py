@@ -1,4 +1,4 @@
-"""What somebody who follows a lot costs: the steps of a page don't grow with the number of channels."""
+"""The cost of an account with many follows: the steps of a page don't grow with the number of channels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.redis_wrappers import CountingRedis, Wrapped
 
 
 class AllCommands(Wrapped):
-    """`keys` are those that were read whole."""
+    """`keys` are those that were read completely."""
 
     def __init__(self, redis: Redis) -> None:
         super().__init__(redis)
@@ -35,7 +35,7 @@ class AllCommands(Wrapped):
 
 
 async def test_the_first_page_takes_as_many_round_trips_for_200_channels_as_for_two(real_redis: Redis) -> None:
-    """Of all channels names and counts come at once, and unchanged names are not sent again."""
+    """Names and counts of all channels come together, and unchanged names aren't sent again."""
     redis, trips = CountingRedis(real_redis), {}
     async with instance(redis, base_url=ADDRESS) as server:
         for name, channels in (("few", 2), ("many", 200)):
@@ -50,7 +50,7 @@ async def test_the_first_page_takes_as_many_round_trips_for_200_channels_as_for_
 
 
 async def test_what_somebody_follows_isnt_read_for_the_first_page(real_redis: Redis) -> None:
-    """Thousands of follows cost nothing there; that there is one is found in any channel."""
+    """Thousands of follows cost nothing there; a single one is found in any channel."""
     redis = AllCommands(real_redis)
     async with instance(redis, base_url=ADDRESS) as server:
         visitor = await reading(server, "ann", *[f"c{number}" for number in range(120)])
@@ -65,7 +65,7 @@ async def test_what_somebody_follows_isnt_read_for_the_first_page(real_redis: Re
 async def test_links_are_made_again_only_where_a_count_has_changed(
     real_redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of hundreds of channels most are as they were on the page before."""
+    """Of hundreds of channels most haven't changed since the previous page."""
     made: list[str] = []
     original = Templates.macro
 
@@ -85,7 +85,7 @@ async def test_links_are_made_again_only_where_a_count_has_changed(
 
 
 async def test_marking_everything_and_its_undo_take_a_round_trip_for_eight_channels(real_redis: Redis) -> None:
-    """And no post is asked for by itself."""
+    """No post is requested on its own."""
     world = OneReader(CountingRedis(real_redis))
     await world.begin()
     uids = [f"c{number}" for number in range(80)]
@@ -108,7 +108,7 @@ async def test_marking_everything_and_its_undo_take_a_round_trip_for_eight_chann
 async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
     ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand mutes, or four thousand channels to choose from, held up everybody for a quarter of a second."""
+    """A thousand mutes, or four thousand channels in a form, blocked the event loop for a quarter of a second."""
     threads: list[threading.Thread] = []
     render = Templates.render
 
@@ -125,7 +125,7 @@ async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
 
 
 class CountsTogether:
-    """How many lists of channels, one for each page, were made `together` at most."""
+    """The maximum number of lists of channels, one for each page, that were made `together`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.together = under_way = 0
@@ -160,7 +160,7 @@ async def nothing_found(*_: Any) -> SearchAnswer:
 async def test_few_pages_of_a_user_are_made_at_a_time(
     real_redis: Redis, monkeypatch: pytest.MonkeyPatch, path: str, action: str, status: int
 ) -> None:
-    """Sixteen with four thousand channels each held up everybody for seconds; `action` is where a form leads."""
+    """Sixteen with 4,000 channels each blocked the event loop for seconds; `action` is a form's address."""
     monkeypatch.setattr(Search, "feeds", nothing_found)
     async with instance(real_redis, base_url=ADDRESS) as server:
         ann = await reading(server, "ann", "home", "work")
@@ -176,7 +176,7 @@ async def test_few_pages_of_a_user_are_made_at_a_time(
 
 
 async def test_an_order_names_each_channel_once(real_redis: Redis) -> None:
-    """However often a form names it, and with others that aren't there."""
+    """Repeated names count once, and unknown ones are ignored."""
     async with instance(real_redis, base_url=ADDRESS) as server:
         ann = await reading(server, "ann", "home", "work", "last")
         page = await ann.get("/channels")
@@ -188,7 +188,7 @@ async def test_an_order_names_each_channel_once(real_redis: Redis) -> None:
 
 
 async def test_slow_feeds_leave_a_user_their_other_pages(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of them than pages are made at a time."""
+    """There are more of them than pages that are made at a time."""
     asked, answered = asyncio.Semaphore(0), asyncio.Event()
 
     async def waiting(*_: Any) -> Any:

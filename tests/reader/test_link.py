@@ -1,4 +1,4 @@
-"""The link that the server shows at its start signs in who sits at the machine."""
+"""The link that the server prints at its start signs in the person at the machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def link(server: World) -> str:
 
 
 async def test_the_link_signs_in_once(server: World) -> None:
-    """Within five minutes, and leads to what a newcomer can read."""
+    """It works within five minutes, and leads to the page for new users."""
     path, first, second = await link(server), Visitor(server.app, HERE), Visitor(server.app, HERE)
     assert (await first.get(path)).location == "/"
     assert (await first.get("/")).title == "What do you want to read?"
@@ -51,7 +51,7 @@ async def test_the_link_signs_in_once(server: World) -> None:
     ],
 )
 async def test_the_link_is_for_this_machine(server: World, address: str, client: str, site: str) -> None:
-    """Nobody from elsewhere, by another name, or on the way from another site; and it stays good for its user."""
+    """Other machines, other names and requests from other sites are refused; the link stays valid for its user."""
     path, other, own = await link(server), Visitor(server.app, address, client=client), Visitor(server.app, HERE)
     assert (await other.get(path, **{"sec-fetch-site": site})).status in {403, 404}
     assert (await own.get(path)).location == "/"
@@ -59,7 +59,7 @@ async def test_the_link_is_for_this_machine(server: World, address: str, client:
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "via", "x-real-ip"])
 async def test_the_link_is_not_passed_on(server: World, header: str) -> None:
-    """By a web server on this machine, behind which anybody may be; and who asks what it is doesn't use it up."""
+    """A web server on this machine may forward anybody's request; a HEAD request doesn't use the link up."""
     path, visitor = await link(server), Visitor(server.app, HERE)
     assert (await visitor.get(path, **{header: "203.0.113.9"})).status == 404
     assert (await visitor.client.head(path)).status_code == 404
@@ -67,7 +67,7 @@ async def test_the_link_is_not_passed_on(server: World, header: str) -> None:
 
 
 async def test_made_up_codes(server: World) -> None:
-    """Nothing is signed in by what nobody was given; a passkey's challenge is no link."""
+    """A made-up code doesn't sign anybody in; a passkey's challenge isn't a link."""
     asked = await server.identity.local.passkeys.ask_to_use("http://localhost:8080")
     visitor = Visitor(server.app, HERE)
     for code in ("", "x", "x" * 5000, asked.secret):

@@ -1,4 +1,4 @@
-"""Lists of feeds, and everything else, in and out on the pages."""
+"""Import and export on the pages: lists of feeds, and all data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIST = b"""<opml version="2.0"><body><outline text="Far">
 
 
 async def send(ann: ReadingVisitor, body: bytes, path: str = LISTS, **fields: str) -> httpx.Response:
-    """Choose this file in the page's form, and press the button."""
+    """Chooses this file in the page's form, and presses the button."""
     form = fields_of((await ann.get(path)).form(LISTS)) | fields
     files = {"list": ("feeds.opml", body, "text/x-opml")}
     headers = {"origin": ann.browser.origin, "sec-fetch-site": "same-origin"}
@@ -34,7 +34,7 @@ async def send(ann: ReadingVisitor, body: bytes, path: str = LISTS, **fields: st
 
 
 async def over(ann: ReadingVisitor) -> Shown:
-    """The page, once the import is over."""
+    """The page after the import."""
 
     async def is_over() -> bool:
         return "data-running" not in (await ann.get(LISTS)).response.text
@@ -48,7 +48,7 @@ async def followed(ann: ReadingVisitor, channel: str) -> list[str]:
 
 
 async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None:
-    """The page says what was followed, what was there, and which line could not be taken over; twice is once."""
+    """The page lists new follows, existing ones, and lines that were not imported; a second import adds nothing."""
     sent = await send(ann, LIST, "/follow")
     assert (sent.status_code, sent.headers["location"]) == (303, LISTS)
     page = await over(ann)
@@ -61,7 +61,7 @@ async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None
 
 
 async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
-    """Its follows end and its channels go, but not what was there; after ten minutes it stays."""
+    """Its follows and channels are removed, but not existing ones; after ten minutes they stay."""
     before = await followed(ann, "home")
     further = b'</outline><outline text="Home"><outline text="Also" xmlUrl="https://four.example/feed"/></outline>'
     body = LIST.replace(b"</outline>", further, 1)
@@ -87,7 +87,7 @@ async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
 
 
 async def test_an_undone_import_takes_nothing_along_that_it_did_not_bring(ann: ReadingVisitor) -> None:
-    """Posts that were moved into its channel stay there, and a feed stays followed that was followed before it."""
+    """Posts that were moved into its channel stay there, and so does a follow that existed before."""
     await ann.publish("kept")
     for name in ("one", "two"):
         await ann.reader.post(action="follow", channel="later", url=f"https://{name}.example/feed")
@@ -106,7 +106,7 @@ async def test_an_undone_import_takes_nothing_along_that_it_did_not_bring(ann: R
 
 
 async def test_a_channel_of_an_undone_import_stays_with_what_is_muted_there(ann: ReadingVisitor) -> None:
-    """A post that was moved there is no less kept because its author is muted."""
+    """A moved post is kept even if its author is muted."""
     await ann.publish("kept")
     await send(ann, LIST)
     page = await over(ann)
@@ -119,7 +119,7 @@ async def test_a_channel_of_an_undone_import_stays_with_what_is_muted_there(ann:
 
 
 async def test_what_is_no_list_is_said(ann: ReadingVisitor) -> None:
-    """On the page, and nothing has changed."""
+    """The page says so, and nothing has changed."""
     for body in (b"", b"<html>no list", b"<!DOCTYPE a [<!ENTITY b 'c'>]><opml/>"):
         await send(ann, body)
         assert "The list can't be used" in (await over(ann)).text
@@ -128,7 +128,7 @@ async def test_what_is_no_list_is_said(ann: ReadingVisitor) -> None:
 
 
 async def test_an_import_that_broke_off_is_named(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one is under way the page says how far it is; after a minute without a word, what to do."""
+    """The page shows the progress of a running import; after a minute without progress, it says what to do."""
     imports = ann.server.services.list_imports
     with monkeypatch.context() as patch:
         patch.setattr(ann.server.services.feed_lists, "import_list", _never)
@@ -148,7 +148,7 @@ async def _never(*_: object, **__: object) -> None:
 
 
 async def test_who_may_send_a_list(ann: ReadingVisitor) -> None:
-    """Who is signed in, by our own form, and no more than a list may have; else nothing is imported."""
+    """A signed-in user, with our own form, within the limits of a list; otherwise nothing is imported."""
     forged = await send(ann, LIST, form_token="0.0")
     assert forged.status_code == 403
     large = await send(ann, b"x" * (MOST_BYTES + (1 << 17)))
@@ -166,7 +166,7 @@ async def test_who_may_send_a_list(ann: ReadingVisitor) -> None:
 
 
 async def test_lists_and_everything_go_out(ann: ReadingVisitor) -> None:
-    """As files; the list comes back as it was."""
+    """As files; the list can be imported again unchanged."""
     await ann.publish("a")
     listed = await ann.get(f"{LISTS}/feeds.opml")
     assert listed.response.headers["content-disposition"] == 'attachment; filename="feeds.opml"'
@@ -181,7 +181,7 @@ async def test_lists_and_everything_go_out(ann: ReadingVisitor) -> None:
 
 
 def export_scope(ann: ReadingVisitor) -> Scope:
-    """A request for everything that is Ann's."""
+    """A request for all of Ann's data."""
     cookies = "; ".join(f"{name}={value}" for name, value in ann.browser.cookies.items())
     headers = [(b"host", b"reader.example"), (b"cookie", cookies.encode())]
     return {
@@ -192,7 +192,7 @@ def export_scope(ann: ReadingVisitor) -> Scope:
 
 
 async def test_an_export_has_its_place_before_its_first_byte(ann: ReadingVisitor) -> None:
-    """Else who asks for many at the same time gets as many."""
+    """Otherwise requests at the same moment would get any number of exports."""
     begun, read = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Message) -> None:
@@ -212,7 +212,7 @@ async def test_an_export_has_its_place_before_its_first_byte(ann: ReadingVisitor
 
 
 async def test_few_who_come_again_and_again_leave_places_to_others(ann: ReadingVisitor) -> None:
-    """Half of the places are for the first list that somebody brings within an hour."""
+    """Half of the places are for a user's first import within an hour."""
     imports, often = ann.server.services.list_imports, [f"often-{number}" for number in range(4)]
     for user in often:
         imports.admit(user)()
@@ -227,7 +227,7 @@ async def test_few_who_come_again_and_again_leave_places_to_others(ann: ReadingV
 
 
 async def test_who_leaves_at_once_takes_no_place_away(ann: ReadingVisitor) -> None:
-    """A reply that was never begun never ends: its place among the exports was gone until the server's end."""
+    """A reply that never starts used to keep its place among the exports until the end of the server."""
 
     async def gone() -> Message:
         return {"type": "http.disconnect"}
@@ -242,7 +242,7 @@ async def test_who_leaves_at_once_takes_no_place_away(ann: ReadingVisitor) -> No
 async def test_a_list_that_could_not_be_begun_takes_no_place_away(
     ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Redis was away for a moment."""
+    """Redis was unavailable for a moment."""
 
     async def away(*_: object) -> None:
         raise StoreUnreached("Redis is away")

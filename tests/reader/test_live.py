@@ -1,4 +1,4 @@
-"""Pages are told when something changes: without what, and to who is signed in alone."""
+"""Open pages are notified of changes: without their content, and only for signed-in users."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.waiting import wait_until
 
 
 async def test_a_change_is_told(ann: ReadingVisitor) -> None:
-    """With the next change of her channels, and not of others'; the stream ends with the server, and gives its place
-    back.
+    """By the next change of her channels, and not by another user's; the stream ends with the server, and releases its
+    place.
     """
     listeners = ann.server.services.listeners
     reply = asyncio.create_task(ann.get("/live"))
@@ -30,7 +30,7 @@ async def test_a_change_is_told(ann: ReadingVisitor) -> None:
 
 
 async def test_a_change_during_a_rest_is_told_after_it() -> None:
-    """Posts that came within a second of the follow were seen a minute later."""
+    """Without that, posts that came within a second of the follow were seen a minute later."""
     listeners, changed = Listeners(), b"data: changed\n\n"
     stream = _changes(listeners, "ann", [])
     assert await anext(stream) == b": waiting\n\n"
@@ -42,7 +42,7 @@ async def test_a_change_during_a_rest_is_told_after_it() -> None:
 
 
 async def test_strangers_hear_nothing(ann: ReadingVisitor) -> None:
-    """The stream is a page for those who are signed in, of whom each has so many."""
+    """The stream is for signed-in users, each with a limited number of streams."""
     stranger = Visitor(ann.server.app, ann.browser.address)
     assert (await stranger.get("/live")).status == 303
     limits = ann.server.services.listeners.limits
@@ -52,7 +52,7 @@ async def test_strangers_hear_nothing(ann: ReadingVisitor) -> None:
 
 
 async def test_people_behind_a_proxy_have_no_limit_in_common(ann: ReadingVisitor) -> None:
-    """Its address is everybody's; a public one is a network's."""
+    """The proxy's address is shared by all users; a public address is that of a network."""
     listeners = ann.server.services.listeners
     listeners.stop()  # so that a stream ends at once
     for address, status in (("127.0.0.1", 200), ("93.184.216.34", 429)):

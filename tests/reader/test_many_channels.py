@@ -1,4 +1,4 @@
-"""Somebody with hundreds of channels: pages have a part of them, and all are found and counted, without scripts."""
+"""A user with hundreds of channels: pages have a part of them, and all are found and counted, without scripts."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ async def ann(server: World) -> ReadingVisitor:
 
 
 def beside(page: Shown) -> list[str]:
-    """The channels in the list beside the page."""
+    """The channels in the list next to the page."""
     return [node.attributes["data-channel"] or "" for node in page.tree.css("#channels [data-channel]")]
 
 
 def found(page: Shown) -> list[str]:
-    """The channels in the list of all."""
+    """The channels in the complete list."""
     return [node.attributes["data-channel"] or "" for node in page.tree.css(".found [data-channel]")]
 
 
 def count(page: Shown, uid: str) -> str:
-    """What the list beside the page says is unread in the channel."""
+    """The channel's unread count in the list next to the page."""
     return page.tree.css_first(f"#channels [data-channel={uid}] [data-count]").text()
 
 
 @pytest.mark.parametrize(("path", "first"), [("/", 20), ("/channel/c100", 50), ("/channel/c219", 120)])
 async def test_beside_a_page_are_channels_with_something_unread(ann: ReadingVisitor, path: str, first: int) -> None:
-    """A hundred in their order, those around the open one, between the ones that everybody has."""
+    """A hundred in their order, those around the open one, between the standard channels."""
     page = await ann.get(path)
     assert beside(page) == ["global", "notifications", *[f"c{first + n}" for n in range(100)], "saved"]
     assert count(page, "global") == str(len(UNREAD))
@@ -48,14 +48,14 @@ async def test_beside_a_page_are_channels_with_something_unread(ann: ReadingVisi
 
 
 async def test_the_open_channel_is_always_there(ann: ReadingVisitor) -> None:
-    """With nothing unread too."""
+    """Even if it has nothing unread."""
     page = await ann.get("/channel/c3")
     assert beside(page)[2] == "c3"
     assert page.tree.css_first("#channels [aria-current]").attributes["data-channel"] == "c3"
 
 
 async def test_few_channels_are_all_there(server: World) -> None:
-    """A hundred, whatever is in them, and nothing to find them by."""
+    """Up to a hundred, with or without unread posts, and without a search field."""
     visitor = await reading(server, "bob", *[f"c{number}" for number in range(100)])
     page = await visitor.get("/")
     assert beside(page) == ["global", "notifications", *[f"c{number}" for number in range(100)], "saved"]
@@ -63,7 +63,7 @@ async def test_few_channels_are_all_there(server: World) -> None:
 
 
 async def test_all_channels_are_on_a_page_of_their_own(ann: ReadingVisitor) -> None:
-    """In their order with their counts; or those whose names hold some words, in whatever case."""
+    """In their order with their counts, or those whose names contain the search words, in any case."""
     page = await ann.get("/channel")
     assert found(page) == ["global", "notifications", *[f"c{number}" for number in range(MANY)], "saved"]
     assert f"{MANY + 3} channels" in page.text
@@ -74,7 +74,7 @@ async def test_all_channels_are_on_a_page_of_their_own(ann: ReadingVisitor) -> N
 
 
 async def test_more_than_a_page_of_channels_is_in_parts(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which lead to each other, and keep the words."""
+    """The parts link to each other, and keep the search words."""
     monkeypatch.setattr("microsub.reader.reading.pages.MOST_FOUND", 100)
     page, seen = await ann.get("/channel?q=C"), []
     while True:
@@ -88,7 +88,7 @@ async def test_more_than_a_page_of_channels_is_in_parts(ann: ReadingVisitor, mon
 
 
 async def test_channels_are_tended_a_hundred_at_a_time(ann: ReadingVisitor) -> None:
-    """The last one of a part is moved into the next, and the part stays where it was; words find one."""
+    """The last one of a part is moved into the next, and the page stays at its part; a search finds one."""
     page = await ann.get("/channels?from=100")
     shown = [node.attributes["data-uid"] for node in page.tree.css("[data-uid]")]
     assert shown == [f"c{number}" for number in range(100, 200)]
@@ -102,7 +102,7 @@ async def test_channels_are_tended_a_hundred_at_a_time(ann: ReadingVisitor) -> N
 
 
 async def test_a_feed_moves_to_a_channel_that_is_named(ann: ReadingVisitor) -> None:
-    """The names of all stand on the page once, however many feeds there are."""
+    """The page has the names of all channels only once, whatever the number of feeds."""
     page = await ann.get("/channels/c0")
     assert len(page.tree.css("#channel-names option")) == MANY - 1
     assert page.tree.css_first("select[name=to]") is None
@@ -114,7 +114,7 @@ async def test_a_feed_moves_to_a_channel_that_is_named(ann: ReadingVisitor) -> N
 
 
 async def test_a_name_isnt_taken_for_the_uid_of_another_channel(ann: ReadingVisitor) -> None:
-    """One that was renamed keeps the uid that its first name gave it."""
+    """A renamed channel keeps the uid from its first name."""
     await ann.server.services.channels.rename("ann", "c200", "Former", ann.server.now)
     await ann.server.services.channels.rename("ann", "c7", "c200", ann.server.now)
     page = await ann.get("/channels/c0")
@@ -124,7 +124,7 @@ async def test_a_name_isnt_taken_for_the_uid_of_another_channel(ann: ReadingVisi
 
 
 async def test_feeds_are_followed_in_a_channel_that_is_named(ann: ReadingVisitor) -> None:
-    """One that is there, and one that is made."""
+    """Either an existing channel or a new one."""
     link = f"<link rel=alternate type=application/rss+xml href={OTHER}>"
     ann.server.web.documents["https://site.example/"] = f"<html>{link}</html>".encode(), "text/html"
     await ann.server.publish(OTHER, *posts("a"))

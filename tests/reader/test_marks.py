@@ -1,4 +1,4 @@
-"""What the forms of reading do, sent as a browser without scripts does, and as our script does."""
+"""The forms of the reading pages, as sent by a browser without scripts and by our script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def unread(ann: ReadingVisitor, uid: str = "home") -> int:
 
 
 async def test_read_and_unread(ann: ReadingVisitor) -> None:
-    """One post changes, and one is where one was; the button then says the opposite."""
+    """One post changes, and the position stays; the button then has the opposite action."""
     await ann.publish("b", "a")
     page = await ann.get("/channel/home?show=all")
     after = await ann.change(page, "read", ids(page)[0])
@@ -35,7 +35,7 @@ async def test_read_and_unread(ann: ReadingVisitor) -> None:
 
 
 async def test_saved(ann: ReadingVisitor) -> None:
-    """A saved post stands under "Saved" until it is taken out; all that is read there stays."""
+    """A saved post is listed under "Saved" until it is removed; reading it there keeps it."""
     await ann.publish("b", "a")
     page = await ann.get("/channel/home")
     await ann.change(page, "save", ids(page)[1])
@@ -47,7 +47,7 @@ async def test_saved(ann: ReadingVisitor) -> None:
 
 
 async def test_down_to_a_post(ann: ReadingVisitor) -> None:
-    """Marks what stands above it on the page, and the post; undo brings back these alone."""
+    """Marks the posts above it on the page, and the post itself; an undo restores only these."""
     await ann.publish("d", "c", "b", "a")
     page = await ann.get("/channel/home?show=all")
     await ann.change(page, "read", ids(page)[0])
@@ -62,8 +62,8 @@ async def test_down_to_a_post(ann: ReadingVisitor) -> None:
 
 
 async def test_all_means_what_was_there(ann: ReadingVisitor) -> None:
-    """What came after the page was made stays unread, on later pages of a channel too."""
-    await ann.publish("p00", at=NOON - 1000)  # of what a feed has at first, the newest alone are unread
+    """Posts that came after the page was made stay unread, on later pages of a channel too."""
+    await ann.publish("p00", at=NOON - 1000)  # of a feed's first posts, only the newest are unread
     await ann.publish(*(f"p{number:02}" for number in range(30, 0, -1)))
     first = await ann.get("/channel/home")
     await ann.publish("new", at=NOON + 1000)
@@ -77,7 +77,7 @@ async def test_all_means_what_was_there(ann: ReadingVisitor) -> None:
 
 @pytest.mark.parametrize("path", ["/channel/home", "/channel/global"])
 async def test_everything_and_undo(ann: ReadingVisitor, path: str) -> None:
-    """Exactly what was marked becomes unread again: in each channel, and once."""
+    """Exactly the marked posts become unread again: in each channel, and once."""
     await ann.server.follow_unscheduled("https://blog.example/feed", "ann", "later")
     await ann.publish("first", at=NOON - 1000)
     await ann.publish(*(f"p{number}" for number in range(119)))
@@ -95,7 +95,7 @@ async def test_everything_and_undo(ann: ReadingVisitor, path: str) -> None:
 
 
 async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
-    """Nobody undoes what others did, nor what was done before; it is kept for ten minutes."""
+    """A user can't undo marks of another user, or earlier marks; the undo record is kept for ten minutes."""
     await ann.publish("b", "a")
     page = await ann.get("/channel/home")
     first = await ann.mark_all(page)
@@ -115,7 +115,7 @@ async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
 
 
 async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
-    """Counts, a sentence, and the name by which it can be undone."""
+    """Counts, a sentence, and the id for the undo."""
     await ann.publish("b", "a")
     page = await ann.get("/channel/home")
     told = json.loads((await ann.change(page, "read", ids(page)[0], accept=JSON)).response.text)
@@ -130,7 +130,7 @@ async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
 
 
 async def test_what_has_come(ann: ReadingVisitor) -> None:
-    """Counted since the page was made, for the bar above the posts."""
+    """New posts are counted since the page was made, for the bar above the posts."""
     await ann.publish("a")
     feed = (await ann.get("/channel/home")).tree.css_first("#feed").attributes
     asked = f"{feed['data-news']}?channel=home&show=unread&before={feed['data-top']}"
@@ -141,7 +141,7 @@ async def test_what_has_come(ann: ReadingVisitor) -> None:
 
 
 async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
-    """Whatever a form says of the place that it stood at."""
+    """An address of another site in a form is ignored."""
     await ann.publish("a")
     page = await ann.get("/channel/home")
     for back in ("https://evil.example/", "//evil.example/", "/\\evil.example"):
@@ -150,7 +150,7 @@ async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
 
 
 async def test_forms_that_say_nothing_or_too_much(ann: ReadingVisitor) -> None:
-    """Refused with a sentence; malformed ids are passed over."""
+    """They are refused with a sentence; malformed ids are ignored."""
     await ann.publish_entry(Entry(content=Content(text="words")))
     page = await ann.get("/channel/home")
     assert (await ann.browser.post("/marks", fields_of(page.form("/marks")))).status == 400

@@ -20,12 +20,12 @@ def addresses(page: Shown) -> list[str]:
 
 
 async def shown(ann: ReadingVisitor, address: str) -> Shown:
-    """What somebody sees who has the address."""
+    """The view of a person who has the address."""
     return await ann.browser.get(address.removeprefix(ADDRESS))
 
 
 async def test_a_post_is_passed_on_and_taken_out(ann: ReadingVisitor) -> None:
-    """From its own page into a feed that others read; its page counts who has seen it."""
+    """From its own page into a feed that others read; its page counts the impressions."""
     await ann.publish("a", "b")
     page = await made(ann)
     (rss,) = (one for one in addresses(page) if one.endswith(".rss"))
@@ -43,7 +43,7 @@ async def test_a_post_is_passed_on_and_taken_out(ann: ReadingVisitor) -> None:
 
 
 async def test_a_whole_channel_with_limits(ann: ReadingVisitor) -> None:
-    """Each post is shown once, for a day; the form has what was said."""
+    """Each post is shown once, for a day; the form has the saved values."""
     await ann.publish("a", "b")
     page = await made(ann, title="World", channel="home", max_impressions="1", max_age="24h", public="true")
     feed = await ann.server.outputs.get("ann", "world")
@@ -59,7 +59,7 @@ async def test_a_whole_channel_with_limits(ann: ReadingVisitor) -> None:
 
 
 async def test_addresses_are_renewed_revoked_and_gone(ann: ReadingVisitor) -> None:
-    """A former address says so."""
+    """A former address answers 410."""
     page = await made(ann)
     first = addresses(page)[0]
     await ann.browser.submit(page, f"{OUTPUTS}/my-picks/renew")
@@ -78,7 +78,7 @@ async def test_addresses_are_renewed_revoked_and_gone(ann: ReadingVisitor) -> No
 
 
 async def test_what_can_not_be_meant_is_said(ann: ReadingVisitor) -> None:
-    """On the same page; nobody else's feed or channel is reached."""
+    """The same page has the message; another user's feed or channel can't be reached."""
     await made(ann)
     page = await ann.get(OUTPUTS)
     for wrong in (

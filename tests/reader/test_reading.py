@@ -1,4 +1,4 @@
-"""The pages on which people read, by HTTP: what is there, in which order, and where links lead."""
+"""The reading pages, by HTTP: content, order, and links."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tests.support.visitor import Visitor
 
 
 async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> None:
-    """The first page for strangers; all others lead to the sign-in and back."""
+    """Strangers get a first page; all other pages redirect to the sign-in and back."""
     stranger = Visitor(ann.server.app, ann.browser.address)
     assert (await stranger.get("/")).title == "This is a Microsub server"
     assert (await stranger.get("/channel/home?show=all")).location == "/sign-in?next=%2Fchannel%2Fhome%3Fshow%3Dall"
 
 
 async def test_who_goes_astray_stays_signed_in(ann: ReadingVisitor) -> None:
-    """An address without a page says so, with the way back to one's own pages."""
+    """The error page has a link back to the user's own pages."""
     page = await ann.get("/nothing", accept="text/html")
     assert (page.status, page.title) == (404, "Page not found")
     assert "Sign in" not in page.text
 
 
 async def test_the_first_page_shows_what_is_unread(ann: ReadingVisitor) -> None:
-    """Of all channels, newest first, beside the list of channels with their counts."""
+    """Of all channels, newest first, next to the list of channels with their counts."""
     await ann.publish("b", "a")
     page = await ann.get("/")
     assert titles(page) == ["b", "a"]
@@ -50,7 +50,7 @@ async def test_the_first_page_shows_what_is_unread(ann: ReadingVisitor) -> None:
 
 
 async def test_an_empty_page_says_what_is_missing(ann: ReadingVisitor) -> None:
-    """Posts of what is followed, or feeds: then there is the field in which one looks for some."""
+    """Either posts of the followed feeds, or feeds: then there is a field to search for some."""
     assert "No posts yet." in (await ann.get("/channel/home")).text
     assert "mentions of your pages" in (await ann.get("/channel/notifications")).text
     await ann.reader.post(action="unfollow", channel="home", url=FEED)
@@ -60,7 +60,7 @@ async def test_an_empty_page_says_what_is_missing(ann: ReadingVisitor) -> None:
 
 
 async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:
-    """Following "older" visits each post once, "newer" leads back; the page stays where it is while posts come."""
+    """Following "older" visits each post once, "newer" leads back; the page doesn't change while posts come."""
     names = [f"p{number:02}" for number in range(45, 0, -1)]
     await ann.publish(*names)
     seen, path, places = [], "/channel/home?show=all", []
@@ -80,7 +80,7 @@ async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:
 
 
 async def test_one_source(ann: ReadingVisitor) -> None:
-    """The posts of one feed alone, with its name, and marking all there leaves the other feed's alone."""
+    """Only the posts of one feed, with its name; marking all there doesn't mark those of the other feed."""
     await ann.server.follow_unscheduled(OTHER, "ann", "home")
     await ann.publish("a2", "a1", at=NOON)
     await ann.publish("b2", "b1", feed=OTHER, at=NOON + 100, host="other.example")
@@ -96,7 +96,7 @@ async def test_one_source(ann: ReadingVisitor) -> None:
 
 
 async def test_a_post_has_a_page(ann: ReadingVisitor) -> None:
-    """Whole, with its ways on; nobody else's."""
+    """The complete post, with links; no other user's post has one."""
     long = "<p>" + "Many words. " * 400 + "The end.</p>"
     id_ = await ann.publish_entry(
         Entry(guid="x", url="https://blog.example/x", name="Long", content=Content(html=long))
@@ -144,7 +144,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_kind_of_post(ann: ReadingVisitor, kind: str) -> None:
-    """What a post is, stands on it; pictures come by way of this server."""
+    """The page names the kind of a post; pictures come from this server."""
     entry, words = KINDS[kind]
     await ann.publish_entry(entry)
     page = await ann.get("/channel/home")
@@ -157,12 +157,12 @@ async def test_each_kind_of_post(ann: ReadingVisitor, kind: str) -> None:
 
 
 async def test_search_needs_an_index(ann: ReadingVisitor) -> None:
-    """Where it is off, the page says so."""
+    """If search is off, the page says so."""
     assert "Search is disabled on this server." in (await ann.get("/search?q=words")).text
 
 
 async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
-    """While it is being built, the page says so; nothing has failed."""
+    """While it is being built, the page says so; this isn't an error."""
 
     class Building:
         async def page(self, *_: object) -> bytes:
@@ -184,7 +184,7 @@ async def test_what_isnt_there(ann: ReadingVisitor, path: str) -> None:
 
 
 async def test_pages_speak_german(ann: ReadingVisitor) -> None:
-    """Where the browser prefers it, or somebody chose it."""
+    """If the browser prefers German, or the user chose it."""
     await ann.publish("a")
     page = await ann.get("/channel/home", **{"accept-language": "fr, de-AT;q=0.9, en;q=0.8"})
     assert page.tree.css_first("html").attributes["lang"] == "de"
@@ -199,7 +199,7 @@ async def test_pages_speak_german(ann: ReadingVisitor) -> None:
 
 
 async def test_requests_count(ann: ReadingVisitor) -> None:
-    """Reading in the browser has the limit that apps have."""
+    """The reading pages have the same limit as apps."""
     ann.server.settings = InstanceSettings(quotas=Quotas(requests=3))
     shown = [(await ann.get("/channel/home")).response for _ in range(5)]
     assert [reply.status_code for reply in shown] == [200, 200, 200, 429, 429]
@@ -207,7 +207,7 @@ async def test_requests_count(ann: ReadingVisitor) -> None:
 
 
 async def test_a_page_is_small(ann: ReadingVisitor) -> None:
-    """A full page with long posts has less than 60 KB, with its styles and scripts less than 100 KB."""
+    """A full page with long posts is below 60 KB, with its styles and scripts below 100 KB."""
     for number in range(20):
         html = f"<p>{'Words of a long post. ' * 500}</p>"
         entry = Entry(guid=f"p{number}", url=f"https://blog.example/p{number}", name="T", content=Content(html=html))
@@ -227,7 +227,7 @@ async def test_a_page_is_small(ann: ReadingVisitor) -> None:
 async def test_posts_are_fitted_into_a_page_beside_the_loop(
     ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long post of thousands of elements held up everybody for a second."""
+    """A long post of thousands of elements blocked the event loop for a second."""
     threads: list[threading.Thread] = []
     views = PostForms.views
 
@@ -244,7 +244,7 @@ async def test_posts_are_fitted_into_a_page_beside_the_loop(
 
 
 async def test_pages_of_one_user_take_one_thread(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred long posts at once left the pages of others waiting for seconds."""
+    """A hundred long posts at once delayed other users' pages for seconds."""
     id_ = await ann.publish_entry(Entry(guid="1", name="One", url="https://blog.example/1"))
     held = HeldWork(PostForms.views)
 
@@ -261,7 +261,7 @@ async def test_pages_of_one_user_take_one_thread(ann: ReadingVisitor, monkeypatc
 
 
 async def test_a_post_of_endless_markup_is_shown_in_part(ann: ReadingVisitor) -> None:
-    """And says so: to take forty thousand elements apart held up everybody for half a second, beside the loop too."""
+    """The page says so: parsing 40,000 elements delayed all users for half a second, outside the event loop too."""
     html = "<b>a</b><i>1</i>" * 20_000
     id_ = await ann.publish_entry(Entry(guid="1", name="One", url="https://blog.example/1", content=Content(html)))
     page = await ann.get(f"/post/{id_}")
@@ -271,7 +271,7 @@ async def test_a_post_of_endless_markup_is_shown_in_part(ann: ReadingVisitor) ->
 
 
 async def test_a_post_that_several_feeds_carry(ann: ReadingVisitor) -> None:
-    """Its page names the others that she follows, and none that she doesn't."""
+    """Its page names the others that the user follows, and no other feeds."""
     for feed, title in ((OTHER, "The other blog"), ("https://third.example/feed", "A stranger's blog")):
         await ann.server.publish(feed, *posts("same", common="the same post", host="blog.example"), title=title)
     await ann.server.follow_unscheduled(OTHER, "ann", "later")

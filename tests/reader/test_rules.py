@@ -24,7 +24,7 @@ async def _publish(ann: ReadingVisitor) -> None:
 
 
 async def test_an_author_is_muted_for_a_week_on_a_posts_page(ann: ReadingVisitor) -> None:
-    """Their posts are hidden, and there again when the week is over."""
+    """Their posts are hidden, and shown again after a week."""
     await _publish(ann)
     posts = ids(await ann.get("/channel/home?show=all"))
     (loud,) = [id_ for id_ in posts if "Loud" in (await ann.get(f"/post/{id_}")).text]
@@ -43,7 +43,7 @@ async def test_an_author_is_muted_for_a_week_on_a_posts_page(ann: ReadingVisitor
 
 
 async def test_a_mute_for_good_has_no_end(ann: ReadingVisitor) -> None:
-    """Though there was one before; and it ends by hand."""
+    """Even if it had an end before; it can be ended by hand."""
     page = await ann.get(RULES)
     for days in ("7", ""):
         await ann.browser.submit(page, RULES, url=LOUD, channel="home", days=days, kind="mute")
@@ -55,7 +55,7 @@ async def test_a_mute_for_good_has_no_end(ann: ReadingVisitor) -> None:
 
 
 async def test_a_mute_ends_in_a_channel_that_is_removed_meanwhile(ann: ReadingVisitor) -> None:
-    """It is over when the channel is restored."""
+    """It has ended when the channel is restored."""
     await _publish(ann)
     posts, rules, now = ids(await ann.get("/channel/home?show=all")), ann.server.services.rules, ann.server.now
     await rules.mute("ann", "home", LOUD, now, until=now + 1)
@@ -67,7 +67,7 @@ async def test_a_mute_ends_in_a_channel_that_is_removed_meanwhile(ann: ReadingVi
 
 
 async def test_what_is_muted_once_more_while_others_end_ends_later(ann: ReadingVisitor) -> None:
-    """Neither is it lifted with them, nor does it lose its end."""
+    """It isn't ended with the others, and keeps its own end."""
     rules, now, again = ann.server.services.rules, ann.server.now, "https://again.example/"
     for url, end in ((LOUD, 1), (again, 2)):
         await rules.mute("ann", "home", url, now, until=now + end)
@@ -86,7 +86,7 @@ async def test_what_is_muted_once_more_while_others_end_ends_later(ann: ReadingV
 
 
 async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> None:
-    """What has no channel any more is forgotten."""
+    """Ends of mutes without a channel are deleted."""
     rules, now = ann.server.services.rules, ann.server.now
     await rules.mute("ann", "later", LOUD, now, until=now + 1)
     await ann.server.channels.delete("ann", "later")
@@ -95,7 +95,7 @@ async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> Non
 
 
 async def test_channels_that_come_and_go_leave_no_ends_of_mutes(ann: ReadingVisitor) -> None:
-    """They would fill the store until their day, beside the quota of rules."""
+    """They would stay in the store until they expire, outside the quota of rules."""
     await ann.server.services.rules.mute("ann", "later", LOUD, ann.server.now, until=ann.server.now + WEEK)
     assert await ann.server.redis.command("ZCARD", keys.mute_ends()) == 1
     await ann.server.services.following.delete_channel("ann", "later")
@@ -103,7 +103,7 @@ async def test_channels_that_come_and_go_leave_no_ends_of_mutes(ann: ReadingVisi
 
 
 async def test_a_block_takes_posts_out(ann: ReadingVisitor) -> None:
-    """And ends, for what comes from then on."""
+    """Posts that come after the end of the block are shown."""
     await _publish(ann)
     page = await ann.get(RULES)
     sent = await ann.browser.submit(page, RULES, url=LOUD, channel="home", days="", kind="block")
@@ -115,7 +115,7 @@ async def test_a_block_takes_posts_out(ann: ReadingVisitor) -> None:
 
 
 async def test_a_feed_is_named_by_who_follows_it(ann: ReadingVisitor) -> None:
-    """Nobody learns the address of another user's feed; what is no address is said."""
+    """The address of another user's feed isn't shown; an invalid address is reported."""
     await ann.publish("a")
     page = await ann.get(RULES)
     sent = await ann.browser.submit(page, RULES, url="feed:1", channel="global", days="30", kind="mute")
