@@ -44,14 +44,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def data(run: Run, tmp_path: Path) -> Iterator[Path]:
-    """The data folder of a server that runs where `run` does, so that no command has to start a Redis."""
+    """The data folder of a server that runs in the folder of `run`, so that no command has to start a Redis."""
     server = start_embedded(tmp_path / "data")
     yield tmp_path / "data"
     server.stop()
 
 
 def in_a_process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The command line as it goes in a process of its own, whose environment takes what stands in a file."""
+    """The command line in a process of its own, whose environment may name a settings file."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = fork_server().start("microsub", arguments, {**os.environ, **environ}, out, err)
         until(lambda: process.poll() is not None, PATIENCE)

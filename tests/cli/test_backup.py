@@ -20,13 +20,13 @@ EARLIER = Path("backend.json.versions") / "20260131T081500.000000Z-0a1b2c3d.json
 
 @pytest.fixture(autouse=True)
 def _earlier(run: Run) -> None:
-    """An older version of backend.json is there."""
+    """Creates an older version of backend.json."""
     EARLIER.parent.mkdir()
     EARLIER.write_text("{}")
 
 
 def contents(server: EmbeddedRedis) -> dict[bytes, tuple[object, int]]:
-    """Every key with its value and the moment of its end (ms; negative: none)."""
+    """Every key with its value and its expiry time (ms; negative: none)."""
     with redis_py.Redis.from_url(server.url) as client:
         found = {}
         for key in client.scan_iter():
@@ -45,7 +45,7 @@ READ: dict[bytes, Callable[[redis_py.Redis, bytes], object]] = {
 
 
 def test_a_backup_of_a_running_server_is_restored_whole(run: Run, tmp_path: Path) -> None:
-    """Every key with its time to live, backend.json and its versions; the server may write meanwhile, and goes on."""
+    """Every key with its time to live, backend.json and its versions; the server may write meanwhile, and continues."""
     server = start_embedded(tmp_path / "data")
     try:
         assert run("token", "create", "alice", "--days", "30").exit_code == 0
@@ -79,7 +79,7 @@ def test_a_backup_of_a_running_server_is_restored_whole(run: Run, tmp_path: Path
 def test_every_redis_reads_its_own_backup(
     run: Run, tmp_path: Path, one: ServerProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one on PATH and the one that comes along; a stopped server is backed up too."""
+    """The one on PATH and the bundled one; a stopped server can be backed up too."""
     for module in ("redis.embedded.server", "backup"):
         monkeypatch.setattr(f"microsub.{module}.programs", lambda: [one])
     server = start_embedded(tmp_path / "data")
@@ -89,7 +89,7 @@ def test_every_redis_reads_its_own_backup(
     server.stop()
     assert run("backup", "b.tar.gz").exit_code == 0
     assert run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json").exit_code == 0
-    for _ in range(2):  # what it then writes itself is read again as well
+    for _ in range(2):  # its own next data file can be read again too
         again = start_embedded(tmp_path / "new")
         with redis_py.Redis.from_url(again.url) as client:
             assert client.get("kept") == b"yes"
@@ -131,7 +131,7 @@ def archive(**changed: object) -> None:
     ],
 )
 def test_what_a_backup_says_of_itself_is_checked_first(run: Run, changed: dict[str, object], said: str) -> None:
-    """One by a newer server or a newer Redis, or with forged facts, is refused before anything is written."""
+    """A backup by a newer server or a newer Redis, or with forged facts, is refused before anything is written."""
     archive(**changed)
     refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
     assert (refused.exit_code, said in refused.stderr) == (1, True), refused.stderr
@@ -139,7 +139,7 @@ def test_what_a_backup_says_of_itself_is_checked_first(run: Run, changed: dict[s
 
 
 def test_a_restore_writes_nowhere_else(run: Run, tmp_path: Path) -> None:
-    """Members of an archive that no backup has are left out, whatever path they name."""
+    """Archive members that no backup has are left out, whatever path they name."""
     archive()
     assert run("restore", "b.tar.gz", "--data-dir", "in/data", "--backend", "in/new.json").exit_code == 0
     assert not list(tmp_path.rglob("evil*"))
@@ -147,7 +147,7 @@ def test_a_restore_writes_nowhere_else(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
 def test_what_is_no_backup_is_named(run: Run, content: bytes | None) -> None:
-    """An empty file, another one, none at all."""
+    """An empty file, another file, or no file."""
     if content is not None:
         Path("b.tar.gz").write_bytes(content)
     refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
@@ -156,7 +156,7 @@ def test_what_is_no_backup_is_named(run: Run, content: bytes | None) -> None:
 
 @pytest.mark.parametrize("damage", ["cut off", "without its end", "a changed byte"])
 def test_a_corrupt_backup_is_refused(run: Run, damage: str) -> None:
-    """By the checksum of the whole archive, with the reason, before anything is written."""
+    """The checksum of the whole archive is checked, and the reason shown, before anything is written."""
     archive()
     whole = bytearray(Path("b.tar.gz").read_bytes())
     whole[-6] ^= 1 if damage == "a changed byte" else 0
@@ -168,7 +168,7 @@ def test_a_corrupt_backup_is_refused(run: Run, damage: str) -> None:
 
 
 def test_without_an_embedded_redis_the_command_says_what_to_do(run: Run) -> None:
-    """It names that Redis without its password, and the tool that saves it."""
+    """It names that Redis without its password, and the tool that backs it up."""
     for command in ("backup", "restore"):
         refused = run(command, "b.tar.gz", "--redis-url", "redis://:hunter2@127.0.0.1:9/0")
         assert (refused.exit_code, "redis-cli --rdb" in refused.stderr) == (1, True)

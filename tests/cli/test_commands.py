@@ -1,4 +1,4 @@
-"""The command line: what each command prints, what it returns, and how it says what is wrong."""
+"""The command line: output, exit code and error messages of each command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("data")
 
 
 def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
-    """`token create` prints nothing but the token; the list shows its id, never the token; revoking ends it."""
+    """`token create` prints only the token; the list shows its id, never the token; revoking ends it."""
     created = run("token", "create", "alice", "--scope", "read follow", "--client", "phone")
     token = created.stdout.strip()
     assert token.startswith("alice.")
@@ -44,7 +44,7 @@ def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
 
 
 def test_a_token_ends_at_a_time_that_there_is(run: Run) -> None:
-    """Invalid days are wrong usage, for people's tokens and for programs'; nothing is left behind."""
+    """Invalid days are wrong usage, for users' tokens and for programs' tokens; no token is left."""
     for days in ("nan", "inf", "-inf", "1e300", "36501", "0", "-1"):
         for command in (("token", "create", "alice"), ("token", "service", "create", "planet")):
             refused = run(*command, "--days", days)
@@ -55,7 +55,7 @@ def test_a_token_ends_at_a_time_that_there_is(run: Run) -> None:
 
 
 def test_an_invalid_number_is_refused(run: Run) -> None:
-    """By every flag that takes numbers with a fraction."""
+    """By every flag that takes decimal numbers."""
     for command in (("fetch", "--ttl"), ("conformance", "--patience")):
         for value in ("nan", "inf"):
             refused = run(*command, value, "http://127.0.0.1:1/")
@@ -63,7 +63,7 @@ def test_an_invalid_number_is_refused(run: Run) -> None:
 
 
 def test_a_token_for_nobody_names_the_users_there_are(run: Run) -> None:
-    """The error of a wrong user name says which ones are right."""
+    """The error for an unknown user name lists the existing ones."""
     result = run("token", "create", "alise")
     assert result.exit_code == 1
     assert "no user 'alise'" in result.stderr
@@ -94,7 +94,7 @@ def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
 
 
 def test_without_write_back_commands_leave_the_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is its owner's alone, whatever makes, changes or brings back a user."""
+    """Only the admin edits the file, even if commands add, change or restore users."""
     run("user", "list")
     monkeypatch.setenv("MICROSUB_WRITE_BACK", "off")
     before = Path("backend.json").read_text()
@@ -104,7 +104,7 @@ def test_without_write_back_commands_leave_the_file(run: Run, monkeypatch: pytes
 
 
 def test_an_admin_is_made_and_unmade(run: Run) -> None:
-    """In the store and in the file, which says so from then on."""
+    """Both in the store and in the file, which has the setting from then on."""
     assert run("user", "admin", "alice", "on").stdout == "alice is now an admin\n"
     assert declared()["alice"] == {**BACKEND["users"]["alice"], "admin": True}
     assert "1 channel  (admin)\n" in run("user", "list").stdout
@@ -114,7 +114,7 @@ def test_an_admin_is_made_and_unmade(run: Run) -> None:
 
 
 def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
-    """Foreign scopes are kept, but said to mean nothing; a disabled user gets no token."""
+    """Foreign scopes are kept, with a warning that they have no effect; a disabled user gets no token."""
     made = run("token", "create", "alice", "--scope", "read bla")
     assert (made.exit_code, made.stdout.count("\n")) == (0, 1)
     assert "unknown scopes: bla;" in made.stderr
@@ -128,7 +128,7 @@ def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
 
 
 def test_from_another_folder_a_command_says_where_it_looked(run: Run) -> None:
-    """There is nobody there, and the folder is named."""
+    """There are no users in it, and the message names the folder."""
     Path("backend.json").unlink()
     result = run("user", "invite", "alice")
     assert result.exit_code == 1
@@ -137,7 +137,7 @@ def test_from_another_folder_a_command_says_where_it_looked(run: Run) -> None:
 
 
 def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
-    """A good file is counted; a bad one is refused with the path inside it."""
+    """A valid file is counted; an invalid one is refused with the path inside it."""
     good = run("config", "check")
     assert (good.exit_code, "valid; 1 user, 1 channel, 1 feed\n" in good.stdout) == (0, True)
     Path("bad.json").write_text('{"users": {"alice": {"channels": [{"uid": "a b"}]}}}')
@@ -151,7 +151,7 @@ def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
 
 
 def test_config_upgrade_brings_the_old_form_up_to_date(run: Run) -> None:
-    """The old single-user file is printed in today's form; in place, the old file stays beside it."""
+    """The old single-user file is printed in the current form; in place, the old file is kept next to it."""
     old = {"Me": "https://alice.example/", "Channels": {"home": {"uid": "home", "name": "Home"}},
            "Feeds": {"home": [{"url": "https://blog.example/feed"}]}, "NextUID": 2}  # fmt: skip
     Path("old.json").write_text(json.dumps(old))
@@ -169,7 +169,7 @@ def test_config_upgrade_brings_the_old_form_up_to_date(run: Run) -> None:
 
 
 def test_config_upgrade_keeps_an_older_original(run: Run) -> None:
-    """Where a file of the name is there under which the old one would be kept, nothing is changed."""
+    """If a file with the name for the old one exists, nothing is changed."""
     for name, text in (("old.json", '{"Channels": {}, "Feeds": {}}'), ("old.json.old", "mine")):
         Path(name).write_text(text)
     refused = run("config", "upgrade", "old.json", "--in-place")
@@ -179,7 +179,7 @@ def test_config_upgrade_keeps_an_older_original(run: Run) -> None:
 
 
 def test_config_upgrade_that_breaks_off_leaves_the_old_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole: the new one takes its place in one step, and the next try does."""
+    """The new file replaces the complete old one in one step, and the next attempt succeeds."""
 
     def full(_from: Path, _to: Path) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -197,7 +197,7 @@ def test_config_upgrade_that_breaks_off_leaves_the_old_file(run: Run, monkeypatc
 
 
 def test_config_upgrade_tells_what_is_lost(run: Run) -> None:
-    """Keys that have no place any more, and the warnings that `config check` has; JSON alone on standard output."""
+    """Keys that have no equivalent, and the warnings of `config check`; standard output has only JSON."""
     old = {"Channels": {}, "Feeds": {"home": []}, "AuthEnabled": False, "Token": "t", "Settings": {"0009": {}}}
     Path("old.json").write_text(json.dumps(old))
     upgraded = run("config", "upgrade", "old.json")
@@ -211,12 +211,12 @@ def test_config_upgrade_tells_what_is_lost(run: Run) -> None:
     ("title", "printed"), [("word " * 30, "word " * 17 + "word…"), ("x" * 120, "x" * 89 + "…"), ("y" * 90, "y" * 90)]
 )
 def test_long_titles_are_cut_between_words(title: str, printed: str) -> None:
-    """And the cut is shown."""
+    """An ellipsis marks the cut."""
     assert _shortened(title.strip()) == printed
 
 
 def test_parse_prints_jf2_of_a_file(run: Run) -> None:
-    """`parse FILE` prints what the server understands; a missing or unreadable document is an error with its name."""
+    """`parse FILE` prints the parsed feed; a missing or unreadable document is an error with its name."""
     Path("feed.xml").write_bytes(rss(dated(2), title="Harbour"))
     printed = json.loads(run("parse", "feed.xml", "--url", "https://blog.example/feed").stdout)
     assert (printed["type"], printed["name"], len(printed["children"])) == ("feed", "Harbour", 2)
@@ -228,7 +228,7 @@ def test_parse_prints_jf2_of_a_file(run: Run) -> None:
 
 
 def test_parse_says_what_following_a_page_comes_to(run: Run) -> None:
-    """The feeds that a page names, whether it has posts of its own or not; a page that stays followed names none."""
+    """The feeds that a page names, whether it has posts of its own or not; for a page that stays followed, none."""
     head = "<title>Blog</title><link rel=alternate type=application/rss+xml href=/feed.xml>"
     bodies = {"": 1, "<div class=hentry><h2 class=entry-title>About</h2></div>": 0}
     for body, code in bodies.items():
@@ -242,7 +242,7 @@ def test_parse_says_what_following_a_page_comes_to(run: Run) -> None:
 
 
 async def test_a_page_is_read_by_the_feed_that_it_names(tmp_path: Path) -> None:
-    """By `parse` and `fetch` alike, as following does; both say which feed that is, and `--as-is` reads the page."""
+    """By both `parse` and `fetch`, like a follow; both name the feed, and `--as-is` reads the page."""
     async with publisher() as site, installation(tmp_path, BACKEND, XDG_DATA_HOME=str(tmp_path)) as installed:
         head = "<title>Anna</title>" + "".join(
             f"<link rel=alternate type=application/rss+xml href=/{name}>" for name in ("gone", "feed")
@@ -260,7 +260,7 @@ async def test_a_page_is_read_by_the_feed_that_it_names(tmp_path: Path) -> None:
         for times in (1, 2):
             code, out, err = await installed.run("fetch", page)
             assert (code, "Harbour" in out, f"{feed}, the feed that the page names" in out) == (0, True, True), err
-            # The second time copies do for the page and for its feed; what is gone isn't asked again either.
+            # The second time, copies replace the page and its feed; the gone feed isn't requested again either.
             assert len(site.asked) == asked + 3, times
         code, out, _ = await installed.run("fetch", "--json", page)
         found = json.loads(out)
@@ -268,7 +268,7 @@ async def test_a_page_is_read_by_the_feed_that_it_names(tmp_path: Path) -> None:
 
 
 async def test_parse_completes_entries(tmp_path: Path) -> None:
-    """With `--complete` the author's page and what is liked are asked for, each once, and refused where it must be."""
+    """With `--complete` the author's page and the liked page are requested once each, and refused if they must be."""
     async with publisher() as site, installation(tmp_path, BACKEND) as installed:
         html = "text/html"
         author = (
@@ -294,7 +294,7 @@ async def test_parse_completes_entries(tmp_path: Path) -> None:
 
 
 def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
-    """Without leave, nothing on loopback is asked; the exit code tells scripts."""
+    """Without permission, no address on loopback is requested; the exit code is useful for scripts."""
     result = run("fetch", "http://127.0.0.1:8009/feed")
     assert result.exit_code == 1
     assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in result.stderr
@@ -303,7 +303,7 @@ def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
 
 
 async def test_fetch_keeps_copies(tmp_path: Path) -> None:
-    """Titles and where they come from; copies in the folder serve the next call, offline and beside an error."""
+    """Titles and their origins; copies in the folder serve the next call, offline and next to an error."""
     async with publisher() as site, installation(tmp_path, BACKEND) as installed:
         good = [site.serve_document(f"/{n}", rss(dated(3), title=f"Harbour {n}")) for n in range(5)]
         bad = site.serve("/bad", Answer(status=500))
@@ -327,7 +327,7 @@ async def test_fetch_keeps_copies(tmp_path: Path) -> None:
 
 
 async def test_fetch_shows_titles_as_a_terminal_may_show_them(tmp_path: Path) -> None:
-    """Neither controls nor marks that turn the direction come out, whatever a publisher puts into titles."""
+    """Control characters and bidirectional marks are left out, whatever a publisher puts into titles."""
     title = "\x1b]0;renamed\x07 Har\u202ebour\x9b31m \U0001f468\u200d\U0001f33e"
     feed = {"version": "https://jsonfeed.org/version/1", "title": title, "items": [{"id": "1", "title": title}]}
     async with publisher() as site, installation(tmp_path, BACKEND) as installed:
@@ -337,7 +337,7 @@ async def test_fetch_shows_titles_as_a_terminal_may_show_them(tmp_path: Path) ->
 
 
 def test_offline_without_a_copy_is_an_error(run: Run, tmp_path: Path) -> None:
-    """Nobody is asked; by default the copies stand in the user's own folder for data."""
+    """No request is sent; by default the copies are in the user's own folder for data."""
     result = run("fetch", "--offline", "https://blog.example/feed")
     assert (result.exit_code, "there is no stored copy" in result.stderr) == (1, True)
     run("fetch", "http://127.0.0.1:8009/feed")
@@ -359,7 +359,7 @@ def test_cleanup_says_what_it_did(run: Run) -> None:
 
 
 def test_a_rebuild_names_channels_with_feeds(run: Run) -> None:
-    """Channels that follow nothing are passed over, and said so in one line when they are asked for by name."""
+    """Channels without follows are skipped, and one line says so if they are named."""
     run("user", "add", "bob")
     assert run("rebuild", "alice").stdout == "alice/home, which was empty: 0 posts of 1 feed on the way\n"
     asked = run("rebuild", "alice", "notifications")
@@ -381,7 +381,7 @@ def test_a_rebuild_names_channels_with_feeds(run: Run) -> None:
     ],
 )
 def test_user_and_file_in_the_other_order(command: str, order: str, run: Run) -> None:
-    """Wrong usage that names the order."""
+    """The error names the correct order."""
     Path("list.xml").write_text("<opml/>")
     result = run(*command.split())
     assert result.exit_code == 2
@@ -389,7 +389,7 @@ def test_user_and_file_in_the_other_order(command: str, order: str, run: Run) ->
 
 
 def test_a_flag_that_cannot_be_used_is_named(run: Run) -> None:
-    """Wrong usage is exit code 2, with the flag, what was found and what was expected."""
+    """The exit code is 2, with the flag, the value found and the one expected."""
     for line in ("serve --port eighty", "work --allow-private-networks 10.0.0.1/8", "user list --redis-url ftp://x"):
         *command, flag, value = line.split()
         result = run(*command, flag, value)
@@ -405,7 +405,7 @@ def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
 
 
 def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path) -> None:
-    """Where there is data: an account of another name with the same site is an error that names both; exit code 1."""
+    """If data exists: an account with another name and the same site is an error that names both; exit code 1."""
     run("user", "add", "first", "--me", "https://first.example/", "--backend", "none.json")
     Path("new.json").write_text(json.dumps({"users": {"second": {"me": "http://First.example"}}}))
     for flags in ((), ("--json",)):
@@ -422,7 +422,7 @@ def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path
 
 
 def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run) -> None:
-    """By both commands that give one, naming where it was said; a password in it is shown by none."""
+    """By both commands with that argument, which the error names; neither shows a password in it."""
     wrong = ("https://b.example/#me", "b.example", "https://b..example", "ftp://b.example/", "https://")
     for me in ("https://a:hunter2@b.example/", *wrong):
         for command, named in ((("user", "add", "bob", "--me", me), "--me"), (("user", "me", "alice", me), "URL")):
@@ -450,7 +450,7 @@ def declared() -> dict[str, object]:
 
 
 def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
-    """Also where write-back has put them into the file: it takes them out, and says so; and back when restored."""
+    """Also if write-back has added them to the file: the command removes them and says so; a restore adds them."""
     Path("backend.json").write_text(json.dumps(BACKEND | {"x-note": "last"}))
     run("user", "add", "carl", "--me", "https://carl.example/")
     assert list(declared()) == ["alice", "carl"]
@@ -469,7 +469,7 @@ def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
 
 
 def test_who_is_restored_signs_in_again(run: Run) -> None:
-    """What signed in before may be why they were removed."""
+    """Their old tokens may be the reason for the removal, so they are revoked."""
     run("token", "create", "alice")
     assert run("user", "remove", "alice").exit_code == 0
     assert "token create alice" in run("user", "restore", "alice").stdout
@@ -477,7 +477,7 @@ def test_who_is_restored_signs_in_again(run: Run) -> None:
 
 
 def test_an_entry_that_isnt_the_servers_to_take_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without write-back, or with what couldn't be written again: the message says what to do; nothing changes."""
+    """Without write-back, or with keys that couldn't be restored: the message says what to do; nothing changes."""
     kept = {**BACKEND["users"]["alice"], "token_endpoint": "https://tokens.example/"}
     Path("backend.json").write_text(json.dumps({"users": {"alice": kept}}))
     run("token", "create", "alice")
@@ -499,7 +499,7 @@ def test_an_entry_that_isnt_the_servers_to_take_out(run: Run, monkeypatch: pytes
 
 
 def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:
-    """Every command that can do nothing for them names it, whatever they follow."""
+    """Every command that is refused for them names it, whatever they follow."""
     run("user", "add", "carl")
     run("user", "remove", "carl")
     for command in (
@@ -513,7 +513,7 @@ def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:
 
 
 def test_a_client_is_one_line(run: Run) -> None:
-    """What would break the list, or control the terminal, is no name of an app; the refusal is one line too."""
+    """Characters that break the list, or control the terminal, are invalid in an app's name; the error is one line."""
     for client in ("x\ny", "\x1b]0;renamed\x07", "\u202ex", "x\u2028y", "x" * 201):
         refused = run("token", "create", "alice", "--client", client)
         assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
@@ -522,7 +522,7 @@ def test_a_client_is_one_line(run: Run) -> None:
 
 
 async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
-    """Whatever an earlier version has put into names: one line each, and nothing that controls a terminal."""
+    """Names from an earlier version may have any characters: one line each, without control characters."""
     odd = "x\ny\x1b[31m"
     async with wiring.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", f"https://bob.example/{odd}", 1.0)
@@ -540,13 +540,13 @@ async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MICROSUB_PROT is pointed out instead of ignored."""
+    """MICROSUB_PROT causes a warning instead of being ignored."""
     monkeypatch.setenv("MICROSUB_DATADIR", "x")
     assert "MICROSUB_DATA_DIR" in run("config", "check").stderr
 
 
 def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
-    """Printed alone and once, one for each name; the list shows names and dates, `token list` knows nothing of it."""
+    """Printed alone and once, one for each name; the list shows names and dates, `token list` doesn't have it."""
     created = run("token", "service", "create", "planet", "--days", "30")
     token = created.stdout.strip()
     assert (created.exit_code, token.startswith("~planet."), "\n" in token) == (0, True, False)
@@ -572,7 +572,7 @@ def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
 
 
 def test_what_is_no_id_of_a_dead_letter_is_named(run: Run) -> None:
-    """The error shows the text and what was expected instead of it."""
+    """The error shows the text and the expected form."""
     for what in ("show", "retry", "drop"):
         for letter_id in ("abc", "17-x", "5", "+", "(0-0", "99999999999999999999-0"):
             result = run("deadletter", what, letter_id)
@@ -581,7 +581,7 @@ def test_what_is_no_id_of_a_dead_letter_is_named(run: Run) -> None:
 
 
 def test_a_source_is_made_listed_and_revoked(run: Run) -> None:
-    """Its token is printed alone, and a new one ends it; the file declares the source meanwhile."""
+    """Its token is printed alone, and a new one replaces it; the file declares the source meanwhile."""
     made = run("source", "create", "alice", "home", "--name", "Backups")
     assert (made.exit_code, made.stdout.count("\n")) == (0, 1)
     (listed,) = json.loads(run("source", "list", "alice", "--json").stdout)
@@ -611,13 +611,13 @@ def test_a_source_is_made_listed_and_revoked(run: Run) -> None:
     ],
 )
 def test_where_there_is_nothing_a_command_says_so(run: Run, command: str, code: int, said: str) -> None:
-    """And why."""
+    """The message gives the reason."""
     result = run(*command.split())
     assert (result.exit_code, said in result.output) == (code, True), result.output
 
 
 def test_the_index_is_built_and_described(run: Run) -> None:
-    """Without a server too; where the search is off a command says so."""
+    """It works without a server too; if search is off, the command says so."""
     assert "no readable index" in run("search", "status").stdout
     built = run("search", "rebuild")
     assert (built.exit_code, "built: 0 posts" in built.stdout) == (0, True), built.stderr
@@ -629,7 +629,7 @@ def test_the_index_is_built_and_described(run: Run) -> None:
 
 
 def test_followed_feeds_are_listed(run: Run) -> None:
-    """One that was never asked is neither good nor failing."""
+    """A feed that was never polled counts neither as good nor as failing."""
     run("token", "create", "alice")
     (line,) = run("feed", "list").stdout.splitlines()
     assert line.split()[1:4] == ["1", "follower", "https://blog.example/feed"]

@@ -1,4 +1,4 @@
-"""`microsub deadletter` on letters of which one names no stage."""
+"""`microsub deadletter` on letters, one of which names no stage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def there() -> dict[str, int]:
 def test_what_can_be_retried_is_though_another_cant(
     run: Run, letters: list[DeadLetter], chosen: Callable[[list[str]], list[str]]
 ) -> None:
-    """The bad one stays, is named with what its stage could be, and makes the exit code 1."""
+    """The invalid one stays, its error lists the stages, and the exit code is 1."""
     result = run("deadletter", "retry", *chosen([one.id for one in letters]))
     assert (result.exit_code, result.stdout) == (1, "2 messages put back\n")
     assert f"letter {letters[1].id} can't be retried: it names the stage 'hand�made'" in result.stderr
@@ -56,7 +56,7 @@ def test_what_can_be_retried_is_though_another_cant(
 
 
 def test_letters_are_listed_and_shown(run: Run, letters: list[DeadLetter]) -> None:
-    """Oldest first, with what a terminal may show; JSON has every field in full."""
+    """Oldest first, without control characters; JSON has every field in full."""
     lines = run("deadletter", "list").stdout.splitlines()
     times = "1970-01-01T00:00:00+00:00"
     stages = ("stored", "hand\\x1bmade", "incomplete")
@@ -78,7 +78,7 @@ def test_letters_are_listed_and_shown(run: Run, letters: list[DeadLetter]) -> No
 
 
 def test_a_letter_that_is_named_twice_counts_once(run: Run, letters: list[DeadLetter]) -> None:
-    """However its id is written."""
+    """Even with different spellings of its id."""
     one = letters[0].id
     result = run("deadletter", "drop", one, one, f"0{one}")
     assert (result.exit_code, result.stdout) == (0, "1 dead letter dropped\n")

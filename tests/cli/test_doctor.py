@@ -21,7 +21,7 @@ PAGE = """<!doctype html><title>Alice</title>
 
 @pytest.fixture
 def site() -> Iterator[Publisher]:
-    """A publisher on a loop of its own, because each command runs one."""
+    """A publisher on an event loop of its own, because each command runs one."""
     loop, ready, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     found: list[Publisher] = []
 
@@ -42,13 +42,13 @@ def site() -> Iterator[Publisher]:
 
 @pytest.fixture(autouse=True)
 def _empty(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is empty; loopback may be asked."""
+    """The folder is empty; loopback may be requested."""
     Path("backend.json").unlink()
     monkeypatch.setenv("MICROSUB_ALLOW_PRIVATE_NETWORKS", "127.0.0.0/8")
 
 
 def serve_all(site: Publisher) -> str:
-    """A page with all that it names; its URL."""
+    """A page with all its endpoints; its URL."""
     site.serve("/auth", Answer(status=400))
     site.serve("/token", Answer(status=401))
     site.serve("/microsub", Answer(status=401, headers=[("Access-Control-Allow-Origin", "*")]))
@@ -57,7 +57,7 @@ def serve_all(site: Publisher) -> str:
 
 
 def test_a_page_that_has_everything(run: Run, site: Publisher, tmp_path: Path) -> None:
-    """Exit code 0, a line for each thing, and no data of a server made where there was none."""
+    """Exit code 0, a line for each check, and no server data is created in an empty folder."""
     result = run("doctor", serve_all(site))
     assert result.exit_code == 0, result.output
     assert f"ok       token_endpoint: {site.url('/token')} responds" in result.stdout
@@ -66,7 +66,7 @@ def test_a_page_that_has_everything(run: Run, site: Publisher, tmp_path: Path) -
 
 
 def test_a_page_that_has_nothing(run: Run, site: Publisher) -> None:
-    """Exit code 1; the problem, how to correct it, and whom it concerns."""
+    """Exit code 1; the problem, how to correct it, and who is affected."""
     url = site.serve("/", Answer(b"<p>Hello", headers=[("Content-Type", "text/html")]))
     result = run("doctor", url, "--base-url", "https://reader.example")
     assert result.exit_code == 1
@@ -96,7 +96,7 @@ def test_an_invalid_address(run: Run) -> None:
 
 
 def test_the_page_is_compared_with_the_users(run: Run, site: Publisher, redis_url: str, tmp_path: Path) -> None:
-    """With the data of a server: that the page's endpoint is of a user here, who is known by another address."""
+    """With the data of a server: the page's endpoint is that of a user here, who has another address."""
     url = serve_all(site)
     page = PAGE.replace('href="/microsub"', f'href="{site.url("/microsub/alice")}"')
     site.serve("/", Answer(page.encode(), headers=[("Content-Type", "text/html")]))

@@ -1,4 +1,4 @@
-"""The help of the command line, and what a command loads before it knows what to do."""
+"""The help of the command line, and the modules that a command loads before it knows what to do."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ HEAVY = (
     *("prometheus_client", "psutil", "re2", "redis", "selectolax", "starlette", "structlog", "uvicorn", "watchfiles"),
     *("microsub.configuration.sync", "microsub.demo.documents", "microsub.timelines.add"),
 )
-"""Packages that take long to load, and modules of ours. The help of no command needs them."""
+"""Packages that take long to load, and modules of ours. No command's help needs them."""
 
 STORE = {"redis", "re2", "structlog"}
-"""What every command needs that opens the store."""
+"""Packages for every command that opens the store."""
 
 LOADED = """
 import sys
@@ -46,7 +46,7 @@ def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> list[tu
 
 
 def loaded(*lines: tuple[str, ...]) -> set[str]:
-    """Which heavy packages a fresh process has loaded when it has run these commands."""
+    """The heavy packages that a fresh process has loaded after these commands."""
     program = LOADED.format(commands=[list(line) for line in lines], heavy=set(HEAVY))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
     return set(done.stdout.split())
@@ -54,7 +54,7 @@ def loaded(*lines: tuple[str, ...]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
-    """Flags that name the data and the file of a running server with the user alice."""
+    """Flags for the data and the file of a running server with the user alice."""
     folder = tmp_path_factory.mktemp("place")
     (folder / "backend.json").write_text('{"users": {"alice": {}}}')
     server = start_embedded(folder / "data")
@@ -65,7 +65,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """The help of all commands, one after the other, loads none of the packages that do the work."""
+    """The help of all commands, one after the other, loads none of the packages for their work."""
     assert len(commands()) > 30
     assert loaded(*((*path, "--help") for path in commands()), ("--version",)) == set()
 
@@ -76,21 +76,21 @@ def test_help_loads_nothing_heavy() -> None:
         (("token list alice", "user list", "feed list"), set[str]()),
         (("check",), {"microsub.timelines.add"}),
         (("config check",), {"pydantic", "microsub.configuration.sync", "microsub.timelines.add"}),
-        # What asks publishers has a client for HTTP; processes of their own load the parsers.
+        # A command that polls publishers has an HTTP client; separate processes load the parsers.
         (("poll",), {"h11", "httpx", "microsub.timelines.add", "prometheus_client", "selectolax"}),
     ],
 )
 def test_a_command_loads_what_its_work_needs(
     place: tuple[str, ...], commands: tuple[str, ...], needed: set[str]
 ) -> None:
-    """Before it comes to work that not every call has, such as reading a document, it has loaded nothing for that."""
+    """Modules for work that not every call has, such as reading a document, are loaded only for that work."""
     found = loaded(*((*command.split(), *place) for command in commands))
     assert "redis" in found
     assert found <= STORE | needed
 
 
 def test_config_check_loads_no_redis_where_there_is_no_data(tmp_path: Path) -> None:
-    """A file on a machine without a server is compared with nobody's users."""
+    """A file on a machine without a server isn't compared with any users."""
     (tmp_path / "backend.json").write_text('{"users": {"alice": {}}}')
     place = ("--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "backend.json"))
     assert loaded(("config", "check", *place)) <= {"pydantic", "re2", "structlog"}
@@ -98,7 +98,7 @@ def test_config_check_loads_no_redis_where_there_is_no_data(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
 def test_a_summary_fits_into_a_line_of_a_list(path: tuple[str, ...]) -> None:
-    """The first sentence of a command's help is short enough to stand uncut beside the command on 80 columns."""
+    """The first sentence of a command's help fits untruncated next to the command on 80 columns."""
     shown = CliRunner().invoke(main, [*path, "--help"]).stdout
     assert "..." not in shown.partition("\n")[2]
     if path:
@@ -110,7 +110,7 @@ def test_a_summary_fits_into_a_line_of_a_list(path: tuple[str, ...]) -> None:
 
 
 def test_common_options_are_explained_once() -> None:
-    """`microsub --help` explains them; the page of a command names those that it takes."""
+    """`microsub --help` explains them; the page of a command lists those that it takes."""
     top = CliRunner().invoke(main, ["--help"]).stdout
     page = CliRunner().invoke(main, ["token", "list", "--help"]).stdout
     for name in COMMON:
@@ -122,5 +122,5 @@ def test_common_options_are_explained_once() -> None:
 
 
 def test_a_mistyped_command_is_recognised() -> None:
-    """The error names what was probably meant, of all commands."""
+    """The error suggests the most similar of all commands."""
     assert "serve" in CliRunner().invoke(main, ["severe"]).stderr

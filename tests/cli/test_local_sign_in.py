@@ -21,7 +21,7 @@ Looked = Callable[[Callable[[LocalSignIn, Accounts], Awaitable[Any]]], Any]
 
 @pytest.fixture
 def looked(run: Run, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Looked:
-    """Asks the store that the commands work on."""
+    """Checks the store that the commands work on."""
     monkeypatch.setenv("MICROSUB_REDIS_URL", redis_url)
 
     async def look(ask: Callable[[LocalSignIn, Accounts], Awaitable[Any]]) -> Any:
@@ -41,7 +41,7 @@ async def is_right(local: LocalSignIn, password: str = PASSWORD) -> bool:
 
 
 def test_a_link_is_printed_alone_and_invites_its_user(run: Run, looked: Looked) -> None:
-    """With its secret behind the `#`, where no server and no log sees it."""
+    """Its secret is after the `#`, so that no server and no log sees it."""
     result = run("user", "invite", "alice", "--base-url", "https://reader.example/sub")
     link = result.stdout.strip()
     assert result.stderr == ""
@@ -53,14 +53,14 @@ def test_a_link_is_printed_alone_and_invites_its_user(run: Run, looked: Looked) 
 
 @pytest.mark.usefixtures("data")
 def test_a_link_without_an_address_comes_with_a_warning(run: Run) -> None:
-    """On standard error, so that the link can still be taken from standard output."""
+    """The warning is on standard error, so that standard output has only the link."""
     result = run("user", "invite", "alice")
     assert result.stdout.startswith("http://127.0.0.1:8080/enrol#alice.")
     assert "--base-url" in result.stderr
 
 
 def test_inviting_afresh_shuts_everybody_out_first(run: Run, looked: Looked) -> None:
-    """Password and sessions are gone; without the flag they stay."""
+    """Password and sessions are deleted; without the flag they stay."""
     run("user", "password", "alice", given=PASSWORD)
 
     async def begin(local: LocalSignIn, _: Accounts) -> str:
@@ -76,7 +76,7 @@ def test_inviting_afresh_shuts_everybody_out_first(run: Run, looked: Looked) -> 
 
 @pytest.mark.parametrize("given", [PASSWORD, PASSWORD + "\n", PASSWORD + "\r\n", PASSWORD + "\nand more"])
 def test_a_password_comes_from_the_first_line_of_standard_input(run: Run, looked: Looked, given: str) -> None:
-    """With or without its end, and is never printed."""
+    """With or without a line break at its end; it is never printed."""
     result = run("user", "password", "alice", given=given)
     assert result.exit_code == 0
     assert "alice is set" in result.stdout
@@ -89,7 +89,7 @@ def test_a_password_comes_from_the_first_line_of_standard_input(run: Run, looked
     [("", "fewer"), ("short\n", "fewer"), ("x" * 10_000, "more than"), (b"\xff" * 20, "UTF-8"), ("alice" * 4, "name")],
 )
 def test_a_password_that_cant_be_taken_changes_nothing(run: Run, looked: Looked, given: str | bytes, why: str) -> None:
-    """The error says why, and not what was given."""
+    """The error gives the reason, and doesn't show the password."""
     run("user", "password", "alice", given=PASSWORD)
     result = run("user", "password", "alice", given=given)
     assert (result.exit_code, why in result.stderr) == (1, True)
@@ -97,7 +97,7 @@ def test_a_password_that_cant_be_taken_changes_nothing(run: Run, looked: Looked,
 
 
 def test_a_password_is_asked_for_twice_at_a_terminal(run: Run, looked: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unseen, and once more where the two differ."""
+    """It isn't shown, and is asked for again if the two differ."""
     monkeypatch.setattr(accounts, "_is_terminal", lambda: True)
     answers = [PASSWORD, "something else", PASSWORD, PASSWORD]
     result = run("user", "password", "alice", given="\n".join(answers))
@@ -108,7 +108,7 @@ def test_a_password_is_asked_for_twice_at_a_terminal(run: Run, looked: Looked, m
 
 @pytest.mark.parametrize("command", ["invite", "password"])
 def test_nobody_is_invited_who_doesnt_exist_or_is_disabled(run: Run, looked: Looked, command: str) -> None:
-    """The error names the users there are."""
+    """The error lists the existing users."""
     result = run("user", command, "bob", given=PASSWORD)
     assert (result.exit_code, "alice" in result.stderr) == (1, True)
     looked(lambda _, accounts: accounts.disable_user("alice", time.time()))

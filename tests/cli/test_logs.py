@@ -1,4 +1,4 @@
-"""How the log looks, and that a line which repeats doesn't fill the disk."""
+"""The format of the log, and the limit on repeated lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from microsub.logs import Repeats, set_up_logs
 
 
 def test_a_line_for_programs_begins_with_time_level_and_event(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that `journalctl` shows first what matters; libraries' lines have the same form."""
+    """So `journalctl` shows the most important fields first; lines of libraries have the same form."""
     set_up_logs("json", "info")
     structlog.get_logger().warning("feed could not be polled", feed="7", detail="no answer")
     logging.getLogger("library").error("broken")
@@ -26,7 +26,7 @@ def test_a_line_for_programs_begins_with_time_level_and_event(capsys: pytest.Cap
 
 
 def test_a_line_for_people_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    """Local time to the second, the level only where something is wrong, then what belongs to it."""
+    """Local time to the second, the level only for warnings and errors, then the event and its fields."""
     set_up_logs("text", "info")
     log = structlog.get_logger()
     log.info("feed polled", new=3, url="https://blog.example/feed", next=None)
@@ -38,7 +38,7 @@ def test_a_line_for_people_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_on_a_terminal_the_time_is_short(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says the time of day, and warnings have a colour."""
+    """Only the time of day; warnings have a colour."""
     monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True)
     set_up_logs("auto", "info")
     structlog.get_logger().warning("careful")
@@ -49,7 +49,7 @@ def test_on_a_terminal_the_time_is_short(capsys: pytest.CaptureFixture[str], mon
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_traceback_is_shown(capsys: pytest.CaptureFixture[str], form: str) -> None:
-    """Of ours and of libraries."""
+    """From our code and from libraries."""
     set_up_logs(form, "info")
     for write in (structlog.get_logger().exception, logging.getLogger("library").exception):
         try:
@@ -62,7 +62,7 @@ def test_a_traceback_is_shown(capsys: pytest.CaptureFixture[str], form: str) -> 
 
 
 def test_a_warning_that_repeats_is_written_once_a_minute_with_a_count() -> None:
-    """Each that says the same; others, and what is information, are all written."""
+    """Each one with the same content; different warnings and all information lines are written."""
     now = 0.0
     repeats = Repeats(clock=lambda: now)
 
@@ -91,7 +91,7 @@ def test_a_warning_that_repeats_is_written_once_a_minute_with_a_count() -> None:
 
 
 def test_what_is_remembered_of_lines_is_bounded() -> None:
-    """Warnings that are all different take no more memory than a thousand."""
+    """Different warnings take no more memory than a thousand of them."""
     repeats = Repeats(clock=lambda: 0.0)
     for number in range(5000):
         repeats(None, "", {"level": "error", "event": f"feed {number} failed"})
@@ -99,7 +99,7 @@ def test_what_is_remembered_of_lines_is_bounded() -> None:
 
 
 def test_a_flood_of_a_library_is_written_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its lines go through the same door."""
+    """The limit covers lines of libraries too."""
     set_up_logs("text", "info")
     for _ in range(100):
         logging.getLogger("library").error("no space left on device")

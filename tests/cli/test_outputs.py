@@ -39,7 +39,7 @@ def declared() -> dict[str, Any]:
 
 
 def test_the_commands(run: Run, ids: list[str]) -> None:
-    """What they print, and what stands in backend.json then."""
+    """Their output, and the resulting backend.json."""
 
     def command(*arguments: str) -> str:
         result = run("output", *arguments)

@@ -1,4 +1,4 @@
-"""Whose word on a client's address is believed."""
+"""Trusted proxies for a client's address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _told(request: Request) -> PlainTextResponse:
 
 
 async def seen(proxies: Sequence[Network], *headers: tuple[str, str]) -> str:
-    """What the application takes for the client's address and scheme."""
+    """The client's address and scheme, as the application sees them."""
     stop = asyncio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -56,9 +56,9 @@ FORGED = ("X-Forwarded-For", "203.0.113.9")
     ],
 )
 async def test_a_listed_proxy_says_who_the_client_is(headers: list[tuple[str, str]], told: str) -> None:
-    """By the last address that isn't a proxy's: what the client itself wrote before it counts for nothing.
+    """By the last address that isn't a proxy's: addresses that the client itself wrote before it are ignored.
 
-    By default nobody is believed, not even this machine itself, nor where another network is listed.
+    By default no proxy is trusted, not even this machine itself, nor if another network is listed.
     """
     assert await seen([LOOPBACK], *headers) == told
     for others in ([], [ipaddress.ip_network("10.0.0.0/8")]):
@@ -66,7 +66,7 @@ async def test_a_listed_proxy_says_who_the_client_is(headers: list[tuple[str, st
 
 
 async def test_a_proxy_that_isnt_listed_is_told_of_once() -> None:
-    """To it, all people would be one, and be stopped together."""
+    """All its users would seem to be one client, and be limited together."""
     headers._warn.cache_clear()
     with structlog.testing.capture_logs() as lines:
         await seen([], FORGED)

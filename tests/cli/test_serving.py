@@ -1,4 +1,4 @@
-"""What the processes of the server do before they serve: ports, the demo's own settings, the greeting."""
+"""The server's processes before they serve: ports, the demo's own settings, the greeting."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port of 127.0.0.1 that somebody else listens on."""
+    """A port of 127.0.0.1 on which another program listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """The settings that a process would have been started with."""
+    """The settings with which a process would have been started."""
     calls: list[Settings] = []
 
     def start(settings: Settings, *_: Any, **__: Any) -> None:
@@ -87,7 +87,7 @@ def test_the_demo_logs_trouble_alone_unless_more_is_asked_for(
 
 @pytest.mark.parametrize("flag", ["--port", "--publisher-port"])
 def test_a_demo_that_gets_no_port_writes_nothing(folder: Path, taken: int, flag: str) -> None:
-    """The file in data/demo may be that of a running demo. The message names the flag that helps, once, in one line."""
+    """The file in data/demo may be that of a running demo. The message names the flag to use, once, in one line."""
     file = folder / "data" / "demo" / "backend.json"
     file.parent.mkdir(parents=True)
     file.write_text("{}")
@@ -101,7 +101,7 @@ def test_a_demo_that_gets_no_port_writes_nothing(folder: Path, taken: int, flag:
 def test_a_second_demo_leaves_the_file_of_the_first_alone(
     folder: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also with ports of its own: one line says where the other runs, its pid, and the flag for another folder."""
+    """Also with ports of its own: one line names the folder of the other, its pid, and the flag for another folder."""
     start = serving.start
 
     def while_running(*arguments: Any, **more: Any) -> None:
@@ -127,7 +127,7 @@ DECLARES_ALICE = '{"users": {"alice": {"me": "https://alice.example/"}}}'
 
 
 async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
-    """However often the server starts, one token of a greeting counts; one by the same name, made by hand, stays."""
+    """After any number of starts, only one greeting token is valid; a token with that name made by hand stays."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
     settings.backend.write_text(DECLARES_ALICE)
     async with wiring.stores.open_stores(settings, create=True) as stores:
@@ -151,7 +151,7 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
 
 
 async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Path) -> None:
-    """Who registered, or isn't in backend.json, is passed over, wherever their name sorts; so is who is disabled."""
+    """Users who registered, aren't in backend.json, or are disabled are skipped, wherever their names sort."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
     async with wiring.stores.open_stores(settings, create=True) as stores:
         now = time.time()
@@ -170,7 +170,7 @@ async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Pat
 
 
 def test_a_command_that_needs_data_makes_none(folder: Path) -> None:
-    """Run in the wrong folder it says so in one line, names the folder and the flag, and leaves nothing behind."""
+    """In the wrong folder it says so in one line, names the folder and the flag, and creates no file."""
     commands = (
         *("user list", "user list --json", "user add bob", "user invite bob", "user remove bob", "token list a"),
         *("token revoke a b", "token create bob", "token service create planet", "poll", "cleanup", "events"),
@@ -185,7 +185,7 @@ def test_a_command_that_needs_data_makes_none(folder: Path) -> None:
 
 
 def test_a_command_beside_the_demo_alone_says_how_to_ask_that(folder: Path) -> None:
-    """Its data lies within the folder where that of a server is looked for."""
+    """The demo's data is inside the default data folder."""
     demo = folder / "data" / "demo"
     demo.mkdir(parents=True)
     (demo / "redis.json").write_text("{}")
@@ -195,7 +195,7 @@ def test_a_command_beside_the_demo_alone_says_how_to_ask_that(folder: Path) -> N
 
 
 def test_a_missing_folder_of_metrics_is_named(folder: Path) -> None:
-    """Which the client library of Prometheus would only be able to answer with a traceback."""
+    """The client library of Prometheus would only raise an exception with a traceback."""
     for command in ("serve", "web", "work", "poll"):
         result = CliRunner().invoke(main, [command], env={"PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics")})
         assert result.exit_code == 2
@@ -203,7 +203,7 @@ def test_a_missing_folder_of_metrics_is_named(folder: Path) -> None:
 
 
 async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
-    """Nor does the post store as a library, unless it is asked to."""
+    """The same holds for the post store as a library, unless it is asked to create data."""
     with pytest.raises(NotFound, match="holds no server's data"):
         async with open_post_store():
             pass
@@ -215,7 +215,7 @@ async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
 
 
 def test_a_data_folder_of_somebody_else_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it can't be read, made or written to: what, where, why, and what to do."""
+    """If it can't be read, created or written to: what, where, why, and what to do."""
     (folder / "file").write_text("")
     for command, flags in ((("user", "list"), "file"), (("work",), "file/data")):
         refused = CliRunner().invoke(main, [*command, "--data-dir", flags])
@@ -227,7 +227,7 @@ def test_a_data_folder_of_somebody_else_is_named(folder: Path, monkeypatch: pyte
 
 
 def test_commands_find_the_settings_of_the_service(folder: Path) -> None:
-    """From any folder, by a file as systemd reads it; what the environment or a flag says comes first."""
+    """From any folder, by a file in systemd's format; the environment and flags take precedence."""
     start_embedded(folder / "srv" / "data").stop()
     (folder / "srv" / "backend.json").write_text('{"users": {"alice": {"me": "https://${WHO}.example/"}}}')
     (folder / "microsub.env").write_text(
@@ -251,7 +251,7 @@ def test_commands_find_the_settings_of_the_service(folder: Path) -> None:
     ("content", "said"), [(None, "can't read"), ("MICROSUB_PORT 80", "line 1"), ("A=b\nMICROSUB_PORT=x", "--port")]
 )
 def test_a_file_of_settings_that_cant_be_used_is_named(folder: Path, content: str | None, said: str) -> None:
-    """The file, and the line or the setting."""
+    """The message has the file, and the line or the setting."""
     if content is not None:
         (folder / "my.env").write_text(content)
     refused = in_a_process("user", "list", MICROSUB_ENV_FILE="my.env")
@@ -270,7 +270,7 @@ async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users
 
 
 async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a usable file and without users it names the step that comes next, and promises nothing of the file."""
+    """Without a usable file and without users it names the next step, and doesn't claim that the file is used."""
     lines = await greeted(Settings(), capsys)
     assert "doesn't exist" in lines["config"]
     assert "user add" in lines["try"]
@@ -279,7 +279,7 @@ async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.Ca
 
 
 async def test_the_greeting_counts_what_is_followed(folder: Path) -> None:
-    """Not feeds whose records stay for a month after the last follow."""
+    """Feeds whose records stay for a month after the last follow don't count."""
     url = "https://posts.example/feed"
     async with wiring.stores.open_stores(Settings(), create=True) as stores:
         follows, now = wiring.stores.following(stores), time.time()
@@ -294,7 +294,7 @@ async def test_the_greeting_counts_what_is_followed(folder: Path) -> None:
 async def test_the_greeting_shows_a_token_to_this_machine_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where others reach the server, by its address or by a web server in front: how to make one."""
+    """If others can reach the server, by its address or by a web server in front: how to make a token."""
     (folder / "backend.json").write_text(DECLARES_ALICE)
     for local in (Settings(), Settings(base_url="http://localhost:9000"), Settings(host="::1")):
         assert "Bearer alice." in (await greeted(local, capsys))["try"]
@@ -305,7 +305,7 @@ async def test_the_greeting_shows_a_token_to_this_machine_alone(
 
 
 async def test_the_greeting_is_the_last_of_the_first_screen(folder: Path) -> None:
-    """On a terminal, where it and the log are one, it stays in sight below what the start logs."""
+    """On a terminal, which shows both the greeting and the log, it stays visible below the log lines of the start."""
     (folder / "backend.json").write_text(DECLARES_ALICE)
     screen = folder / "screen"
     with screen.open("wb") as out:
@@ -327,7 +327,7 @@ async def test_the_greeting_is_the_last_of_the_first_screen(folder: Path) -> Non
 def test_a_number_of_replicas_is_a_flag_of_servers_and_commands(
     folder: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--redis-replicas` counts before the variable, and what is no number of replicas is named."""
+    """`--redis-replicas` takes precedence over the variable, and the error names an invalid number."""
     monkeypatch.setenv("MICROSUB_REDIS_REPLICAS", "1")
     store = ("--redis-url", "redis://127.0.0.1:1/0")
     for command in ("serve", "work", "web"):
@@ -342,7 +342,7 @@ def test_a_number_of_replicas_is_a_flag_of_servers_and_commands(
 
 
 def test_a_command_logs_more_where_that_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By itself it logs trouble alone; flag and variable ask for more, in either form, and what it prints stays."""
+    """By default it logs only problems; flag and variable add more, in either form, and its output stays the same."""
     start_embedded(folder / "data").stop()
     ways: list[tuple[dict[str, str], tuple[str, ...]]] = [
         ({}, ()),
@@ -364,7 +364,7 @@ def test_a_command_logs_more_where_that_is_asked_for(folder: Path, monkeypatch: 
 
 
 async def test_a_worker_that_cant_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that has no process to give at this moment may have one a second later."""
+    """A machine that can't start a process now may be able to a second later."""
     tries: list[int] = []
 
     async def refuse(*_args: Any, **_more: Any) -> None:

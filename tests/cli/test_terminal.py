@@ -1,4 +1,4 @@
-"""What publishers and users wrote never controls the terminal, whichever command prints it."""
+"""Text of publishers and users never controls the terminal, whichever command prints it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def controls(text: str) -> set[str]:
 
 
 def test_a_parsed_document_is_json_without_controls(tmp_path: Path) -> None:
-    """The value is the same: programs that read it find what the publisher wrote."""
+    """The value is the same: programs that read it get the publisher's text."""
     (tmp_path / "feed.xml").write_text(FEED, encoding="utf-8")
     done = in_a_process("parse", str(tmp_path / "feed.xml"), "--url", "https://a.example/feed")
     assert not controls(done.stdout + done.stderr)
@@ -33,7 +33,7 @@ def test_a_parsed_document_is_json_without_controls(tmp_path: Path) -> None:
 
 
 def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) -> None:
-    """On standard error, beside the JSON."""
+    """The message is on standard error, separate from the JSON."""
     page = (
         f'<link rel=alternate type=application/rss+xml href="/\u202e{EVIL}"><div class=h-entry><p class=p-name>x</div>'
     )
@@ -44,7 +44,7 @@ def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) 
 
 
 async def test_what_is_polled_is_told_without_controls(tmp_path: Path) -> None:
-    """Guids, titles and errors of publishers, by all commands that show them, as lines and as JSON."""
+    """Guids, titles and errors of publishers, in all commands that show them, as lines and as JSON."""
     feed = {"version": "https://jsonfeed.org/version/1", "title": EVIL, "items": [{"id": EVIL, "title": EVIL}]}
     async with publisher() as site:
         good = site.serve_document("/good", json.dumps(feed).encode(), "application/feed+json")
@@ -65,7 +65,7 @@ async def test_what_is_polled_is_told_without_controls(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("cli/*.py")), ids=lambda path: path.stem)
 def test_commands_print_in_one_way(path: Path) -> None:
-    """`cli.options`, which escapes; no command can forget to."""
+    """All use `cli.options`, which escapes, so no command can omit it."""
     text = path.read_text()
     assert path.stem == "options" or "click.echo(" not in text
     assert "print(" not in text.replace("_print(", "")

@@ -1,4 +1,4 @@
-"""`microsub import` of what other readers have exported, and files that can't be read or written."""
+"""`microsub import` of exports from other readers, and files that can't be read or written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("data")
 
 
 def saved() -> int:
-    """How many items an app shows as saved."""
+    """The number of items that an app shows as saved."""
 
     async def look() -> int:
         async with (
@@ -33,7 +33,7 @@ def saved() -> int:
 
 
 def test_starred_posts_of_another_reader_come_in(run: Run) -> None:
-    """A dry run first, then the import, twice; the app shows what was starred."""
+    """A dry run first, then the import, twice; the app shows the starred posts."""
     for command in (("--dry-run",), (), ()):
         brought = run("import", "starred", str(FILES / "takeout.json"), "alice", *command)
         assert brought.exit_code == 0, brought.stderr
@@ -49,7 +49,7 @@ def test_starred_posts_of_another_reader_come_in(run: Run) -> None:
 
 
 def test_what_a_user_has_goes_into_a_file_and_comes_back(run: Run, tmp_path: Path) -> None:
-    """The file is its owner's alone, and one that can't be written is named."""
+    """Only its owner can read the file, and the error for an unwritable one names it."""
     run("import", "starred", str(FILES / "takeout.json"), "alice")
     file = tmp_path / "alice.jsonl"
     wrote = run("user", "export", "alice", str(file))

@@ -1,4 +1,4 @@
-"""`microsub webmention` on what a server has received."""
+"""`microsub webmention` on a server's webmentions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GONE = Mention("https://bob.example/2", TARGET, 2000.0, "deleted", why="the sour
 
 @pytest.fixture
 def mentions(data: Path) -> None:
-    """One that waits for approval, and one that was deleted."""
+    """One webmention that waits for approval, and one that was deleted."""
 
     async def write() -> None:
         async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
@@ -34,14 +34,14 @@ def mentions(data: Path) -> None:
 
 
 def found(run: Run) -> dict[str, str]:
-    """State by source; what waits for a worker is in brackets."""
+    """State by source; one that waits for a worker is in brackets."""
     listed = json.loads(run("webmention", "list", "alice", "--all", "--json").stdout)
     return {one["source"][-1]: one["state"] for one in listed}
 
 
 @pytest.mark.usefixtures("mentions")
 def test_list_shows_what_is_there(run: Run) -> None:
-    """Without what is over, unless that is asked for; text of strangers does nothing to a terminal."""
+    """Finished ones are left out by default; text of strangers can't control the terminal."""
     shown = run("webmention", "list", "alice").stdout
     assert f"{HELD.id}  1970-01-01T00:16:40+00:00  held  reply" in shown
     assert "https://bob.example/1 -> https://alice.example/post  Well said" in shown
@@ -54,7 +54,7 @@ def test_list_shows_what_is_there(run: Run) -> None:
 @pytest.mark.usefixtures("mentions")
 @pytest.mark.parametrize(("command", "state"), [("approve", "held"), ("reject", "rejected"), ("delete", "withdrawn")])
 def test_orders_are_noted_for_the_worker(run: Run, command: str, state: str) -> None:
-    """By the beginning of an id; what is unknown or means several is refused, and nothing is done."""
+    """An id may be shortened; an unknown or ambiguous one is refused, and nothing is done."""
     assert run("webmention", command, "alice", "zz").exit_code == 1
     assert run("webmention", command, "alice", HELD.id[:8], "").exit_code == 1
     assert found(run)["1"] == "held"
@@ -64,7 +64,7 @@ def test_orders_are_noted_for_the_worker(run: Run, command: str, state: str) -> 
 
 @pytest.mark.usefixtures("mentions")
 def test_one_that_was_rejected_is_not_approved(run: Run) -> None:
-    """It is rejected for good, and the answer says how it can come back."""
+    """The rejection is final, and the message says how it can come back."""
     run("webmention", "reject", "alice", HELD.id)
     refused = run("webmention", "approve", "alice", HELD.id)
     assert refused.exit_code == 1

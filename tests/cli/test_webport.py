@@ -1,4 +1,4 @@
-"""What a connection may send, how long it may take, and how many one address may have."""
+"""Limits of a connection: bytes, time, and the number per address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
 class Port:
-    """A server of one application that tells what it got, and its connections."""
+    """A server of one application, with the requests that it got and its connections."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -56,7 +56,7 @@ class Port:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def told(self, sent: bytes) -> bytes:
-        """All that comes back on a connection of its own, until the server closes it."""
+        """Everything that comes back on a connection of its own, until the server closes it."""
         reader, writer = await self.connect()
         writer.write(sent)
         try:
@@ -106,14 +106,14 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     ],
 )
 async def test_what_stands_beside_a_body_is_bounded(sent: bytes, expected: str) -> None:
-    """By 16 KiB of a URL and 32 KiB in all; the answer names the bound, and the application sees no request."""
+    """The URL by 16 KiB, all by 32 KiB; the answer names the limit, and the application gets no request."""
     async with serving() as port:
         assert status(await port.told(sent)).split()[1] == expected
         assert not port.bodies
 
 
 async def test_what_comes_in_pieces_is_counted_as_one() -> None:
-    """Each piece alone is far below the bound."""
+    """Each piece alone is far below the limit."""
     async with serving() as port:
         _, writer = await port.connect()
         writer.write(HEAD)
@@ -124,7 +124,7 @@ async def test_what_comes_in_pieces_is_counted_as_one() -> None:
 
 
 async def test_what_honest_clients_send_is_taken() -> None:
-    """A large body, in chunks as small as they come; many requests in a row; a head just below the bound."""
+    """A large body, in the smallest chunks; many requests in a row; a head just below the limit."""
     async with serving() as port:
         reader, writer = await port.connect()
         writer.write(HEAD + b"Content-Length: 1000000\r\n\r\n" + b"b" * 1_000_000)
@@ -137,7 +137,7 @@ async def test_what_honest_clients_send_is_taken() -> None:
 
 
 async def test_a_body_in_parts_of_a_byte_is_refused() -> None:
-    """A million bytes, each in a chunk of its own, took a second of the process that serves."""
+    """A million bytes, each in a chunk of its own, took a second of the serving process."""
     async with serving() as port:
         assert status(await port.told(CHUNKED + b"1\r\nc\r\n" * 20_001)).split()[1] == "400"
         assert not port.bodies
@@ -148,14 +148,14 @@ async def test_a_body_in_parts_of_a_byte_is_refused() -> None:
 
 
 async def test_trailers_are_no_headers() -> None:
-    """A look for a header finds what stood in the head."""
+    """Only headers from the head are found."""
     async with serving() as port:
         await port.told(HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n")
         assert [name for name, _ in port.scopes[0]["headers"]] == [b"host", b"connection", b"transfer-encoding"]
 
 
 async def test_the_head_of_every_answer_comes_whether_it_has_a_body_or_not() -> None:
-    """HEAD, 204, an answer in parts, an empty one in chunks, and a client that asks before it sends its body."""
+    """HEAD, 204, an answer in parts, an empty one in chunks, and a client that waits for 100 before its body."""
 
     async def app(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
         path = scope["path"]
@@ -190,7 +190,7 @@ async def test_the_head_of_every_answer_comes_whether_it_has_a_body_or_not() -> 
 
 @pytest.mark.parametrize("length", [b"4", b"5"])
 async def test_no_header_ends_its_line(length: bytes) -> None:
-    """An application that would send one gets an error, whether the answer is whole or not."""
+    """An application that sends such a header gets an error, whether the answer is complete or not."""
 
     async def app(_: object, __: object, send: Callable[..., Any]) -> None:
         headers = [(b"content-length", length), (b"location", b"/\r\nset-cookie: a=b")]
@@ -205,15 +205,15 @@ async def test_no_header_ends_its_line(length: bytes) -> None:
 
 
 async def test_few_requests_wait_behind_the_one_that_is_answered() -> None:
-    """Ten thousand in one piece are refused, instead of kept."""
+    """Ten thousand at once are refused, instead of kept."""
     async with serving() as port:
-        with contextlib.suppress(ConnectionError):  # closed while more is on its way
+        with contextlib.suppress(ConnectionError):  # closed while more is being sent
             await port.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 8_000)
         assert len(port.scopes) <= webport.PIPELINED + 1
 
 
 async def test_an_answer_that_is_broken_off_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
-    """Its client sees that bytes are missing, and the log has no line of it."""
+    """Its client sees that bytes are missing, and the log has no line about it."""
 
     async def answer(_: dict[str, Any], __: Callable[..., Any], send: Callable[..., Any]) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
@@ -226,7 +226,7 @@ async def test_an_answer_that_is_broken_off_is_no_fault(caplog: pytest.LogCaptur
 
 
 def test_the_answer_of_a_refused_connection_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
-    """An application that is still answering the first of many requests writes to nobody: no traceback in the log."""
+    """An application still answers the first of many requests on a closed connection: no traceback in the log."""
 
     async def refused_meanwhile() -> None:
         async with serving() as port:
@@ -243,7 +243,7 @@ def test_the_answer_of_a_refused_connection_ends_quietly(caplog: pytest.LogCaptu
             going_on.set()
             await wait_until(lambda: port.bodies or caplog.records)
 
-    # The event loop of the server: asyncio's own takes what is written to a closed connection.
+    # The event loop of the server: asyncio's own accepts writes to a closed connection.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(refused_meanwhile())
     assert not [record for record in caplog.records if record.exc_info]
@@ -251,7 +251,7 @@ def test_the_answer_of_a_refused_connection_ends_quietly(caplog: pytest.LogCaptu
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that waits for a fifth of a second."""
+    """A server that waits for 0.2 seconds."""
     monkeypatch.setattr(webport, "PATIENCE", 0.2)
 
 
@@ -265,12 +265,12 @@ PARTS = (
     (HEAD + b"Content-Length: 0\r\n\r\n" + HEAD, "200"),
     (HEAD + b"Content-Length: 0\r\n\r\n", "200"),
 )
-"""Parts of requests, and what comes back."""
+"""Parts of requests, and their answers."""
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_who_sends_no_whole_request_is_not_waited_for() -> None:
-    """The connection is closed, and an application that waits for the body is told."""
+    """The connection is closed, and an application that waits for the body is notified."""
     async with serving() as port:
         replies = await asyncio.gather(*(port.told(sent) for sent, _ in PARTS))
         for (sent, expected), reply in zip(PARTS, replies, strict=True):
@@ -279,7 +279,7 @@ async def test_who_sends_no_whole_request_is_not_waited_for() -> None:
 
 
 async def test_an_idle_connection_outlives_those_of_clients() -> None:
-    """Whose five seconds uvicorn has too: then a request is lost that is sent as the server ends its connection."""
+    """Clients and uvicorn both keep one for 5 seconds: a request sent as the server closes it would be lost."""
 
     class Kept(webport.WebProtocol):
         def on_response_complete(self) -> None:
@@ -299,7 +299,7 @@ async def test_an_idle_connection_outlives_those_of_clients() -> None:
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_body_that_drips_is_ended() -> None:
-    """However long each pause is shorter than what is waited for."""
+    """Although each pause is shorter than the time limit."""
     async with serving() as port:
         _, writer = await port.connect()
         writer.write(HEAD + b"Content-Length: 1000000\r\n\r\n")
@@ -315,7 +315,7 @@ async def test_a_body_that_drips_is_ended() -> None:
 
 @pytest.mark.usefixtures("hasty")
 async def test_who_takes_no_answer_is_not_waited_for() -> None:
-    """What can't be sent is thrown away with the connection."""
+    """Data that can't be sent is discarded with the connection."""
     async with serving() as port:
         port.answer = b"x" * 50_000_000
         with socket.create_connection(("127.0.0.1", port.port)) as client:
@@ -341,7 +341,7 @@ async def test_an_address_has_so_many_connections() -> None:
 
 
 async def test_a_listed_proxy_has_any_number() -> None:
-    """It connects for all people."""
+    """It connects for all its users."""
     async with serving(most=3, proxies=(LOOPBACK,)) as port:
         held = [await port.connect() for _ in range(20)]
         assert "200" in status(await port.told(HEAD + b"Connection: close\r\n\r\n"))
@@ -350,7 +350,7 @@ async def test_a_listed_proxy_has_any_number() -> None:
 
 
 def test_a_network_of_ipv6_is_one_address() -> None:
-    """Who has one address of a /64 has all of them."""
+    """A client with one address of a /64 has all of them."""
     clients = webport.Clients(2)
     entered = [clients.enter(f"2001:db8:0:1::{host}") for host in range(3)]
     assert entered == ["2001:db8:0:1::/64", "2001:db8:0:1::/64", None]

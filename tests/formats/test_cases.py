@@ -1,8 +1,9 @@
-"""Documents and what becomes of them: each `<case>.<ext>` in `tests/data/formats` has a `<case>.jf2.json` beside it.
+"""Documents and their results: each `<case>.<ext>` in `tests/data/formats` has a `<case>.jf2.json`.
 
 A new bug is a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/formats/test_cases.py` writes the expected side; read
-the difference before you keep it. `url` and `content_type` in the expected file say how the document was served; what
-is no feed has an `error` there, the reason that the feed's health shows. Each document says in a comment what it shows.
+the difference before you keep it. `url` and `content_type` in the expected file say how the document was served; a
+document that isn't a feed has an `error` there, the reason that the feed's health shows. Each document says in a
+comment what it shows.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def expected_beside(path: Path) -> Path:
 
 
 def result_of(path: Path, url: str, content_type: str | None) -> dict[str, Any]:
-    """Everything that `parse` says about a document, as JSON."""
+    """Everything that `parse` returns for a document, as JSON."""
     served = {"url": url, **({"content_type": content_type} if content_type else {})}
     try:
         feed = parse(path.read_bytes(), url, content_type)
@@ -47,7 +48,7 @@ def result_of(path: Path, url: str, content_type: str | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_a_document_becomes_the_jf2_beside_it(path: Path) -> None:
-    """The whole result is as written down: feed, items, identities."""
+    """The whole result is as expected: feed, items, identities."""
     beside = expected_beside(path)
     expected = json.loads(beside.read_text()) if beside.exists() else {}
     url = expected.get("url", f"https://reader.example/{path.name}")
@@ -68,6 +69,6 @@ def test_every_document_says_what_it_shows(path: Path) -> None:
 
 
 def test_every_expectation_has_its_document() -> None:
-    """No expected file is left over from a document that was renamed or removed."""
+    """No expected file is left from a document that was renamed or removed."""
     wanted = {expected_beside(path) for path in CASES}
     assert set(DATA.glob("*.jf2.json")) == wanted

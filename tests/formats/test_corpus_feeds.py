@@ -1,12 +1,13 @@
 """Eight feeds as their publishers sent them: every entry, in every encoding, and fast.
 
-Their texts belong to their authors, so what was compared by hand with each document is kept as fingerprints: for every
-entry `tests/data/feeds/<name>.json` has one line with dates, types and sizes in clear and, in place of each text and
-address, its length and the beginning of its SHA-256. A deliberate change of the formats writes them again:
+Their texts belong to their authors, so the results that were compared by hand with each document are kept as
+fingerprints: for every entry `tests/data/feeds/<name>.json` has one line with dates, types and sizes in clear and, in
+place of each text and address, its length and the beginning of its SHA-256. After a deliberate change of the formats,
+write them again:
 
     MICROSUB_WRITE_CASES=1 pytest -n 0 -s tests/formats/test_corpus_feeds.py
 
-It prints each value that differs from what was compared. Read them beside the document, then keep the new files.
+It prints each value that differs from the compared one. Read them next to the document, then keep the new files.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def read(name: str) -> Feed:
 
 
 def fingerprint(value: Any, name: str = "") -> Any:
-    """`value` with each text replaced by its length and digest, except what is no author's work."""
+    """`value` with each text replaced by its length and digest, except texts that aren't an author's work."""
     if isinstance(value, dict):
         return {key: fingerprint(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
@@ -73,7 +74,7 @@ def fingerprint(value: Any, name: str = "") -> Any:
 
 
 def result_of(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the document says of itself, and its entries, as readers get them; the guid beside each."""
+    """The feed's own data and its entries, as readers get them; each with its guid."""
     feed = read(name)
     about = feed_to_wire(feed)
     del about["children"]
@@ -81,7 +82,7 @@ def result_of(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def differences(expected: Any, found: Any, value: Any, path: str) -> Iterator[str]:
-    """Where fingerprints differ: the place, what was compared once, and what is there now, in clear."""
+    """Differing fingerprints: the place, the compared value, and the current one in clear."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in sorted({*expected, *found}):
             yield from differences(expected.get(key), found.get(key), (value or {}).get(key), f"{path}.{key}")
@@ -98,7 +99,7 @@ def lines_of(about: Any, entries: list[Any]) -> str:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_entry_is_what_was_compared_by_hand(name: str) -> None:
-    """Title, date, author, body, enclosures and everything else of all entries, in their order."""
+    """Title, date, author, body, enclosures and all other fields of all entries, in their order."""
     about, entries = result_of(name)
     now = fingerprint(about), fingerprint(entries)
     kept = COMPARED / f"{name}.json"
@@ -126,7 +127,7 @@ def test_a_feed_is_read_whole(name: str) -> None:
 
 
 def test_all_entries_are_there_and_the_two_feeds_of_one_blog_are_duplicates() -> None:
-    """255 entries in all, and one with nothing but a date; 230 posts, because one blog is there as Atom and as RSS."""
+    """255 entries in all, and one with nothing but a date; 230 posts, because one blog is both Atom and RSS."""
     feeds = [read(name) for name in EXPECTED]
     assert sum(len(feed.entries) for feed in feeds) == 255
     seen = {identity for feed in feeds for identity in identities(feed.entries)}

@@ -1,4 +1,4 @@
-"""What real pages and feeds of the IndieWeb must yield: the facts of `pages.json`, one by one."""
+"""Real pages and feeds of the IndieWeb give the facts of `pages.json`, one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import SHARED_CORPUS
 
 CORPUS = SHARED_CORPUS / "pages.json"
 
-# (document, index of the item, property): why the fact is not followed; docs/explanation/look-ups.md has it for people.
+# (document, index of the item, property): why the fact doesn't hold; docs/explanation/look-ups.md explains it.
 KNOWN_DIFFERENCES: dict[tuple[int, int, str], str] = {
     (
         109,
@@ -27,7 +27,7 @@ KNOWN_DIFFERENCES: dict[tuple[int, int, str], str] = {
         "url",
     ): "a bare origin gets its slash: both forms are one address (RFC 3986, 6.2.3), as other facts have it",
 }
-# Answered only by fetching the author's page: `parse` alone has to leave them open.
+# Only the author's page has these, so `parse` alone has to leave them open.
 NEEDS_LOOKUP = {
     (15, 0, "author.name"),
     (15, 0, "author.photo"),
@@ -44,7 +44,7 @@ def pages() -> list[dict[str, Any]]:
 
 
 def reach(item: dict[str, Any], path: str) -> Any:
-    """A property of an item; dots reach inside."""
+    """A property of an item; dots separate nested properties."""
     value: Any = item
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
@@ -52,7 +52,7 @@ def reach(item: dict[str, Any], path: str) -> Any:
 
 
 def agrees(path: str, expected: Any, found: Any) -> bool:
-    """Whether a value says what the fact says, by the rules of the corpus."""
+    """Whether a value agrees with the fact, by the rules of the corpus."""
     if found is None:
         return False
     if path in {"published", "updated"}:
@@ -66,7 +66,7 @@ def agrees(path: str, expected: Any, found: Any) -> bool:
 
 
 def looked_up(entry: Entry, page: dict[str, Any]) -> Entry:
-    """`entry` completed by what the corpus answers to its look-ups; it knows few of the addresses."""
+    """`entry` completed by the corpus's answers to its look-ups; it has few of the addresses."""
     found = {}
     for look_up in lacking(entry, page["url"]):
         reply = page["http"].get(look_up.url)
@@ -83,7 +83,7 @@ def items_of(page: dict[str, Any], *, look_up: bool) -> list[dict[str, Any]]:
 
 
 def misses(page: dict[str, Any], *, look_up: bool) -> dict[tuple[int, int, str], str]:
-    """The facts that don't hold, and what stands in their place; a wrong number of items is one more."""
+    """The facts that don't hold, and the values found instead; a wrong number of items is one more."""
     try:
         items = items_of(page, look_up=look_up)
     except ParseError as error:
@@ -100,7 +100,7 @@ def misses(page: dict[str, Any], *, look_up: bool) -> dict[tuple[int, int, str],
 
 
 def test_the_facts_of_the_corpus_are_found() -> None:
-    """What an established parser finds on these pages is found here too, but for the listed differences."""
+    """An established parser's findings on these pages are found here too, except for the listed differences."""
     documents = pages()
     total = sum(len(fact) for page in documents for fact in page["facts"])
     missed = {place: what for page in documents for place, what in misses(page, look_up=True).items()}
@@ -112,7 +112,7 @@ def test_the_facts_of_the_corpus_are_found() -> None:
 
 
 def test_what_needs_a_look_up_is_left_open_without() -> None:
-    """A page that names its author by address alone doesn't say more; nothing is made up."""
+    """A page that names its author only by address says no more; nothing is made up."""
     missed = {place for page in pages() for place in misses(page, look_up=False)}
     assert missed == KNOWN_DIFFERENCES.keys() | NEEDS_LOOKUP
     by_id = {page["id"]: page for page in pages()}
@@ -122,7 +122,7 @@ def test_what_needs_a_look_up_is_left_open_without() -> None:
 
 
 def test_completing_is_deterministic_and_idempotent() -> None:
-    """Twice is once."""
+    """Completing twice equals completing once."""
     for page in pages():
         for entry in parse(page["body"].encode(), page["url"], None).entries:
             once = looked_up(entry, page)

@@ -1,4 +1,4 @@
-"""Tags with more attributes than parsers can take are found beforehand."""
+"""Tags with more attributes than parsers can process are found before parsing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tag(form: str, number: int) -> str:
 
 @pytest.mark.parametrize("form", SEPARATED.values(), ids=SEPARATED)
 def test_a_crowded_tag_is_found(form: str) -> None:
-    """However its attributes are separated; as text, as bytes, and escaped."""
+    """With any separator between the attributes; as text, as bytes, and escaped."""
     text = tag(form, MOST_ATTRIBUTES + 5)
     for found in (text, text.encode(), text.replace("<div", "&lt;div")):
         assert is_crowded(found)
@@ -49,13 +49,13 @@ def test_a_crowded_tag_is_found(form: str) -> None:
     ],
 )
 def test_other_documents_are_not_crowded(text: str) -> None:
-    """Many tags, long texts and long values are something else; and nothing here takes more than one look."""
+    """Many tags, long texts and long values don't count; the check reads each document only once."""
     assert not is_crowded(text)
     assert not is_crowded(text.encode())
 
 
 def test_crowded_documents_are_kept_from_parsers() -> None:
-    """Nothing is read of them."""
+    """The result is empty."""
     text = tag(" a{n}", 6000)
     page = f'<link rel="redirect_uri" href="/x"><div class="h-app"><p class="p-name">App</p></div>{text}'
     assert tree_of(page).css("link") == []

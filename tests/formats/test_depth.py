@@ -1,4 +1,4 @@
-"""Depth is what a parser makes of markup."""
+"""Depth is that of the parsed tree, not of the markup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FLAT = {
 
 
 def levels(html: str) -> int:
-    """How deep elements lie below the body."""
+    """The maximum depth of elements below the body."""
     node, deepest, depth = LexborHTMLParser(html).body, 0, 0
     root = node
     while node is not None:
@@ -49,14 +49,14 @@ def levels(html: str) -> int:
 @pytest.mark.parametrize("tags", DEEP.values(), ids=DEEP)
 @pytest.mark.parametrize("before", ["", "<p>text " * 3000], ids=["alone", "after much that is flat"])
 def test_what_nests_is_too_deep(before: str, tags: str) -> None:
-    """Wherever it begins, and whatever pretends to close it."""
+    """This holds wherever the nesting begins, and whatever end tags seem to close it."""
     assert too_deep(before + tags * (LIMIT + 1))
     assert not too_deep(before + tags * 20)
 
 
 @pytest.mark.parametrize("tags", FLAT.values(), ids=FLAT)
 def test_what_is_only_badly_written_is_not(tags: str) -> None:
-    """Thousands of tags that parsers put beside each other."""
+    """Thousands of tags that parsers make siblings."""
     assert not too_deep(tags * 2000)
 
 
@@ -96,7 +96,7 @@ PIECES = [
 
 @pytest.mark.parametrize("seed", range(40))
 def test_short_markup_that_is_not_parsed_for_its_depth_nests_no_deeper_than_its_tags_allow(seed: int) -> None:
-    """The count that spares the parser is never below what a parser finds."""
+    """The count that replaces parsing is never below the parser's result."""
     chance = random.Random(seed)
     for _ in range(25):
         pieces = chance.sample(PIECES, 5) if chance.random() < 0.5 else PIECES

@@ -1,7 +1,7 @@
-"""Documents of our own pass the rules of their formats, and say what the entries said that they were made of.
+"""Documents of our own follow the rules of their formats, and have the content of the entries that they were made from.
 
-The entries are those of all documents in `tests/data/formats`, and of the eight real feeds where they are here. The
-rules are those of the specifications and of what validators and readers reject.
+The entries are those of all documents in `tests/data/formats`, and of the eight real feeds if they are available. The
+rules are those of the specifications, and the reasons for which validators and readers reject documents.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOW = datetime(2026, 11, 23, 5, 0, tzinfo=UTC)
 
 
 def expected_of(path: Path) -> dict[str, Any]:
-    """What must come out of a document of the own corpus; nothing is known of others."""
+    """The expected result for a document of the own corpus; empty for others."""
     beside = path.with_name(path.name.rpartition(".")[0] + ".jf2.json")
     return json.loads(beside.read_text()) if beside.exists() else {}
 
@@ -56,7 +56,7 @@ def read_source(path: Path) -> Feed:
 
 
 def of_source(path: Path) -> FeedDocument:
-    """What the entries of a document become in an output feed: each with an id, a date and an author."""
+    """The entries of a document as those of an output feed: each with an id, a date and an author."""
     entries = []
     for place, entry in enumerate(read_source(path).entries[:60]):
         guid = entry.guid if entry.guid and is_iri(entry.guid) else f"urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-{place:012}"
@@ -163,7 +163,7 @@ RULES = {"rss": assert_rss, "atom": assert_atom, "json": assert_json_feed, "html
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_every_format_keeps_to_its_rules(path: Path) -> None:
-    """Whatever was in the document that the entries came from."""
+    """This holds for entries from any document."""
     made = of_source(path)
     for form, rules in RULES.items():
         rules(FORMATS[form].write(made))
@@ -181,7 +181,7 @@ def same_files(entry: Entry) -> list[tuple[str, str, int | None]]:
 
 
 def comparable(entry: Entry, form: str) -> dict[str, Any]:
-    """What must not be lost, as far as the format has it."""
+    """The fields that must be the same, as far as the format has them."""
     found: dict[str, Any] = {
         "guid": entry.guid,
         "published": entry.published and entry.published.replace(microsecond=0),
@@ -217,9 +217,9 @@ def test_a_document_comes_back_as_it_was(path: Path, form: str) -> None:
         if form == "json":
             wanted.pop("reply"), found.pop("reply")
         if here.author is None or not (here.author.name or here.author.url):
-            found.pop("author"), wanted.pop("author")  # Atom wants one
+            found.pop("author"), wanted.pop("author")  # Atom requires one
         if not here.content:
-            found.pop("content"), wanted.pop("content")  # what stands for it comes back as text
+            found.pop("content"), wanted.pop("content")  # its replacement comes back as text
         assert found == wanted
         if here.name and not says_no_more(here.name, text_of(here)):
             assert there.name == " ".join(here.name.split())
@@ -229,7 +229,7 @@ def test_a_document_comes_back_as_it_was(path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_feedparser_reads_the_same(path: Path) -> None:
-    """The library that most programs in Python read feeds with."""
+    """Most programs in Python read feeds with this library."""
     made = of_source(path)
     for form in ("rss", "atom"):
         read = feedparser.parse(FORMATS[form].write(made), sanitize_html=False, resolve_relative_uris=False)
@@ -245,7 +245,7 @@ def test_feedparser_reads_the_same(path: Path) -> None:
                     microsecond=0
                 )
             if entry.name:
-                # A title that looks like markup is markup to it.
+                # It treats a title that looks like markup as markup.
                 shown = html.unescape(found.title) if found.title_detail.type == "text/html" else found.title
                 assert " ".join(shown.split()) == " ".join(entry.name.split())
             if entry.author and entry.author.name:
@@ -264,7 +264,7 @@ def test_feedparser_reads_the_same(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_a_page_comes_back_as_it_was(path: Path) -> None:
-    """Who follows the page gets what a reader of a feed gets."""
+    """A follower of the page gets the same as a reader of a feed."""
     made = of_source(path)
     back = parse(FORMATS["html"].write(made), ADDRESSES["html"], FORMATS["html"].content_type)
     assert back.name == "Picks"
@@ -287,13 +287,13 @@ def test_a_page_comes_back_as_it_was(path: Path) -> None:
 
 @pytest.mark.parametrize("form", sorted(RULES))
 def test_what_only_looks_like_text_is_no_title(form: str) -> None:
-    """Characters that XML forbids, alone in a title or a name: what a format requires is there all the same."""
+    """Characters that XML forbids, alone in a title or a name: the document still has the format's required fields."""
     empty = Entry(guid="urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-000000000002", name="\x00", author=Card(name="\x01 "))
     RULES[form](FORMATS[form].write(document(empty)))
 
 
 def test_what_an_owner_writes_is_no_markup_of_a_feed() -> None:
-    """RSS readers take title and description for HTML: both say what was typed, and make nothing of it."""
+    """RSS readers treat title and description as HTML: both show the typed text, without markup."""
     typed = "Mine <img src=x onerror=alert(1)> & yours"
     for given in ({"title": typed}, {"description": typed}):
         channel = ET.fromstring(FORMATS["rss"].write(replace(document(), **given))).find("channel")

@@ -1,4 +1,4 @@
-"""Whatever a publisher sends: `parse` answers with a feed or a ParseError, and nothing in a feed can run."""
+"""For any input `parse` returns a feed or a ParseError, and no code in a feed can run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ tags = st.sampled_from(["a", "img", "iframe", "script", "style", "svg", "math", 
 
 @st.composite
 def markup(draw: st.DrawFn) -> str:
-    """HTML that tries to get something past the sanitiser."""
+    """HTML that tries to get code past the sanitiser."""
     pieces = []
     for _ in range(draw(st.integers(1, 8))):
         tag = draw(tags)
@@ -69,7 +69,7 @@ def markup(draw: st.DrawFn) -> str:
 
 
 def assert_harmless(feed: Feed) -> None:
-    """No field and no attribute of `feed` holds anything but what a reader app may show as it is."""
+    """No field and no attribute of `feed` has a value that is unsafe in a reader app."""
     for card in [feed.author] if feed.author else []:
         assert_safe_address(card.url)
     for address in (feed.home, feed.photo, feed.hub, feed.self_url):
@@ -138,7 +138,7 @@ def parse_or_none(body: bytes, content_type: str | None = None) -> Feed | None:
 )
 @settings(max_examples=examples(300), deadline=None)
 def test_any_bytes_are_a_feed_or_a_parse_error(body: bytes, content_type: str | None) -> None:
-    """Random bytes never raise anything but ParseError, whatever HTTP says they are."""
+    """Random bytes never raise anything but ParseError, whatever type HTTP declares."""
     if feed := parse_or_none(body, content_type):
         assert_harmless(feed)
     discover(body, URL, content_type, None)
@@ -204,15 +204,15 @@ SLOW = {
 }
 
 
-@pytest.mark.timeout(30)  # with a quadratic parser they take from half a minute to several
+@pytest.mark.timeout(30)  # with a quadratic parser they take between half a minute and several minutes
 @pytest.mark.parametrize("name", SLOW)
 def test_no_document_takes_for_ever(name: str) -> None:
-    """Documents made to cost time with the square of their size are read, or refused, in a few seconds."""
+    """Documents whose cost could grow with the square of their size are read, or refused, in a few seconds."""
     parse_or_none(SLOW[name])
 
 
 def test_entities_are_not_expanded() -> None:
-    """What a document declares itself stays a name in the text."""
+    """An entity that a document declares stays a name in the text."""
     feed = parse(
         b'<!DOCTYPE rss [<!ENTITY a "secret">]><rss version="2.0"><channel><title>x &a; y</title></channel></rss>',
         URL,
@@ -249,7 +249,7 @@ OF_PRIVATE_FEEDS = {
 
 @pytest.mark.parametrize("name", OF_PRIVATE_FEEDS)
 def test_the_key_of_a_private_feed_stays_out_of_its_posts(name: str) -> None:
-    """What means the page itself, or names it, is written without the key: posts are passed on."""
+    """References to the page itself are written without the key, because posts are passed on."""
     feed = parse(OF_PRIVATE_FEEDS[name].encode(), PRIVATE, None)
     assert feed.entries
     assert "SECRET" not in repr((feed.entries, feed.home, feed.author, identities(feed.entries)))
@@ -263,7 +263,7 @@ KEY = "9f86d081884c7d659a2feaa0c55ad015"
 @pytest.mark.parametrize("path", [f"/feed/{KEY}/", f"/feed/{KEY}.rss", f"/feed/{KEY}/rss?format=full"])
 @pytest.mark.parametrize("name", [name for name in OF_PRIVATE_FEEDS if "page" not in name])
 def test_a_key_in_the_path_of_a_private_feed_stays_out_of_its_posts(name: str, path: str) -> None:
-    """Podcasts and calendars have it there. What stands behind the key goes with it."""
+    """Podcasts and calendars have it there. The part after the key is removed too."""
     url = f"https://blog.example{path}"
     document = OF_PRIVATE_FEEDS[name].replace(AS_XML, url).replace(PRIVATE, url)
     feed = parse(document.encode(), url, None)
@@ -281,7 +281,7 @@ def test_a_key_in_the_path_of_a_private_feed_stays_out_of_its_posts(name: str, p
     ],
 )  # fmt: skip
 def test_what_is_no_secret_stays_in_the_address_of_a_post(query: str, left: str) -> None:
-    """A post at a fragment of a page is found there, whatever the page's path looks like."""
+    """A post at a fragment of a page keeps its address, whatever the page's path looks like."""
     page = b'<div class="h-feed"><div class="h-entry"><a class="u-url" href="#one">1</a></div></div>'
     for path in ("", f"{KEY}/"):
         entry = parse(page, f"https://blog.example/{path}{query}", None).entries[0]
@@ -289,7 +289,7 @@ def test_what_is_no_secret_stays_in_the_address_of_a_post(query: str, left: str)
 
 
 def test_links_to_files_keep_their_keys() -> None:
-    """A private podcast is heard with them, and a post's own address may have one."""
+    """A private podcast needs them, and a post's own address may have one."""
     item = """<rss version="2.0"><channel><item><link>https://blog.example/one?key=SECRET</link>
       <enclosure url="https://blog.example/1.mp3?key=SECRET"/></item></channel></rss>"""
     entry = parse(item.encode(), PRIVATE, None).entries[0]

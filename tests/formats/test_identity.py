@@ -1,4 +1,4 @@
-"""Which post is which, and when two addresses are one."""
+"""Identity of posts, and equality of addresses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from microsub.model.jf2 import Content, Entry
 
 
 def test_the_guid_comes_before_the_link_and_the_link_before_the_text() -> None:
-    """An entry is known by the first of the three that it has."""
+    """The first of the three that an entry has identifies it."""
     assert identity(Entry(guid="tag:a", url="https://a.example/1")) == "tag:a"
     assert identity(Entry(url="https://a.example/1")) == "https://a.example/1"
     bare = Entry(name="One", content=Content("<p>x</p>", "x"))
@@ -73,7 +73,7 @@ def test_a_shared_guid_without_links_is_told_apart_by_text() -> None:
 
 
 def test_a_post_is_known_by_its_text_with_or_without_the_headline_that_is_in_it() -> None:
-    """Whether a title is left out, which is decided elsewhere, makes no new post of one without guid and link."""
+    """A title that is left out makes no new post of one without guid and link."""
     body = Content(None, "The bridge is closed, says the council.")
     assert identity(Entry(name="The bridge is closed", content=body)) == identity(Entry(content=body))
     assert identity(Entry(name="The bridge is open", content=body)) != identity(Entry(content=body))
@@ -162,13 +162,13 @@ def test_the_host_is_bare() -> None:
     ],
 )
 def test_only_web_addresses_pass(value: str, expected: str | None) -> None:
-    """Relative ones become absolute, what browsers repair is repaired, everything else is refused."""
+    """Relative ones become absolute, those that browsers repair are repaired, and all others are refused."""
     assert safe_url(value, "https://s.example/dir/") == expected
 
 
 @given(st.text(max_size=60))
 def test_comparison_forms_are_stable_and_never_raise(text: str) -> None:
-    """Normalising twice changes nothing; any text may come."""
+    """Normalising twice changes nothing; any text is accepted."""
     for form in (normalise_url, normalise_profile):
         for url in (text, f"https://{text}", f"https://a.example/{text}"):
             assert form(form(url)) == form(url)
@@ -182,7 +182,7 @@ def test_comparison_forms_are_stable_and_never_raise(text: str) -> None:
     st.from_regex(urls._SIMPLE, fullmatch=True) | st.text(":/.?#%@80htps[]\\\n A", max_size=30).map("https://a".__add__)
 )
 def test_the_short_way_to_a_comparison_form_leads_where_the_long_one_does(url: str) -> None:
-    """What looks simple is; an empty fragment makes an address go the long way."""
+    """A simple address needs no normalising; one with an empty fragment takes the long way."""
     if urls._SIMPLE.fullmatch(url):
         assert normalise_url(url) == normalise_url(f"{url}#")
     assert host_of(url) == host_of(f" {url}"), "a space isn't simple"

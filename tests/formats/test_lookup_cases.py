@@ -1,8 +1,8 @@
-"""Pages that are looked up, and what they say: a `<case>.html` in `tests/data/lookups` has a `<case>.json` beside it.
+"""Pages for look-ups and their results: a `<case>.html` in `tests/data/lookups` has a `<case>.json`.
 
-`look_up` is what was wanted of `asked`, `url` where the page was found, and `answer` what comes of it (null: nothing).
-`MICROSUB_WRITE_CASES=1 pytest tests/formats/test_lookup_cases.py` writes the answers again; read the difference before
-you keep it.
+`look_up` is the kind of look-up for `asked`, `url` is where the page was found, and `answer` is the result (null:
+nothing). `MICROSUB_WRITE_CASES=1 pytest tests/formats/test_lookup_cases.py` writes the answers again; read the
+difference before you keep it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def look_up_of(said: dict[str, Any]) -> LookUp:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_page_says_what_is_written_beside_it(path: Path) -> None:
-    """The author's card, or the reference, with everything that a reader would be shown."""
+    """The author's card, or the reference, with everything that a reader would see."""
     beside = path.with_suffix(".json")
     said = json.loads(beside.read_text())
     found = answer(look_up_of(said), path.read_bytes(), said["url"], "text/html; charset=utf-8")
@@ -41,5 +41,5 @@ def test_a_page_says_what_is_written_beside_it(path: Path) -> None:
 
 
 def test_every_answer_has_its_page() -> None:
-    """No expected file is left over from a page that was renamed or removed."""
+    """No expected file is left from a page that was renamed or removed."""
     assert {path.stem for path in DATA.glob("*.json")} == {path.stem for path in CASES}

@@ -1,4 +1,4 @@
-"""What an entry still lacks, and what becomes of it when that is found."""
+"""The missing properties of an entry, and the entry after they are found."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ PAGE = AuthorPage(HOME)
     ],
 )
 def test_what_an_entry_lacks(entry: Entry, expected: tuple[LookUp, ...]) -> None:
-    """The author's page for a name or a photo, and targets that nothing is said of, if they may be asked."""
+    """The author's page for a name or a photo, and targets without a reference, if they may be requested."""
     assert lacking(entry) == expected
 
 
 def test_the_document_itself_is_not_looked_up() -> None:
-    """What it says of its people was read with it."""
+    """Its people were read with it."""
     entry = replace(POST, author=Card(url=HOME))
     assert lacking(entry, "https://other.example/feed") == (PAGE,)
     assert lacking(entry, "http://ann.example") == ()
 
 
 def test_look_ups_are_few() -> None:
-    """However many targets an entry has, also under tracking parameters."""
+    """This holds for any number of targets, also under tracking parameters."""
     many = tuple(f"https://bob.example/{number}" for number in range(50))
     assert lacking(replace(POST, in_reply_to=many)) == tuple(LookUpTarget(url) for url in many[:MAX_TARGETS])
 
 
 def test_only_gaps_are_filled() -> None:
-    """What the publisher says of author and target stands; addresses never change."""
+    """The publisher's own data on author and target stay; addresses never change."""
     entry = replace(
         POST,
         author=Card(name="A.", url=HOME),
@@ -90,7 +90,7 @@ def test_only_gaps_are_filled() -> None:
 
 
 def test_answers_to_other_questions_are_left_out() -> None:
-    """An entry that was edited meanwhile takes nothing that it doesn't refer to."""
+    """An entry that was edited meanwhile gets no reference that it doesn't name."""
     assert completed(POST, {PAGE: Card(name="Eve"), LookUpTarget(THERE): Entry(name="One")}) is POST
     liking = replace(POST, author=Card(url=HOME), like_of=(THERE,))
     assert completed(liking, {}) is liking
@@ -100,7 +100,7 @@ def test_answers_to_other_questions_are_left_out() -> None:
 
 
 def test_a_reference_is_bounded() -> None:
-    """A novel, thousands of pictures, nested contexts: what stays is a few kilobytes."""
+    """A novel, thousands of pictures, nested contexts: a few kilobytes remain."""
     pictures = "".join(f'<img class="u-photo" src="/{n}.jpg">' for n in range(2000))
     words = "pears &amp; apples " * 5000
     cite = '<div class="u-in-reply-to h-cite"><a class="u-url p-name" href="https://c.example/1">x</a></div>'
@@ -118,7 +118,7 @@ def test_a_reference_is_bounded() -> None:
 
 
 def test_hostile_pages_end() -> None:
-    """Whatever is asked of them: an answer, and no error."""
+    """Every look-up returns an answer, without an error."""
     pieces = (
         '<div class="h-entry"><div class="h-card"><a class="u-url" href="/">x</a></div></div>',
         '<b class="h-card"><p class="h-entry">',
@@ -152,7 +152,7 @@ def test_what_is_no_page_says_nothing(body: bytes) -> None:
     ],
 )
 def test_no_author_is_called_by_the_title_of_the_page(page: str, author: dict[str, str]) -> None:
-    """Unless the page is all that is known of them."""
+    """The title is used only if nothing else of the page is known."""
     entry = '<div class="h-entry"><p class="e-content">x</p></div>'
     body = f'<title>A site</title><div class="h-feed">{page.format(entry)}</div>'
     (found,) = parse(body.encode(), HOME, "text/html").entries
@@ -160,7 +160,7 @@ def test_no_author_is_called_by_the_title_of_the_page(page: str, author: dict[st
 
 
 def test_the_author_of_a_post_that_leads_home_is_looked_up_there() -> None:
-    """A post without an address of its own has its feed's home page in its place, which isn't the post's page."""
+    """A post without an address of its own has its feed's home page instead, which isn't the post's page."""
     entry = Entry(url="https://ann.example/", author=Card(name="Ann", url="https://ann.example/"))
     assert lacking(entry) == (AuthorPage("https://ann.example/"),)
     assert lacking(entry, "https://ann.example/") == ()

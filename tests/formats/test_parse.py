@@ -1,4 +1,4 @@
-"""Recognising formats, and what all entries have in common whatever they came as."""
+"""Recognising formats, and the common properties of entries of all formats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ URL = "https://reader.example/feed"
     ],
 )
 def test_a_format_is_known_by_what_stands_there(text: str, content_type: str | None, kind: str | None) -> None:
-    """The document decides; HTTP is asked only where the document says nothing."""
+    """The document decides; HTTP counts only if the document doesn't."""
     assert sniff(text, content_type) == kind
 
 
@@ -62,13 +62,13 @@ def test_what_is_no_feed_says_why(body: bytes, part: str) -> None:
 
 
 def test_an_empty_feed_is_a_feed() -> None:
-    """A new blog has no posts yet and can be followed all the same."""
+    """A new blog has no posts yet and can still be followed."""
     feed = parse(b'<rss version="2.0"><channel><title>New</title></channel></rss>', URL, None)
     assert (feed.name, feed.entries) == ("New", ())
 
 
 def test_the_300_newest_entries_stay_in_document_order() -> None:
-    """By date where all have one, else by place."""
+    """By date if all have one, otherwise by position."""
     start = datetime(2024, 1, 1, tzinfo=UTC)
     items = [
         {"id": str(i), "content_text": str(i), "date_published": (start + timedelta(days=i)).isoformat()}
@@ -84,7 +84,7 @@ def test_the_300_newest_entries_stay_in_document_order() -> None:
 
 
 def test_of_ten_thousand_entries_the_newest_300_stay() -> None:
-    """By date, in the order of the document, from a feed that is shuffled."""
+    """By date, in the order of the document, from a shuffled feed."""
     start = datetime(2020, 1, 1, tzinfo=UTC)
     days = [(number * 7919) % 10_000 for number in range(10_000)]
     items = "".join(
@@ -121,13 +121,13 @@ def test_of_ten_thousand_entries_the_newest_300_stay() -> None:
     ],
 )  # fmt: skip
 def test_encodings_are_seen_through(body: bytes, content_type: str | None, text: str) -> None:
-    """Marks and valid UTF-8 come before what anybody says, and nothing makes decoding fail."""
+    """Byte order marks and valid UTF-8 take precedence over declarations, and decoding never fails."""
     assert decode(body, content_type) == text
 
 
-@pytest.mark.timeout(30)  # tried with every split of the blanks, this took minutes of the process that serves
+@pytest.mark.timeout(30)  # trying every split of the blanks took minutes in the serving process
 def test_the_time_for_a_content_type_grows_with_its_length() -> None:
-    """A header may be 100 KiB of blanks."""
+    """A header may have 100 KiB of blanks."""
     assert decode(b"\xe4", f"text/xml; charset={' ' * 95_000}!") == "ä"
 
 
@@ -152,7 +152,7 @@ def test_the_time_for_a_content_type_grows_with_its_length() -> None:
     ],
 )  # fmt: skip
 def test_dates_are_instants_or_nothing(text: object, expected: datetime | None) -> None:
-    """Common spellings are read; what can't be true is None."""
+    """Common spellings are read; an impossible date is None."""
     assert from_text(text) == expected
 
 
@@ -181,12 +181,12 @@ def test_dates_are_instants_or_nothing(text: object, expected: datetime | None) 
     ],
 )
 def test_post_types_follow_the_order_of_the_specification(entry: Entry, kind: str) -> None:
-    """The first property in the order decides; name against content comes last."""
+    """The first property in the order decides; the comparison of name and content comes last."""
     assert post_type(entry) == kind
 
 
 def test_a_cut_title_repeats_its_body() -> None:
-    """Titles that an engine cut from the text say nothing; short ones with dots may, and whole ones do."""
+    """A title that an engine cut from the text is left out; short ones with dots may be titles, and whole ones are."""
     assert says_no_more("The weather today is…", "The weather today is fine.")
     assert says_no_more("The weather today is [...]".replace(" [...]", "..."), "The weather today is fine.")
     assert not says_no_more("So...", "Some people think")
@@ -228,7 +228,7 @@ def test_the_wire_form_has_the_types_that_clients_need() -> None:
 
 
 def test_an_encoded_item_can_be_spliced() -> None:
-    """It is compact, begins with its type, and carries id and source as strings."""
+    """It is compact, begins with its type, and has id and source as strings."""
     body = encode(Entry(name="ü", content=Content("<p>x</p>", "x")), item_id="17", source="3")
     assert body.startswith(b'{"type":"entry",')
     assert b": " not in body
@@ -236,7 +236,7 @@ def test_an_encoded_item_can_be_spliced() -> None:
 
 
 def test_broken_unicode_does_not_stop_an_item() -> None:
-    """Half a surrogate pair, which JSON can carry and nothing can store, becomes a replacement character."""
+    """Half of a surrogate pair, which is valid in JSON but can't be stored, becomes a replacement character."""
     document = (
         b'{"version":"https://jsonfeed.org/version/1","title":"t\\ud83d","items":'
         b'[{"id":"\\udc00","title":"a\\ud800b","content_text":"\\udc00 \\ud83d\\ude00","tags":["\\ud800"]}]}'
@@ -250,6 +250,6 @@ def test_broken_unicode_does_not_stop_an_item() -> None:
 
 
 def test_timestamps_have_an_offset() -> None:
-    """A naive time is taken for UTC; seconds are whole."""
+    """A time without offset counts as UTC; seconds are whole."""
     assert timestamp(datetime(2024, 1, 2)) == "2024-01-02T00:00:00+00:00"
     assert timestamp(datetime(2024, 1, 2, microsecond=250000, tzinfo=UTC)) == "2024-01-02T00:00:00+00:00"

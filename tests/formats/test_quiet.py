@@ -1,4 +1,4 @@
-"""Libraries beneath say nothing on standard error, whatever stands in a document."""
+"""Libraries write nothing to standard error, for any document."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ for start in ("", "<?xml version='1.0'?>", "<?xml version='1.0'>", "<?xml-styles
 
 
 def test_pages_that_look_like_xml_are_read_in_silence() -> None:
-    """Beautiful Soup would warn once for a process, in the middle of somebody's log."""
+    """Otherwise Beautiful Soup would warn once per process, in the middle of the log."""
     done = subprocess.run([sys.executable, "-W", "always", "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""A document that is read again leads to the same posts, whether what it had last time is read once more or not."""
+"""A document that is read again gives the same posts, whether known entries are read again or not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _item(post: Post) -> str:
     if post.link is not None:
         parts.append(f"<link>https://blog.test/{post.link}?utm_source=x</link>")
     if post.hour is not None:
-        # Hours may lie ahead, and several posts may share one.
+        # Hours may be in the future, and several posts may share one.
         parts.append(f"<pubDate>{15 + post.hour // 24} Jan 2027 {post.hour % 24:02d}:00:00 GMT</pubDate>")
     if post.author is not None:
         parts.append(f"<dc:creator>{post.author}</dc:creator>")
@@ -78,13 +78,13 @@ DOCUMENTS = st.builds(Document, _few("Blog", "Log"), _few(None, "Ann"), st.lists
 
 
 class Store:
-    """What the store knows of a feed's posts: guid to hash."""
+    """The known posts of a feed: guid to hash."""
 
     def __init__(self) -> None:
         self.hashes: dict[str, str] = {}
 
     def take(self, items: list[ItemToStore]) -> list[ItemToStore]:
-        """What of these is news; it is known from now on."""
+        """The new and changed ones among these; they are known from now on."""
         news = [item for item in items if self.hashes.get(item.guid) != item.hash]
         self.hashes.update((item.guid, item.hash) for item in news)
         return news
@@ -93,7 +93,7 @@ class Store:
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(DOCUMENTS, min_size=2, max_size=6))
 def test_the_same_news_as_without_marks(documents: list[Document]) -> None:
-    """Over any sequence of documents, the news are the same, place and all, as when everything is read each time."""
+    """For any sequence of documents, new posts and their places equal those of a complete read each time."""
     whole, marked = Store(), Store()
     fingerprints = None
     for number, document in enumerate(documents):
@@ -129,7 +129,7 @@ def test_only_what_is_new_or_changed_is_read() -> None:
 
 
 def test_nothing_is_known_under_another_name_address_or_edition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What of the feed flows into entries, the address they are resolved with, and the code are part of a mark."""
+    """A fingerprint includes the feed's data that entries inherit, the base address, and the code."""
     fingerprints = _read(_posts(3), None).fingerprints
     assert _new(_read(_posts(3), fingerprints)) == []
     assert len(_new(reread(Document("Blog", "Bob", _posts(3)).rss(), URL, None, URL, fingerprints))) == 3
@@ -139,7 +139,7 @@ def test_nothing_is_known_under_another_name_address_or_edition(monkeypatch: pyt
 
 
 def test_entries_that_share_a_guid_are_all_read() -> None:
-    """What entries that share a guid are known by depends on all of them, so nothing is remembered of them."""
+    """The identity of entries that share a guid depends on all of them, so they have no fingerprints."""
     fingerprints = _read(_posts(3), None).fingerprints
     again = Post(2, 9, "The second, once more", "words", 2, None)
     reading = _read((*_posts(3), again), fingerprints)
@@ -149,7 +149,7 @@ def test_entries_that_share_a_guid_are_all_read() -> None:
 
 
 def test_the_room_for_bodies_is_shared_with_known_entries() -> None:
-    """A known body takes its part of what all bodies of a document may have, so the same ones are cut."""
+    """A known body uses its part of the limit for all bodies of a document, so the same ones are truncated."""
     long = "<p>" + "word " * (MAX_BODY // 5 - 10) + "</p>"
     before = _posts(MAX_BODIES // MAX_BODY + 2, long)
     fingerprints = _read(before, None).fingerprints
@@ -163,7 +163,7 @@ def test_the_room_for_bodies_is_shared_with_known_entries() -> None:
 
 @pytest.mark.parametrize("fingerprints", [b"", b"x", b"x" * 24, b"\0" * 48])
 def test_damaged_fingerprints_are_none(fingerprints: bytes) -> None:
-    """Bytes that are no fingerprints make no difference."""
+    """Bytes that aren't fingerprints are ignored."""
     assert len(_new(_read(_posts(3), fingerprints))) == 3
 
 
@@ -174,7 +174,7 @@ def test_what_is_no_feed_is_an_error() -> None:
 
 
 def test_every_module_of_the_formats_belongs_to_the_edition() -> None:
-    """What a former version has understood is read again by a changed one, whichever part has changed."""
+    """After a change of any module, results of the former version are read again."""
     package = Path(parsing.__file__).parents[1]
     missing = {*package.glob("formats/**/*.py"), package / "kit/urls.py"} - {*parsing.code_files()}
     assert not missing

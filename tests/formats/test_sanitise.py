@@ -1,4 +1,4 @@
-"""What of foreign HTML stays, what goes, and how it reads as text."""
+"""Sanitised foreign HTML, and its plain text."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_html_becomes_harmless(html: str, cleaned: str) -> None:
 
 
 def test_known_players_keep_their_frame_and_lose_everything_in_it() -> None:
-    """A frame from the list is sandboxed; what stood between its tags could become markup elsewhere."""
+    """A frame from the list is sandboxed; text between its tags could become markup elsewhere."""
     cleaned = clean_html('<iframe src="//player.vimeo.com/video/1" onload=x><img src=x onerror=y></iframe>', BASE)
     assert cleaned == f'<iframe src="https://player.vimeo.com/video/1" loading="lazy" sandbox="{SANDBOX}"></iframe>'
 
@@ -107,7 +107,7 @@ def test_known_players_keep_their_frame_and_lose_everything_in_it() -> None:
     ],
 )
 def test_nothing_in_a_frame_becomes_markup(html: str, left: str) -> None:
-    """What stands between a frame's tags is raw text: no removal inside joins an end tag, and none reaches out."""
+    """The text between a frame's tags is raw: no removal inside completes an end tag, or reaches the text outside."""
     assert clean_html(html, BASE) == left
     content = content_of(html, None, BASE)
     assert (content.html if content else "") == left
@@ -123,7 +123,7 @@ def test_nothing_in_a_frame_becomes_markup(html: str, left: str) -> None:
     ],
 )  # fmt: skip
 def test_a_player_without_a_source_leaves_what_replaces_it(html: str, left: str) -> None:
-    """Its own tags go, with nothing else, and what is left is well-formed."""
+    """Only its own tags go, and the result is well-formed."""
     assert clean_html(html, BASE) == left
 
 
@@ -163,7 +163,7 @@ def test_a_player_without_a_source_leaves_what_replaces_it(html: str, left: str)
     ],
 )
 def test_only_players_are_framed(source: str, kept: str | None) -> None:
-    """Exact hosts and paths, over https, on the default port, as nobody."""
+    """Exact hosts and paths, over https, on the default port, without a user name."""
     found = re.search(r'<iframe src="([^"]*)"', clean_html(f'<iframe src="{source}"></iframe>', BASE))
     assert (found and found[1]) == kept
 
@@ -177,7 +177,7 @@ def test_cleaning_twice_changes_nothing() -> None:
 
 
 def test_the_result_is_the_same_in_every_process() -> None:
-    """A post's hash is compared across processes: nothing may depend on the order of a set."""
+    """A post's hash is compared across processes, so it must not depend on the order of a set."""
     code = (
         "from microsub.formats.html.sanitise import clean_html as c;"
         "print(c('<iframe src=https://youtube.com/embed/1 width=1 height=2></iframe>"
@@ -265,7 +265,7 @@ def test_a_title_is_one_line_of_text(markup: str, text: str) -> None:
 
 
 def test_an_empty_body_is_none() -> None:
-    """A body of which nothing remains isn't there."""
+    """A body without remaining content is left out."""
     assert content_of("<script>x</script>", None, BASE) is None
     assert content_of(None, "  ", BASE) is None
     assert content_of(None, None, BASE) is None
@@ -286,13 +286,13 @@ def test_an_empty_body_is_none() -> None:
     ],
 )
 def test_an_image_keeps_the_sizes_that_its_markup_tells(given: str, kept: str) -> None:
-    """Whole pixels up to 10,000, so that readers can leave room for it; nobody asks for a picture to learn its size."""
+    """Whole pixels up to 10,000, so that readers can leave room for it; no picture is requested to learn its size."""
     image = '<img src="https://a.example/i.png"'
     assert clean_html(f"{image} {given}>", "https://a.example/") == f"{image} {kept}".strip() + ">"
 
 
 def test_players_keep_widths_in_per_cent() -> None:
-    """That is how they are embedded; anything else goes from them as from images."""
+    """Players are usually embedded in that way; other values are removed, as from images."""
     url = "https://www.youtube.com/embed/x"
     cleaned = clean_html(f'<iframe src="{url}" width="100%" height="1000%"></iframe>', "https://a.example/")
     assert 'width="100%"' in cleaned
@@ -303,13 +303,13 @@ def test_players_keep_widths_in_per_cent() -> None:
 @pytest.mark.timeout(30)  # with a pattern that tries every split they take minutes
 @pytest.mark.parametrize("srcset", [" " * 100_000, "a" * 100_000 + " x", "a " + "1x " * 50_000 + "x", ", " * 50_000])
 def test_the_time_for_a_srcset_grows_with_its_length(srcset: str) -> None:
-    """However long a run of spaces, letters or descriptors in it is."""
+    """For any length of a run of spaces, letters or descriptors in it."""
     assert clean_srcset(srcset, BASE) is None
 
 
 @pytest.mark.timeout(30)
 def test_the_time_for_a_size_grows_with_its_length() -> None:
-    """Blanks behind a number are looked at once."""
+    """Blanks after a number are read once."""
     blanks = " " * 200_000
     assert clean_html(f'<img src="https://a.example/" width="7{blanks}x">', BASE) == '<img src="https://a.example/">'
 

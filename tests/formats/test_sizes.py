@@ -1,4 +1,4 @@
-"""What a publisher may send is bounded, field by field: an item stays small, whatever stands in its document."""
+"""Every field from a publisher is bounded: an item stays small, whatever its document contains."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CARD_PROPERTIES = "p-name p-note u-url u-photo p-latitude p-longitude p-street-
 
 
 def _elements(texts: str, attributes: tuple[str, ...], inner: str) -> dict[str, str]:
-    """Documents by name: in each one element is long, as a text or in one of its attributes."""
+    """Documents by name: in each, one element is long, as a text or in one of its attributes."""
     found = {}
     for path in texts.split():
         around, _, name = path.rpartition("/")
@@ -96,7 +96,7 @@ def _json() -> dict[str, str]:
 
 
 def _pages() -> dict[str, str]:
-    """Of the properties in a class of `u-*` the value is an address, in others a text."""
+    """For properties in a class of `u-*` the value is an address, for others a text."""
     found = {}
     page = '<div class="h-feed"><div class="h-entry"><p class="e-content">short</p>…</div></div>'
     long = LONG.replace("\x1b", "").replace("\x07", "")[:400_000]
@@ -134,7 +134,7 @@ def _strings(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_long_field_makes_no_large_item(name: str) -> None:
-    """A megabyte in any field of any format ends within the item's bounds, and its control characters go."""
+    """A megabyte in any field of any format is cut to the item's limits, and its control characters are removed."""
     feed = parse(DOCUMENTS[name].encode(), URL, None)
     assert feed.entries
     wire = feed_to_wire(feed)
@@ -145,7 +145,7 @@ def test_a_long_field_makes_no_large_item(name: str) -> None:
 
 
 def test_every_string_of_an_entry_has_a_bound() -> None:
-    """Whatever field jf2 gets, its text is cut where an entry is finished."""
+    """The text of any jf2 field is truncated when an entry is finished."""
     card = Card(**{field.name: LONG for field in fields(Card)})
     enclosure = Enclosure(LONG_URL[:30], LONG, title=LONG)
     strings = {field.name: LONG for field in fields(Entry) if field.type in {"str", "str | None"}}

@@ -1,4 +1,4 @@
-"""The short way through feedparser gives what the long one does; large documents what small ones do."""
+"""The short way through feedparser gives the result of the long one; large documents are read like small ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ XML = [path for path in CASES if path.suffix == ".xml"]
 
 
 class LongWay(Elements, StrictFeedParser):  # type: ignore[misc]
-    """feedparser as it is, but for cleaning and resolving."""
+    """feedparser itself, without sanitising and resolving."""
 
     resolve_relative_uris = False
     sanitize_html = False
@@ -55,7 +55,7 @@ def by_the_long_way(text: str) -> LongWay | None:
 
 
 def plain(value: Any) -> Any:
-    """What is compared: all but languages and marks of base64, and long texts as far as both have them."""
+    """The compared values: all but languages and base64 flags; long texts as far as both have them."""
     if isinstance(value, str):
         return value[:MAX_SHORT]
     if isinstance(value, time.struct_time):
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
 
 @pytest.mark.parametrize("path", XML, ids=lambda path: path.name)
 def test_well_formed_feeds_are_read_as_feedparser_reads_them(path: Any) -> None:
-    """Entries, channel and version; and what isn't well-formed for the one isn't for the other."""
+    """Entries, channel and version agree, and both refuse the same documents."""
     text = DocumentText(path.read_bytes(), None).take()
     text = "".join(xmlfeed.repaired([text[after_prologue(text) :]]))
     short, long = WellFormed(lambda _: None), by_the_long_way(text)
@@ -92,7 +92,7 @@ def outcome(body: bytes) -> Feed | str:
 @pytest.mark.parametrize("size", [80, 1000])
 @pytest.mark.parametrize("path", XML, ids=lambda path: path.name)
 def test_pieces_make_no_difference(path: Any, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document that is read piece by piece gives the same feed, wherever it is cut."""
+    """A document that is read in pieces gives the same feed, wherever it is split."""
     body = path.read_bytes()
     whole = outcome(body)
     monkeypatch.setattr(encoding, "PIECE", size)
@@ -102,7 +102,7 @@ def test_pieces_make_no_difference(path: Any, size: int, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("size", [1, 7, 50])
 def test_repairs_know_what_they_are_in_across_pieces(size: int) -> None:
-    """References are repaired in text, and left alone in comments and CDATA sections, as in one piece."""
+    """References are repaired in text, and kept in comments and CDATA sections, as in one piece."""
     text = (
         "<a>&nbsp;&amp;&x; <![CDATA[&nbsp;]]>&eacute;<!-- &nbsp; <![CDATA[ -->&hellip;"
         f"<![CDATA[<!-- ]]>&copy;{'x&rarr;' * 200}<![CDATA[{'&nbsp; ' * 200}]]>&nbsp;</a>"
@@ -130,7 +130,7 @@ def dates(*days: int | None) -> Iterator[tuple[int, datetime | None]]:
     ],
 )
 def test_the_newest_are_kept_in_their_order(days: tuple[int | None, ...], kept: list[int]) -> None:
-    """Of many: by date if all have one, else the first ones."""
+    """By date if all have one, otherwise the first ones."""
     newest: Newest[tuple[int, datetime | None]] = Newest(lambda entry: entry[1], most=3)
     for entry in dates(*days):
         newest.add(entry)
@@ -138,14 +138,14 @@ def test_the_newest_are_kept_in_their_order(days: tuple[int | None, ...], kept: 
 
 
 def test_elements_nest_so_deep_and_no_deeper() -> None:
-    """Long before that nobody can read it."""
+    """Documents of that depth are unreadable."""
     inside = "<a>" * MAX_DEPTH + "</a>" * MAX_DEPTH
     with pytest.raises(ParseError, match="nested more than"):
         parse(f"<rss><channel><title>t</title>{inside}</channel></rss>".encode(), URL, None)
 
 
 def test_texts_end_where_nobody_would_read_on() -> None:
-    """Titles, and bodies, of a megabyte."""
+    """Titles, and bodies, of a megabyte are truncated."""
     item = f"<item><title>{'t' * 1_000_000}</title><description>{'words ' * 200_000}</description></item>"
     (entry,) = parse(f"<rss><channel><title>t</title>{item}</channel></rss>".encode(), URL, None).entries
     assert entry.name is not None
