@@ -1,4 +1,4 @@
-"""An instance that is reached over https, with browsers that look at its pages."""
+"""An instance over https, with browsers for its pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADDRESS = "https://reader.example"
 
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[World]:
-    """The application over empty stores on a real Redis, with the user ann."""
+    """The application on empty stores in a real Redis, with the user ann."""
     async with instance(real_redis, base_url=ADDRESS) as made:
         await made.accounts.add_user("ann", "https://ann.example/", made.now)
         yield made
@@ -30,7 +30,7 @@ async def server(real_redis: Redis) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def ann(server: World) -> Visitor:
-    """A browser of ann's; not signed in."""
+    """Ann's browser; not signed in."""
     return Visitor(server.app, ADDRESS)
 
 
@@ -42,7 +42,7 @@ async def other(server: World) -> Visitor:
 
 @pytest.fixture(autouse=True)
 def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a hash costs is shown by the tests of passwords."""
+    """Cheap hashes; the tests of passwords cover the real cost."""
     monkeypatch.setattr(local_sign_in, "Hasher", lambda: Hasher(Cost(passes=1, memory_kib=64)))
 
 
@@ -51,7 +51,7 @@ SignIn = Callable[[Visitor], Awaitable[SignedIn]]
 
 @pytest.fixture
 def signed_in(server: World) -> SignIn:
-    """`await signed_in(visitor)`: gives the browser a session of ann's, as a finished sign-in does."""
+    """`await signed_in(visitor)`: gives the browser a session of ann's, as a complete sign-in does."""
 
     async def sign_in(visitor: Visitor, name: str = "ann") -> SignedIn:
         cookie = await begin_session(visitor, server, name)
@@ -64,14 +64,14 @@ def signed_in(server: World) -> SignIn:
 
 @pytest.fixture
 async def enrolled(server: World) -> World:
-    """Ann has a password."""
+    """Give ann a password."""
     await server.identity.local.set_password("ann", PASSWORD, server.now)
     return server
 
 
 @pytest.fixture
 def apps(server: World) -> Apps:
-    """Apps that answer when they are asked about themselves."""
+    """Apps that answer requests for their metadata."""
     made = Apps()
     server.identity.provider.clients = ClientApps(made, PARSER, patience=60)
     return made

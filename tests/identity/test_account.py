@@ -1,4 +1,4 @@
-"""The account page, and the page on which people change by what they sign in."""
+"""The account page, and the page on which users change passwords and passkeys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ END, END_ALL = "/account/sessions/end", "/account/sessions/end-all"
 
 
 async def test_the_account_lists_sessions_with_device_and_last_use(ann: Visitor, other: Visitor, signed_in) -> None:
-    """And says which of them is this browser."""
+    """The list marks the session of this browser."""
     await signed_in(ann)
     await signed_in(other)
     page = await ann.get("/account")
@@ -46,7 +46,7 @@ async def test_the_account_lists_sessions_with_device_and_last_use(ann: Visitor,
 
 
 async def test_signing_out_everywhere(ann: Visitor, other: Visitor, signed_in) -> None:
-    """Includes this browser."""
+    """This browser is signed out too."""
     await signed_in(ann)
     await signed_in(other)
     shown = await ann.submit(await ann.get("/account"), END_ALL)
@@ -56,21 +56,21 @@ async def test_signing_out_everywhere(ann: Visitor, other: Visitor, signed_in) -
 
 
 async def test_a_disabled_user_is_signed_out(server: World, ann: Visitor, signed_in) -> None:
-    """From the next request on."""
+    """This applies from the next request on."""
     await signed_in(ann)
     await server.accounts.disable_user("ann", server.now)
     assert (await ann.get("/account")).status == 303
 
 
 async def test_a_session_ends_when_the_name_is_given_to_another_site(server: World, ann: Visitor, signed_in) -> None:
-    """Who signed in as the old profile URL isn't who the new one means."""
+    """A user who signed in with the old profile URL may be another person than the owner of the new one."""
     await signed_in(ann)
     await server.accounts.set_me("ann", "https://elsewhere.example/")
     assert (await ann.get("/account")).status == 303
 
 
 async def test_another_spelling_of_the_address_signs_nobody_out(server: World, ann: Visitor, signed_in) -> None:
-    """An account is one identity however its URL is written."""
+    """All spellings of a URL are the same identity."""
     await signed_in(ann)
     for me in ("https://ann.example", "HTTPS://Ann.Example/", "https://ann.example:443/"):
         await server.accounts.set_me("ann", me)
@@ -80,7 +80,7 @@ async def test_another_spelling_of_the_address_signs_nobody_out(server: World, a
 
 
 class TestTokens:
-    """Tokens that people make for apps that ask for an endpoint and a token."""
+    """Tokens that users create for apps that require an endpoint and a token."""
 
     MAKE, END = "/account/tokens", "/account/tokens/end"
 
@@ -89,7 +89,7 @@ class TestTokens:
         return await visitor.submit(await visitor.get("/account"), self.MAKE, **fields)
 
     async def test_one_is_shown_once_reads_and_is_revoked(self, server: World, ann: Visitor, signed_in) -> None:
-        """With the endpoint beside it; the list has its name, permissions and end, and never the token."""
+        """The page also shows the endpoint; the list has name, scopes and expiry, but never the token."""
         server.now = 2e9
         await signed_in(ann)
         shown = await self.made(ann)
@@ -112,7 +112,7 @@ class TestTokens:
     async def test_what_can_be_no_token_is_told(
         self, server: World, ann: Visitor, signed_in, changes: dict[str, Any]
     ) -> None:
-        """On the page that the form stands on; nothing is made."""
+        """The page with the form shows the error, and no token is created."""
         await signed_in(ann)
         fields = fields_of((await ann.get("/account")).form(self.MAKE))
         fields = {"name": "My laptop", "scope": "read", "days": "30", "form_token": fields["form_token"]}
@@ -122,7 +122,7 @@ class TestTokens:
         assert await server.accounts.tokens("ann") == []
 
     async def test_one_without_an_end_needs_a_fresh_sign_in(self, enrolled: World, ann: Visitor, signed_in) -> None:
-        """Or the password or a passkey once more, as changing these does; one that ends is made at any time."""
+        """Confirmation by password or passkey works too; a token that expires needs neither."""
         await signed_in(ann)
         enrolled.now += CONFIRMATION + 1
         refused = await self.made(ann, days="")
@@ -136,7 +136,7 @@ class TestTokens:
     async def test_there_is_a_limit(
         self, server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The one for tokens and apps together."""
+        """The limit applies to tokens and apps together."""
 
         async def most_of(_: str) -> int:
             return 1
@@ -150,7 +150,7 @@ class TestTokens:
     async def test_nobody_ends_a_token_of_somebody_else(
         self, server: World, ann: Visitor, other: Visitor, signed_in
     ) -> None:
-        """Nor one of an app by this form, nor all that begin alike."""
+        """This form also doesn't end apps' tokens, or several tokens by a common prefix."""
         await server.accounts.add_user("bob", "https://bob.example/", server.now)
         await signed_in(ann)
         await signed_in(other, "bob")
@@ -164,7 +164,7 @@ class TestTokens:
         assert [len(await server.accounts.tokens(name)) for name in ("ann", "bob")] == [1, 1]
 
     async def test_when_one_was_used_last(self, server: World, ann: Visitor, signed_in) -> None:
-        """To within minutes, and without a write for every request; tokens of apps count at the app."""
+        """The time is exact to a few minutes, without a write per request; apps' tokens count for the app."""
         used = ActivityNotes(TokenUse(server.redis).note)
         app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
         await signed_in(ann)
@@ -181,7 +181,7 @@ class TestTokens:
 
 
 async def test_a_browser_gets_a_new_secret_every_day(server: World, ann: Visitor, signed_in) -> None:
-    """And stays signed in; a form that was opened before is still good."""
+    """The browser stays signed in, and earlier forms are still valid."""
     await signed_in(ann)
     page = await ann.get("/account")
     first = ann.cookies["__Host-microsub-session"]
@@ -217,7 +217,7 @@ def later(server: World) -> None:
 
 
 async def test_a_changed_password_ends_all_other_sessions(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """This browser stays signed in, by a new cookie; the old password is no good."""
+    """This browser stays signed in with a new cookie; the old password doesn't work."""
     await tried(ann)
     await tried(other)
     before = ann.cookies["__Host-microsub-session"]
@@ -230,7 +230,7 @@ async def test_a_changed_password_ends_all_other_sessions(enrolled: World, ann: 
 
 
 async def test_a_changed_password_makes_other_browsers_unknown(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """A stolen one loses its allowance."""
+    """A stolen browser loses its separate allowance."""
     await tried(ann)
     await tried(other)
     await changed(ann)
@@ -239,7 +239,7 @@ async def test_a_changed_password_makes_other_browsers_unknown(enrolled: World, 
 
 
 async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: World, ann: Visitor) -> None:
-    """Ten minutes later every form of the page is gone, and refused when it is sent all the same."""
+    """After ten minutes the forms aren't shown any more, and are refused if they are sent anyway."""
     device = await passkey_of(enrolled)
     await tried(ann)
     page = await ann.get(PAGE)
@@ -262,7 +262,7 @@ async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: World, ann: 
 
 
 async def test_a_password_confirms_for_ten_minutes(enrolled: World, ann: Visitor) -> None:
-    """In this session alone; a wrong one doesn't."""
+    """It confirms only this session; a wrong password doesn't."""
     await tried(ann)
     later(enrolled)
     page = await ann.get(PAGE)
@@ -274,7 +274,7 @@ async def test_a_password_confirms_for_ten_minutes(enrolled: World, ann: Visitor
 
 
 async def test_a_confirmation_is_the_sessions_own(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """Another browser of the same user has to confirm itself."""
+    """Another browser of the same user needs its own confirmation."""
     await tried(ann)
     await tried(other)
     later(enrolled)
@@ -284,7 +284,7 @@ async def test_a_confirmation_is_the_sessions_own(enrolled: World, ann: Visitor,
 
 
 async def test_a_passkey_confirms(enrolled: World, ann: Visitor) -> None:
-    """One's own; another user's doesn't, though it is good."""
+    """Only the user's own passkey does, not another user's valid one."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     mine, bobs = await passkey_of(enrolled), await passkey_of(enrolled, "bob")
     await with_passkey(ann, mine)
@@ -299,7 +299,7 @@ async def test_a_passkey_confirms(enrolled: World, ann: Visitor) -> None:
 
 
 async def test_who_has_neither_signs_in_again(server: World, ann: Visitor, signed_in) -> None:
-    """Somebody who came by their own site and wants a password: at once, or after signing in once more."""
+    """A user who signed in by their own site can set a password at once, or after another sign-in."""
     await signed_in(ann)
     assert f"{PAGE}/password" in (await ann.get(PAGE)).response.text
     later(server)
@@ -309,7 +309,7 @@ async def test_who_has_neither_signs_in_again(server: World, ann: Visitor, signe
 
 
 async def test_a_passkey_is_added_renamed_and_removed(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """Soon after a sign-in; it signs in as long as it is there."""
+    """This is possible soon after a sign-in; the passkey works until it is removed."""
     device = Authenticator(ORIGIN)
     await tried(ann)
     assert (await added(ann, device)).location == PAGE
@@ -325,7 +325,7 @@ async def test_a_passkey_is_added_renamed_and_removed(enrolled: World, ann: Visi
 async def test_a_form_that_is_sent_slowly_outlives_no_session(
     enrolled: World, ann: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who holds a stolen session may hold back the end of a form until its owner has ended all."""
+    """With a stolen session a client might delay the end of a form until the owner has ended all sessions."""
     await tried(ann)
     page, read = await ann.get("/account"), visit.read_form
 
@@ -342,7 +342,7 @@ async def test_a_form_that_is_sent_slowly_outlives_no_session(
 async def test_a_session_that_ended_meanwhile_sets_no_password(
     enrolled: World, ann: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new password waits to be hashed. Who holds a stolen session may wait until its owner has ended all."""
+    """With a stolen session a client might wait in the hashing queue until the owner has ended all sessions."""
     await tried(ann)
     hasher = enrolled.identity.local._passwords._hasher
     hashed = hasher.hash
@@ -358,7 +358,7 @@ async def test_a_session_that_ended_meanwhile_sets_no_password(
 
 
 async def test_who_has_no_website_stays_signed_in(enrolled: World, ann: Visitor) -> None:
-    """A new session takes the place of the old one, also of a user by whose page here it is known who they are."""
+    """The new session replaces the old one, also for a user without a website."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     mine, other = await passkey_of(enrolled, "bob"), await passkey_of(enrolled, "bob")
     await with_passkey(ann, mine)
@@ -369,7 +369,7 @@ async def test_who_has_no_website_stays_signed_in(enrolled: World, ann: Visitor)
 
 
 async def test_removing_a_passkey_ends_other_sessions(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """A device that was lost holds a session and is known, beside its passkey. This browser goes on."""
+    """A lost device has a session and is a known browser; both end with its passkey. This browser stays signed in."""
     device = await passkey_of(enrolled)
     await tried(ann)
     await with_passkey(other, device)
@@ -383,7 +383,7 @@ async def test_removing_a_passkey_ends_other_sessions(enrolled: World, ann: Visi
 
 
 async def test_nobody_touches_the_passkeys_of_another(enrolled: World, ann: Visitor) -> None:
-    """Their ids mean nothing in one's own account."""
+    """Their ids aren't found in another account."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     mine, bobs = await passkey_of(enrolled), await passkey_of(enrolled, "bob")
     await with_passkey(ann, mine)
@@ -395,7 +395,7 @@ async def test_nobody_touches_the_passkeys_of_another(enrolled: World, ann: Visi
 
 
 async def test_guesses_at_a_confirmation_are_slowed(enrolled: World, ann: Visitor) -> None:
-    """Somebody who found the browser open can't try for ever."""
+    """Somebody who finds an open browser can't guess the password without limit."""
     await tried(ann)
     later(enrolled)
     statuses = []
@@ -431,7 +431,7 @@ async def test_the_token_of_a_start_has_a_german_name(server: World, ann: Visito
 
 @pytest.mark.parametrize(("path", "title"), GERMAN.items())
 async def test_the_pages_are_in_german_for_who_reads_german(ann: Visitor, signed_in, path: str, title: str) -> None:
-    """All of them by one catalogue, errors too; English stays for everybody else."""
+    """All pages, errors included, use one catalogue; other readers get English."""
     await signed_in(ann)
     page = await ann.get(path, **{"accept-language": "de", "accept": "text/html"})
     assert page.title == title
@@ -440,7 +440,7 @@ async def test_the_pages_are_in_german_for_who_reads_german(ann: Visitor, signed
 
 
 async def test_what_was_refused_is_said_in_the_language_of_the_page(ann: Visitor, signed_in) -> None:
-    """With its values."""
+    """The translated message contains its values."""
     await signed_in(ann)
     page = await ann.get("/account")
     long = "x" * 101

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fake_too
 
 
 async def test_a_new_user_has_notifications_and_saved(redis: Redis) -> None:
-    """Making a user makes the channels that everybody has; making them again changes nothing."""
+    """A new user has the channels of every user; repeating the creation changes nothing."""
     accounts = Accounts(redis)
     user = await accounts.add_user("bob", "https://bob.example/", NOW)
     assert (user.name, user.me, user.created) == ("bob", "https://bob.example/", NOW)
@@ -30,13 +30,13 @@ async def test_a_new_user_has_notifications_and_saved(redis: Redis) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "x" * 65, "ä", "a/b", "a\n"])
 async def test_names_of_users_are_checked(redis: Redis, name: str) -> None:
-    """A name that couldn't be a path segment or part of a token is refused."""
+    """A name that can't be a path segment or part of a token is refused."""
     with pytest.raises(InvalidRequest, match="user name"):
         await Accounts(redis).add_user(name, "", NOW)
 
 
 async def test_a_token_grants_its_scopes_and_is_never_stored(world: OneReader) -> None:
-    """A token can be checked, while Redis holds no trace of its secret."""
+    """A token can be verified, but Redis doesn't contain its secret."""
     token = await world.accounts.create_token(ANN, {"read", "follow"}, "https://app.example/", NOW)
     credential = world.accounts.credential(token)
     assert credential is not None
@@ -54,7 +54,7 @@ def test_what_is_no_token_is_no_credential(token: str) -> None:
 
 
 async def test_a_token_serves_its_own_user_alone(world: OneReader) -> None:
-    """The secret of one user under another's name is unknown."""
+    """One user's secret with another user's name is unknown."""
     await world.accounts.add_user("bob", "", NOW)
     token = await world.accounts.create_token(ANN, ["read"], "", NOW)
     forged = world.accounts.credential("bob." + token.partition(".")[2])
@@ -64,7 +64,7 @@ async def test_a_token_serves_its_own_user_alone(world: OneReader) -> None:
 
 
 async def test_expired_revoked_and_disabled_tokens_are_refused_at_once(world: OneReader) -> None:
-    """The next request after expiry, revocation or disabling is refused: by `verify`, pages and channel lists alike."""
+    """The next request after expiry, revocation or disabling is refused by `verify`, pages and channel lists."""
     far = 4e9
     token = await world.accounts.create_token(ANN, ["read"], "", NOW, expires=far)
     credential = world.accounts.credential(token)
@@ -98,7 +98,7 @@ async def test_expired_revoked_and_disabled_tokens_are_refused_at_once(world: On
 
 
 async def test_a_disabled_user_gets_no_token(world: OneReader) -> None:
-    """A request that was let in a moment before leaves nothing that would be good after a restore."""
+    """A request that began a moment before creates no token that would be valid after a restore."""
     await world.accounts.disable_user(ANN, NOW)
     with pytest.raises(NotFound):
         await world.accounts.create_token(ANN, ["read"], "late", NOW)
@@ -115,7 +115,7 @@ async def test_an_expired_token_leaves_the_list(world: OneReader) -> None:
 
 @pytest.mark.parametrize("end", ["nan", "inf", "-inf", "1e300", "-1"])
 async def test_a_token_with_an_end_that_is_none_is_never_made(world: OneReader, end: str) -> None:
-    """Nothing is written: by the call, nor by the script where a caller forgets to look."""
+    """Neither the method nor the script creates one with an invalid expiry."""
     with pytest.raises(InvalidRequest, match="expires"):
         await world.accounts.create_token(ANN, ["read"], "", NOW, expires=float(end))
     digest = "ab" * 32
@@ -126,7 +126,7 @@ async def test_a_token_with_an_end_that_is_none_is_never_made(world: OneReader, 
 
 
 async def test_settings_of_a_user(world: OneReader) -> None:
-    """Settings are text by name, deleted by None; the fields of the user itself are none of them."""
+    """Settings are texts by name, deleted by None; the user's own fields aren't among them."""
     await world.accounts.set_settings(ANN, {"max_items": "100", "theme": "dark"})
     await world.accounts.set_settings(ANN, {"theme": None})
     user = await world.accounts.user(ANN)
@@ -137,7 +137,7 @@ async def test_settings_of_a_user(world: OneReader) -> None:
 
 
 async def test_writes_to_an_unknown_user_name_them(redis: Redis) -> None:
-    """No key is written for a user that was never made."""
+    """No key is written for a user who doesn't exist."""
     accounts = Accounts(redis)
     for call in (
         accounts.create_token("bob", ["read"], "", NOW),
@@ -151,7 +151,7 @@ async def test_writes_to_an_unknown_user_name_them(redis: Redis) -> None:
 
 
 async def test_a_page_is_one_round_trip(world: OneReader) -> None:
-    """Token, channel, ids and flags come in a single script call; so do the counts, once the names are known."""
+    """One script call returns token, channel, ids and flags; the same holds for counts once the names are cached."""
     await world.add("home", item(1))
     token = await world.accounts.create_token(ANN, ["read"], "", NOW)
     credential = world.accounts.credential(token)

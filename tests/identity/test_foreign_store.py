@@ -1,4 +1,4 @@
-"""Other providers' tokens in the store: what is remembered, for how long, and what drops it."""
+"""Other providers' tokens in the store: contents, lifetime, and reasons for removal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD = Vouched(frozenset({"read", "create"}), "https://app.example/", NOW)
 
 @pytest.fixture
 async def accounts(redis: Redis) -> Accounts:
-    """Ann is there."""
+    """Accounts with the user ann."""
     made = Accounts(redis)
     await made.add_user(ANN, ME, NOW)
     return made
@@ -41,7 +41,7 @@ def digest(number: int) -> str:
 
 
 async def test_the_token_itself_is_kept_nowhere(tokens: ForeignTokens, redis: Redis, accounts: Accounts) -> None:
-    """Only its hash; and it isn't in the list of our own tokens."""
+    """Only its hash is stored, and it isn't in the list of our own tokens."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     assert await accounts.tokens(ANN) == []
     fields = (await redis.command("HGETALL", keys.token(ANN, DIGEST)))[0::2]
@@ -49,7 +49,7 @@ async def test_the_token_itself_is_kept_nowhere(tokens: ForeignTokens, redis: Re
 
 
 async def test_it_lives_as_long_as_it_may_serve(tokens: ForeignTokens, redis: Redis) -> None:
-    """Grace included, and no longer than the provider's own time of expiry."""
+    """The lifetime includes the grace period, but never exceeds the provider's expiry time."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     for key in (keys.token(ANN, DIGEST), keys.foreign(ANN), keys.foreign_owner(DIGEST)):
         assert 4190 <= await redis.command("TTL", key) <= 4200
@@ -65,14 +65,14 @@ async def test_it_lives_as_long_as_it_may_serve(tokens: ForeignTokens, redis: Re
     "other", [Principal(ANN, "https://eve.example/"), Principal(ANN, ME, "https://t.example/"), Principal("bob", ME)]
 )
 async def test_what_concerned_somebody_else_is_not_kept(tokens: ForeignTokens, redis: Redis, other: Principal) -> None:
-    """The user's profile or endpoint changed during the question, or there is no such user."""
+    """The user's profile or endpoint changed during the check, or the user doesn't exist."""
     assert not await tokens.remember(other, DIGEST, GOOD, until=NOW + 600, grace=3600)
     assert not await redis.command("EXISTS", keys.token(other.name, DIGEST))
     assert await tokens.owner(DIGEST) is None
 
 
 async def test_nothing_is_kept_for_a_disabled_user(tokens: ForeignTokens, accounts: Accounts) -> None:
-    """And what was kept goes when the user is disabled; a return doesn't bring it back."""
+    """Stored tokens are deleted when the user is disabled, and don't return with the user."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     await accounts.disable_user(ANN, NOW)
     assert await tokens.standing(TOKEN) == Standing(None)
@@ -85,7 +85,7 @@ async def test_nothing_is_kept_for_a_disabled_user(tokens: ForeignTokens, accoun
 async def test_another_identity_drops_what_was_remembered(
     tokens: ForeignTokens, accounts: Accounts, redis: Redis, change: str
 ) -> None:
-    """Of that user, and of nobody else; tokens of our own stay."""
+    """Only this user's foreign tokens are deleted, not our own tokens."""
     await accounts.add_user("bob", "https://bob.example/", NOW)
     own = Accounts.credential(await accounts.create_token(ANN, ["read"], "tests", NOW))
     who = WHO
@@ -110,7 +110,7 @@ async def test_another_identity_drops_what_was_remembered(
 
 
 async def test_a_user_without_a_site_stays_a_user(accounts: Accounts) -> None:
-    """Removing `me` is no removal of the record."""
+    """Removing `me` doesn't remove the record."""
     await accounts.set_me(ANN, "")
     assert await accounts.user(ANN) == await accounts.add_user(ANN, "https://other.example/", NOW + 1)
     assert (await accounts.user(ANN)).me == ""  # type: ignore[union-attr]
@@ -119,7 +119,7 @@ async def test_a_user_without_a_site_stays_a_user(accounts: Accounts) -> None:
 async def test_no_provider_fills_the_memory(
     tokens: ForeignTokens, accounts: Accounts, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of more tokens than are remembered, those go first whose time is over first."""
+    """Above the limit, the tokens that expire first are removed first."""
     monkeypatch.setattr(foreign, "MOST_REMEMBERED", 3)
     for number in range(6):
         await tokens.remember(WHO, digest(number), GOOD, until=NOW + 600 + number, grace=3600)
@@ -129,7 +129,7 @@ async def test_no_provider_fills_the_memory(
 
 
 async def test_a_refusal_forgets_what_was_known(tokens: ForeignTokens, redis: Redis) -> None:
-    """And is itself known for a while; a later success ends that."""
+    """The refusal is cached for a while; a later success ends it."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     await tokens.refuse(TOKEN, "invalid", 60)
     assert await tokens.standing(TOKEN) == Standing(WHO, refused="invalid")
@@ -139,7 +139,7 @@ async def test_a_refusal_forgets_what_was_known(tokens: ForeignTokens, redis: Re
 
 
 async def test_a_token_of_ours_is_not_touched(tokens: ForeignTokens, accounts: Accounts) -> None:
-    """Neither a refusal nor an answer of a provider says anything of it."""
+    """A provider's refusal or confirmation has no effect on it."""
     own = Accounts.credential(await accounts.create_token(ANN, ["follow"], "tests", NOW))
     assert own
     await tokens.refuse(own, "invalid", 60)
@@ -150,7 +150,7 @@ async def test_a_token_of_ours_is_not_touched(tokens: ForeignTokens, accounts: A
 
 
 async def test_grace_lets_it_serve_on(tokens: ForeignTokens, accounts: Accounts) -> None:
-    """While it is known; what was refused meanwhile doesn't come back."""
+    """This holds while it is stored; a token that was refused meanwhile isn't restored."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     assert await tokens.prolong(TOKEN, NOW + 700)
     assert (await accounts.verify(TOKEN, NOW + 699)).user == ANN
@@ -163,7 +163,7 @@ SHARES = UnknownTokens(known=2, of_known=1, first=4, of_first=2, rest=3, of_rest
 
 
 async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> None:
-    """Per user, and per network: its first ones out of one share, further ones out of another."""
+    """They are counted per user and per network: a network's first checks have one share, further ones another."""
 
     async def counted(network: str, site: str = "") -> bool:
         wait = await tokens.count(ANN, TokenOrigin(network, site or network), SHARES, NOW)
@@ -181,7 +181,7 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
 async def test_known_networks_have_a_share_of_their_own(
     tokens: ForeignTokens, redis: Redis, accounts: Accounts
 ) -> None:
-    """For a month after a good token came from them; the last ones are known."""
+    """A network is known for a month after a valid token came from it; only the latest ones are stored."""
 
     async def counted(network: str, now: float = NOW) -> bool:
         return not await tokens.count(ANN, TokenOrigin(network, network), UnknownTokens(2, 1, 0, 0, 0, 0), now)

@@ -1,4 +1,4 @@
-"""When a provider is asked about a token, and what holds for how long."""
+"""Checks of tokens at providers: when they are made, and how long results are valid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SETTINGS = IdentitySettings(token_cache=600, token_grace=3600)
 
 @dataclass
 class Scripted:
-    """A provider that says what the test says, at the latest when `open` is set; `asked` counts."""
+    """A provider with scripted answers, given at the latest when `open` is set; `asked` counts the checks."""
 
     says: Said | Exception = READ
     asked: int = 0
@@ -64,7 +64,7 @@ class Scripted:
 
 @dataclass
 class World:
-    """Ann, and a process that checks tokens for her; `process` makes another one."""
+    """Ann, and a process that checks her tokens; `process` creates another one."""
 
     redis: Redis
     provider: Scripted = field(default_factory=Scripted)
@@ -101,7 +101,7 @@ def another(number: int) -> Credential:
 
 
 async def test_never_longer_than_the_provider_says(world: World) -> None:
-    """Neither the answer nor the grace."""
+    """This limits both the result and the grace period."""
     world.provider.says = Vouched(READ.scopes, APP, NOW, NOW + 100)
     await world.check()
     with pytest.raises(Unauthorized):
@@ -111,7 +111,7 @@ async def test_never_longer_than_the_provider_says(world: World) -> None:
 
 
 async def test_a_refusal_is_remembered(world: World) -> None:
-    """The provider isn't asked the same in vain all the time."""
+    """The provider isn't asked again about the same token."""
     for says, error in ((Denied("no"), Unauthorized), (Another("https://eve.example/"), Forbidden)):
         world.provider.says = says
         world.provider.asked = 0
@@ -123,7 +123,7 @@ async def test_a_refusal_is_remembered(world: World) -> None:
 
 
 async def test_who_has_no_provider_is_asked_of_nobody(world: World) -> None:
-    """Nor is somebody who is disabled, or isn't there."""
+    """The same holds for disabled and unknown users."""
     await world.accounts.set_me(ANN, "")
     await world.refused(Unauthorized)
     await world.accounts.set_me(ANN, ME)
@@ -135,7 +135,7 @@ async def test_who_has_no_provider_is_asked_of_nobody(world: World) -> None:
 
 
 async def test_a_change_during_the_question_makes_the_answer_worthless(world: World) -> None:
-    """It was about somebody else."""
+    """The answer was about another identity."""
     world.provider.open.clear()
     check = asyncio.create_task(world.check())
     await wait_until(lambda: world.provider.asked)
@@ -151,7 +151,7 @@ async def test_a_change_during_the_question_makes_the_answer_worthless(world: Wo
 
 
 async def test_what_was_said_serves_on_while_the_provider_is_away(world: World) -> None:
-    """It is asked every half minute; and from its return on it counts again."""
+    """It is asked every half minute; its first answer after its return applies again."""
     await world.check()
     world.provider.says = DOWN
     for now in (600, 615, 629):
@@ -165,7 +165,7 @@ async def test_what_was_said_serves_on_while_the_provider_is_away(world: World) 
 
 
 async def test_grace_ends(world: World) -> None:
-    """With a clear error, that signs nobody out, and says when to try again."""
+    """The error doesn't sign the user out, and says when to retry."""
     await world.check()
     world.provider.says = DOWN
     assert await world.check(NOW + 4199) == GRANT
@@ -177,7 +177,7 @@ async def test_grace_ends(world: World) -> None:
 
 
 async def test_a_provider_may_ask_for_peace(world: World) -> None:
-    """As long as it says, and who asks meanwhile is told how long that still is."""
+    """Its Retry-After is respected, and clients get the remaining time."""
     world.provider.says = Silent("the server answered 429", 40)
     assert (await world.refused(ProviderUnavailable)).retry_after == 40
     later = await world.refused(ProviderUnavailable, NOW + 15)
@@ -186,7 +186,7 @@ async def test_a_provider_may_ask_for_peace(world: World) -> None:
 
 
 async def test_nobody_to_ask_is_no_outage(world: World) -> None:
-    """A page without a provider: who was never let in is refused; who was keeps the grace."""
+    """If the page has no provider, new tokens are refused, and valid ones keep the grace period."""
     world.provider.says = Silent("nobody is named there", lasting=True)
     assert "nobody is named there" in (await world.refused(Unauthorized)).description
     world.provider.says = READ
@@ -198,7 +198,7 @@ async def test_nobody_to_ask_is_no_outage(world: World) -> None:
 
 
 async def test_a_token_of_ours_that_was_replaced_is_asked_of_nobody(world: World) -> None:
-    """It is 401 at once, also while the user's page can't be reached."""
+    """The reply is 401 at once, even if the user's page can't be reached."""
     world.provider.says = DOWN
     first = await world.accounts.create_token(ANN, ["read"], "shown", NOW, mark="greeting")
     await world.accounts.create_token(ANN, ["read"], "shown", NOW, mark="greeting")
@@ -210,7 +210,7 @@ async def test_a_token_of_ours_that_was_replaced_is_asked_of_nobody(world: World
 
 
 async def test_a_bug_is_no_answer(world: World) -> None:
-    """It leaves nothing behind: the next question is asked."""
+    """Nothing is cached: the next check is made."""
     world.provider.says = RuntimeError("bug")
     with pytest.raises(RuntimeError):
         await world.check()
@@ -226,7 +226,7 @@ async def all_of(*checks: Awaitable[Any]) -> Sequence[Any]:
 
 
 async def test_a_refusal_reaches_all_who_wait(world: World) -> None:
-    """In other processes too."""
+    """This includes other processes."""
     world.provider.says = Denied("no")
     other = world.process()
     world.provider.open.clear()
@@ -238,7 +238,7 @@ async def test_a_refusal_reaches_all_who_wait(world: World) -> None:
 
 
 async def test_who_gives_up_takes_nobody_along(world: World) -> None:
-    """A client that hangs up doesn't end the check for the others."""
+    """A client that disconnects doesn't end the check for the others."""
     world.provider.open.clear()
     first, second = (asyncio.create_task(world.check()) for _ in range(2))
     await wait_until(lambda: world.provider.asked)
@@ -249,7 +249,7 @@ async def test_who_gives_up_takes_nobody_along(world: World) -> None:
 
 
 async def test_others_dont_wait_for_ever(world: World) -> None:
-    """For a process that hangs, they say that they couldn't find out."""
+    """If another process hangs, they report that the check failed."""
     world.provider.open.clear()
     hanging = asyncio.create_task(world.check())
     await wait_until(lambda: world.provider.asked)
@@ -265,7 +265,7 @@ IN_ALL = UnknownTokens().known + UnknownTokens().first + UnknownTokens().rest
 
 
 async def test_a_customers_network_is_one_address(world: World) -> None:
-    """Who has one address of IPv6 has all of its /64, and hammers no more with all of them than with one."""
+    """A client with one IPv6 address has a whole /64, and gets no more checks with all of it than with one address."""
     world.provider.says = Denied("no")
     await all_of(*(world.check(credential=another(n), address=f"2001:db8:0:7::{n:x}") for n in range(60)))
     assert world.provider.asked == FROM_ONE
@@ -275,7 +275,7 @@ async def test_a_customers_network_is_one_address(world: World) -> None:
     "places", [[f"192.0.2.{n}" for n in range(1, 11)], [f"2001:db8:0:{n:x}::1" for n in range(200)]]
 )
 async def test_a_few_who_hammer_keep_no_new_app_outside(world: World, places: list[str]) -> None:
-    """Ten addresses of IPv4 full of made-up tokens, or a whole /48: what comes from another address is asked about."""
+    """Ten IPv4 addresses or a whole /48 with made-up tokens don't prevent checks for other addresses."""
     world.provider.says = Denied("no")
     await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(400)))
     world.provider.says = READ
@@ -283,7 +283,7 @@ async def test_a_few_who_hammer_keep_no_new_app_outside(world: World, places: li
 
 
 async def test_an_address_that_had_a_good_token_is_asked_about_however_many_hammer(world: World) -> None:
-    """Where one app of the user's is, there is the next one; and hammering from there leaves something too."""
+    """If one app of the user is known there, the next one can sign in, even during attacks from known networks."""
     await world.check(credential=another(9000), address="198.51.100.7")
     await world.check(credential=another(9001), address="203.0.113.9")
     world.provider.says = Denied("no")
@@ -295,7 +295,7 @@ async def test_an_address_that_had_a_good_token_is_asked_about_however_many_hamm
 
 
 async def test_hammering_doesnt_touch_those_who_are_known(world: World) -> None:
-    """A token that was vouched for is asked about again, whatever else is going on."""
+    """A confirmed token is checked again, whatever else happens."""
     await world.check()
     world.provider.says = Denied("no")
     await all_of(*(world.check(credential=another(number), address=f"192.0.2.{number}") for number in range(60)))
@@ -307,7 +307,7 @@ async def test_hammering_doesnt_touch_those_who_are_known(world: World) -> None:
 
 
 async def test_logs_tell_no_secrets(world: World) -> None:
-    """The user, what came of it, the app; neither the token nor its hash."""
+    """They contain the user, the outcome and the app, but neither the token nor its hash."""
     world.provider.says = Vouched(READ.scopes, "https://user:pass@app.example/", NOW)
     with structlog.testing.capture_logs() as lines:
         await world.check()
@@ -324,7 +324,7 @@ async def test_logs_tell_no_secrets(world: World) -> None:
 
 
 async def test_outcomes_are_counted(world: World) -> None:
-    """Those that cost a question, and those that a memory of it spared."""
+    """Both checks at the provider and cached results are counted."""
 
     def counted() -> dict[str, float]:
         outcomes = ("valid", "invalid", "remembered", "grace")

@@ -1,4 +1,4 @@
-"""What providers of every build say of tokens, over real HTTP, and what is made of it."""
+"""Replies of all kinds of providers about tokens, over real HTTP, and their interpretation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BUILDS = {
 
 
 class Asked:
-    """A provider with Alice and Bob, and what asks it."""
+    """A provider with Alice and Bob, and the client that checks tokens."""
 
     def __init__(self, site: Provider, fetcher: Fetcher, **more: Any) -> None:
         self.site = site
@@ -80,7 +80,7 @@ async def older(fetcher: Fetcher) -> AsyncIterator[Asked]:
 
 
 async def test_a_good_token_is_vouched_for(any_build: Asked) -> None:
-    """With its scopes and the app that has it. It is in no URL, which are logged by those who serve them."""
+    """The result has its scopes and app. The token is in no URL, because servers log URLs."""
     token = any_build.grant()
     assert await any_build.ask(token) == READ
     assert any_build.site.asked
@@ -88,7 +88,7 @@ async def test_a_good_token_is_vouched_for(any_build: Asked) -> None:
 
 
 async def test_an_unknown_token_is_denied(any_build: Asked) -> None:
-    """So is one that was revoked, and one that has expired."""
+    """Revoked and expired tokens are denied too."""
     revoked, expired = any_build.grant(), any_build.grant(lifetime=-1)
     any_build.site.revoke(revoked)
     for token in ("unknown", revoked, expired):
@@ -96,12 +96,12 @@ async def test_an_unknown_token_is_denied(any_build: Asked) -> None:
 
 
 async def test_another_persons_token_is_another_persons(any_build: Asked) -> None:
-    """Though the same provider vouches for it."""
+    """The same provider confirms it, but for another user."""
     assert await any_build.ask(any_build.grant("bob")) == Another(any_build.bob.me)
 
 
 async def test_scopes_under_another_name(newer: Asked) -> None:
-    """Ekstereye asks for `timeline`; and what isn't granted isn't read into it."""
+    """Ekstereye requests `timeline`, which means `read`; no other scopes are added."""
     for scopes, more in ((["create", "post", "timeline"], {"read"}), (["create"], set())):
         said = await newer.ask(newer.site.grant("alice", *scopes, client=APP))
         assert isinstance(said, Vouched)
@@ -109,12 +109,12 @@ async def test_scopes_under_another_name(newer: Asked) -> None:
 
 
 async def test_the_providers_end_is_told(newer: Asked) -> None:
-    """In Unix seconds."""
+    """The expiry is in Unix seconds."""
     assert await newer.ask(newer.grant(lifetime=90)) == replace(READ, ends=NOW + 90)
 
 
 async def test_introspection_comes_first_and_shows_the_token_as_bearer(fetcher: Fetcher) -> None:
-    """Where both ways are open, the older one isn't used."""
+    """If both methods are available, the older one isn't used."""
     async with provider(Variant.lenient()) as site:
         asked = Asked(site, fetcher)
         token = asked.grant()
@@ -125,14 +125,14 @@ async def test_introspection_comes_first_and_shows_the_token_as_bearer(fetcher: 
 
 
 async def test_a_provider_that_keeps_introspection_for_itself_denies(fetcher: Fetcher) -> None:
-    """A secret is wanted that we don't have, and there is no older check: nobody vouches for the token."""
+    """It requires a secret that we don't have, and has no older check, so the token is denied."""
     async with provider(Variant(authorized="secret")) as site:
         asked = Asked(site, fetcher)
         assert isinstance(await asked.ask(asked.grant()), Denied)
 
 
 async def test_the_admins_token_endpoint_comes_before_the_page(older: Asked) -> None:
-    """The page isn't even asked; and `me` must be the user's own, by its text."""
+    """The page isn't fetched; the text of `me` must match the user's."""
     elsewhere = older.site.url("/token")
     assert await older.ask(older.grant(), token_endpoint=elsewhere) == READ
     assert older.site.count("/alice/") == 0
@@ -156,7 +156,7 @@ async def test_the_admins_token_endpoint_comes_before_the_page(older: Asked) -> 
     ],
 )
 async def test_names_without_a_look_at_the_page(older: Asked, said: str, is_one: bool) -> None:
-    """Where the admin has named the endpoint, the text of `me` decides."""
+    """If the admin has set the endpoint, the text of `me` decides."""
     older.site.fault("check", Fault(body=json.dumps({"me": said}).encode(), content_type="application/json"))
     endpoint = older.site.url("/token")
     found = await older.ask(older.grant(), me="https://alice.example/", token_endpoint=endpoint)
@@ -167,7 +167,7 @@ async def test_names_without_a_look_at_the_page(older: Asked, said: str, is_one:
 
 
 async def test_names_that_are_one(newer: Asked) -> None:
-    """A host in capitals, and the address to which the profile has moved on its own host."""
+    """A host in capitals, and an address that redirects permanently on its own host, are the same user."""
     port = newer.site.url().rpartition(":")[2]
     assert await newer.ask(newer.grant(), me=f"HTTP://127.0.0.1:{port}alice/") == replace(READ)
     moved = newer.site.redirect("/former/", newer.alice.me)
@@ -175,7 +175,7 @@ async def test_names_that_are_one(newer: Asked) -> None:
 
 
 async def test_names_that_are_not_one(newer: Asked) -> None:
-    """A redirect for now makes nobody the same; nor does one from a stranger's page to the user's."""
+    """A temporary redirect is not enough, and neither is one from a stranger's page to the user's."""
     aside = newer.site.redirect("/aside/", newer.alice.me, 302)
     assert isinstance(await newer.ask(newer.grant(), me=aside), Another)
     stranger = newer.site.redirect("/stranger/", newer.alice.me)
@@ -202,7 +202,7 @@ async def test_names_that_are_not_one(newer: Asked) -> None:
     ids=lambda fault: str(fault.body or fault.status or fault)[:40],
 )
 async def test_nothing_is_learnt_from_nonsense(newer: Asked, fault: Fault) -> None:
-    """Failures, oversize replies and what can't be read are neither a yes nor a no."""
+    """Failures, oversize replies and unreadable replies neither confirm nor deny a token."""
     token = newer.grant()
     assert isinstance(await newer.ask(token), Vouched)
     newer.site.fault("introspection", fault)
@@ -214,20 +214,20 @@ async def test_nothing_is_learnt_from_nonsense(newer: Asked, fault: Fault) -> No
 
 @pytest.mark.parametrize("body", [b'{"active": false}', b'{"active": true, "exp": 1, "me": "https://alice.example/"}'])
 async def test_a_no_is_a_no(newer: Asked, body: bytes) -> None:
-    """And a time of expiry that has passed is one, whatever else is said."""
+    """An expiry time in the past denies the token, whatever else the reply says."""
     newer.site.fault("introspection", Fault(body=body))
     assert isinstance(await newer.ask(newer.grant()), Denied)
 
 
 @pytest.mark.parametrize("body", [b"me=", b"active=false&me=https://alice.example/", b'{"error": "x"}', b"", b"yes"])
 async def test_an_older_yes_must_be_one(older: Asked, body: bytes) -> None:
-    """Status 200 alone makes nobody somebody."""
+    """Status 200 alone confirms nothing."""
     older.site.fault("check", Fault(body=body))
     assert not isinstance(await older.ask(older.grant()), Vouched)
 
 
 async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit holds for finding and asking together."""
+    """The limit covers discovery and check together."""
     token = newer.grant()
     assert isinstance(await newer.ask(token), Vouched)
     monkeypatch.setattr(foreign_tokens, "SECONDS", 0.2)
@@ -239,7 +239,7 @@ async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest
 
 
 async def test_a_provider_that_is_gone(newer: Asked) -> None:
-    """Once its page is known and before."""
+    """This applies whether its page is cached or not."""
     token = newer.grant()
     assert isinstance(await newer.ask(token), Vouched)
     newer.site.listening.down()
@@ -251,7 +251,7 @@ async def test_a_provider_that_is_gone(newer: Asked) -> None:
 
 
 async def test_a_provider_may_say_when_to_come_back(newer: Asked) -> None:
-    """In seconds, within reason."""
+    """The value is in seconds, within limits."""
     for said, wait in (("17", 17), ("100000", 300), ("soon", None), ("-1", None), ("٣", None)):
         headers = (("Retry-After", said.encode().decode("latin-1")),)
         newer.site.fault("introspection", Fault(status=503, headers=headers))
@@ -259,7 +259,7 @@ async def test_a_provider_may_say_when_to_come_back(newer: Asked) -> None:
 
 
 async def test_a_page_that_names_nobody(newer: Asked) -> None:
-    """Is no passing trouble."""
+    """This is not a temporary failure."""
     page = newer.site.page("/plain/", "<!doctype html><p>Hello")
     said = await newer.ask("token", me=page)
     assert isinstance(said, Silent)
@@ -268,7 +268,7 @@ async def test_a_page_that_names_nobody(newer: Asked) -> None:
 
 
 async def test_private_networks_are_not_asked(fetcher: Fetcher) -> None:
-    """Neither as a page nor as a token endpoint; names that lead there count as they do."""
+    """This applies to pages, token endpoints and names that resolve to private addresses."""
     asking = Introspection(fetcher, Profiles(fetcher, PARSER))
     for who in (
         Principal("alice", "https://alice.example/"),
@@ -280,7 +280,7 @@ async def test_private_networks_are_not_asked(fetcher: Fetcher) -> None:
 
 
 async def test_the_token_goes_no_further_than_the_provider(older: Asked) -> None:
-    """A redirect to another origin ends the question before anything is sent there."""
+    """A redirect to another origin ends the check before a request is sent there."""
     async with provider(Variant.older()) as stranger:
         older.site.fault("check", Fault(location=stranger.url("/token")))
         assert isinstance(await older.ask(older.grant()), Silent)
@@ -288,7 +288,7 @@ async def test_the_token_goes_no_further_than_the_provider(older: Asked) -> None
 
 
 async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher: Fetcher) -> None:
-    """When the provider that is remembered denies a token, the page is asked again, if it wasn't just now."""
+    """If the cached provider denies a token, the page is fetched again, unless that was done recently."""
     clock = 0.0
     profiles = Profiles(fetcher, PARSER, private=True, clock=lambda: clock)
     asking = Introspection(fetcher, profiles, private=True)
@@ -307,7 +307,7 @@ async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher:
 
 
 async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher) -> None:
-    """The provider that is known has answered; that the page can't be asked for a newer one changes nothing."""
+    """The cached provider's answer applies, even if the page can't be fetched to find a newer provider."""
     clock = 0.0
     asking = Introspection(fetcher, Profiles(fetcher, PARSER, private=True, clock=lambda: clock), private=True)
     who, token = Principal("alice", newer.alice.me), newer.grant()
@@ -321,7 +321,7 @@ async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher
 
 
 async def test_this_server_doesnt_ask_itself(fetcher: Fetcher) -> None:
-    """Where the user's page names us: what we don't know as good isn't."""
+    """If the user's page names this server, tokens that aren't valid here are denied."""
     async with provider(Variant()) as site:
         asked = Asked(site, fetcher, own=site.url())
         assert isinstance(await asked.ask(asked.grant()), Denied)
@@ -329,7 +329,7 @@ async def test_this_server_doesnt_ask_itself(fetcher: Fetcher) -> None:
 
 
 async def test_strangers_learn_no_addresses(newer: Asked) -> None:
-    """Neither of people's pages nor of their servers, whatever is wrong with them; the log has them."""
+    """Errors contain no addresses of users' pages or servers; the log does."""
     for who in (
         {"me": "http://hidden.example/"},
         {"me": newer.site.url("/hidden/")},

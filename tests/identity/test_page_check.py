@@ -1,7 +1,7 @@
-"""What the doctor says of pages: `tests/data/doctor` has them as files, each with how it is served and what is found.
+"""The doctor's findings on pages: `tests/data/doctor` contains pages, how each is served, and the findings.
 
-`MICROSUB_WRITE_CASES=1 pytest tests/identity/test_page_check.py` writes the expected side; read the difference
-before you keep it.
+`MICROSUB_WRITE_CASES=1 pytest tests/identity/test_page_check.py` writes the expected side; read the difference before
+you keep it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Web:
 
 
 class Silence:
-    """Nobody answers, until the test is over."""
+    """A sender that never answers."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -70,7 +70,9 @@ def metadata(at: str, **changes: Any) -> bytes:
 
 
 def web_of(served: Mapping[str, Any], body: bytes) -> Web:
-    """The page with its surroundings: a good provider, a feed, http that leads to https; and what the case changes."""
+    """The page with its environment: a good provider, a feed, http that redirects to https, and the changes of the
+    case.
+    """
     asked = served.get("asked", "https://alice.example/")
     place, provider = served.get("url", asked), served.get("metadata_at", "https://provider.example")
     hops = tuple(Hop(url, permanent) for url, permanent in served.get("hops", []))
@@ -106,7 +108,7 @@ async def examined(served: Mapping[str, Any], body: bytes) -> tuple[PageReport, 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 async def test_what_is_found_on_a_page(case: Path) -> None:
-    """Each finding with its level, whom it concerns, and how to correct it; nothing secret is sent anywhere."""
+    """Each finding has its level, the affected apps, and a correction; no secret is sent anywhere."""
     expected = case.with_suffix(".json")
     document = json.loads(expected.read_text("utf-8"))
     report, web = await examined(document["served"], case.read_bytes())
@@ -121,7 +123,7 @@ async def test_what_is_found_on_a_page(case: Path) -> None:
 
 
 def typos(body: str, name: str) -> Iterator[str]:
-    """The page with one letter less, or two letters swapped, in the value of an attribute of that name of a line."""
+    """The page with one letter missing, or two letters swapped, in one value of this attribute in a line."""
     for match in re.finditer(r'<link rel="(?:indieauth|auth|token|microsub|micropub)[^>]*>', body):
         value = re.search(rf'{name}="([^"]*)"', match[0])
         assert value is not None
@@ -136,9 +138,9 @@ def typos(body: str, name: str) -> Iterator[str]:
 @pytest.mark.parametrize("asks_itself", [False, True], ids=["on the page", "from the command line"])
 @pytest.mark.parametrize("page", ["complete", "complete-with-own-provider"])
 async def test_one_typo_is_one_problem(page: str, asks_itself: bool, name: str) -> None:
-    """Wherever it is in one line: never a second one for what follows from it, nor advice about the same line.
+    """A typo in a line never causes a second problem, or advice about the same line.
 
-    Every fifth; in `make test-matrix` all.
+    Tests every fifth typo; `make test-matrix` tests all.
     """
     body = next(path for path in CASES if path.stem == page).read_text()
     own = page.endswith("provider")
@@ -159,7 +161,7 @@ async def test_one_typo_is_one_problem(page: str, asks_itself: bool, name: str) 
 
 
 async def test_a_page_is_asked_as_apps_ask_it() -> None:
-    """HEAD and GET of the page, and each thing that it names once; without data of a server nothing is compared."""
+    """HEAD and GET of the page, and one request for each link; without a server's data nothing is compared."""
     case = next(path for path in CASES if path.stem == "complete")
     _, web = await examined({}, case.read_bytes())
     asked = sorted((sending.method, sending.url) for sending in web.asked)
@@ -175,7 +177,7 @@ async def test_a_page_is_asked_as_apps_ask_it() -> None:
 
 
 async def test_from_the_command_line_this_server_is_asked_too() -> None:
-    """There it may not run, or not be reached."""
+    """The server may not be running or reachable there."""
     case = next(path for path in CASES if path.stem == "complete-with-own-provider")
     web = web_of({}, case.read_bytes())
     report = await PageDoctor(web, PARSER, asks_itself=True).examine("https://alice.example/", CheckedAgainst(BASE))
@@ -188,7 +190,7 @@ async def test_from_the_command_line_this_server_is_asked_too() -> None:
 
 
 async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
-    """Who leaves the scheme out is taken to mean https."""
+    """An address without a scheme means https."""
     at = "https://alice.example/"
     web = Web({("GET", at): FetchFailed(at, "tls", "TLS failed: WRONG_VERSION_NUMBER")})
     (found,) = (await PageDoctor(web, PARSER).examine("alice.example", CheckedAgainst())).findings
@@ -196,14 +198,14 @@ async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
 
 
 async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that never answers holds nobody up for longer than the limit."""
+    """The check of a page that never answers ends at the time limit."""
     monkeypatch.setattr("microsub.identity.page_check.SECONDS", 0.01)
     report = await PageDoctor(Silence(), PARSER).examine("alice.example", CheckedAgainst())
     assert [(one.level, one.about) for one in report.findings] == [("problem", "time")]
 
 
 async def test_an_address_that_is_nobodys() -> None:
-    """Nothing is asked for what can be no profile URL."""
+    """An invalid profile URL causes no request."""
     web = Web({})
     for address in ("", "ftp://alice.example/", "https://alice.example/#me", "https://10.0.0.1/", "two words"):
         with pytest.raises(InvalidRequest):
@@ -212,7 +214,7 @@ async def test_an_address_that_is_nobodys() -> None:
 
 
 async def test_nobody_checks_pages_all_the_time() -> None:
-    """One client has so many a minute, and so has one site; others go on, and so does everybody a minute later."""
+    """The limits per minute apply to each client and each site; others aren't affected."""
     now = 0.0
     doctor = PageDoctor(Web({}), PARSER, clock=lambda: now)
     for number in range(PAGE_CHECKS_OF_NETWORK.most):
@@ -222,7 +224,7 @@ async def test_nobody_checks_pages_all_the_time() -> None:
     assert stopped.value.retry_after == MINUTE
     for number in range(PAGE_CHECKS_OF_SITE.most):
         await doctor.examine_for(f"198.51.100.{number}", "https://busy.example/", CheckedAgainst())
-    for _ in range(PAGE_CHECKS_OF_NETWORK.most):  # which counts for nothing, as nothing was checked
+    for _ in range(PAGE_CHECKS_OF_NETWORK.most):  # not counted, because nothing was checked
         with pytest.raises(TooManyRequests, match=r"busy\.example"):
             await doctor.examine_for("192.0.2.2", "http://www.busy.example/other", CheckedAgainst())
     await doctor.examine_for("192.0.2.2", "c.example", CheckedAgainst())
@@ -231,7 +233,7 @@ async def test_nobody_checks_pages_all_the_time() -> None:
 
 
 async def test_a_few_pages_are_checked_at_once() -> None:
-    """A client that comes while all places are taken is told so, and takes none."""
+    """A client that comes while all places are taken is refused, and doesn't take one."""
     silence = Silence()
     doctor = PageDoctor(silence, PARSER)
     under_way = [
@@ -264,5 +266,5 @@ async def test_a_few_pages_are_checked_at_once() -> None:
     ],
 )
 def test_whose_endpoint_it_is(endpoint: str, user: str | None) -> None:
-    """Also where the server lives under a path."""
+    """This also works if the server is below a path."""
     assert user_in(endpoint, "https://reader.example/at") == user

@@ -1,4 +1,4 @@
-"""Headers, cookies, templates, static files; and forms, which do nothing unless one of our own pages asked for it."""
+"""Headers, cookies, templates, static files; and forms, which only work if sent from our own pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WEB = Path(microsub.__file__).parent / "identity" / "pages"
 
 
 def test_a_policy_takes_no_source_that_ends_its_directive() -> None:
-    """Such as one that brings a directive of its own."""
+    """A value that contains another directive is one example."""
     for source in ["https://a.example; script-src *", "https://a.example\r\nx: y", "", "a b", "https://ä.example"]:
         with pytest.raises(ValueError, match="no source"):
             page_headers(form_to=[source])
@@ -38,7 +38,7 @@ def test_a_policy_takes_no_source_that_ends_its_directive() -> None:
 
 @pytest.mark.parametrize("path", sorted((WEB / "templates").glob("*.html")), ids=lambda path: path.name)
 def test_templates_hold_no_script_style_or_address_of_others(path: Path) -> None:
-    """They work under the policy, and load nothing from elsewhere."""
+    """They work under the policy, and load nothing from other hosts."""
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|javascript:", text)
     assert not re.search(r"""(src|action)=["']https?://""", text)
@@ -47,13 +47,13 @@ def test_templates_hold_no_script_style_or_address_of_others(path: Path) -> None
 
 @pytest.mark.parametrize("path", sorted((WEB / "templates").glob("*.html")), ids=lambda path: path.name)
 def test_every_form_that_posts_has_a_token(path: Path) -> None:
-    """Forms are made by the macro, which writes it."""
+    """The macro for forms adds it."""
     if path.name != "forms.html":
         assert 'method="post"' not in path.read_text(encoding="utf-8")
 
 
 async def test_static_files_are_served_with_their_type(ann: Visitor, server: World) -> None:
-    """And kept by browsers, since their address changes with them; nothing else in the folder can be had."""
+    """Browsers cache them, because their address changes with their content; other files can't be read."""
     pages = PageSite.at(server.services, None).pages
     shown = await ann.get(pages.static("pages.css"))
     assert shown.status == 200
@@ -66,7 +66,7 @@ async def test_static_files_are_served_with_their_type(ann: Visitor, server: Wor
 
 
 def test_values_are_escaped(server: World) -> None:
-    """A name that is markup stays text."""
+    """Markup in a name is shown as text."""
     values = {"title": "<b>", "text": "<script>x</script>", "kind": "done", "session": None, "path": "/"}
     text = PageSite.at(server.services, None).pages.render("message.html", {**values, "display": Display()})
     assert "<script>x" not in text
@@ -74,10 +74,10 @@ def test_values_are_escaped(server: World) -> None:
 
 
 async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) -> None:
-    """Browsers send a host's cookies to all its ports, and keep one of each name: the port is part of ours."""
+    """Browsers send cookies to all ports of a host, and keep one per name, so our names contain the port."""
     async with instance(real_redis, base_url=None) as made:
         here, there = (Visitor(made.app, f"http://127.0.0.1:{port}") for port in (8001, 8002))
-        there.client.cookies.jar = here.client.cookies.jar  # one browser
+        there.client.cookies.jar = here.client.cookies.jar  # the same browser
         for name, visitor in (("ann", here), ("bob", there)):
             await made.accounts.add_user(name, f"https://{name}.example/", made.now)
             await made.identity.local.set_password(name, PASSWORD, made.now)
@@ -110,7 +110,7 @@ async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) 
 def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
     base_url: str | None, host: str, name: str
 ) -> None:
-    """Of the address that the admin has set, else of this machine as the browser names it. Not over https."""
+    """The port comes from the configured address, or from the browser's address on loopback. Not used with https."""
     cookies, response = PageCookies(PublicAddress(base_url), host), Response()
     cookies.write(response, "session", "x")
     assert response.headers["set-cookie"].partition("=")[0] == name
@@ -128,7 +128,7 @@ def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
     ids=["backslashes", "escapes", "semicolons", "blanks", "names"],
 )
 def test_no_cookie_takes_long(sent: str) -> None:
-    """As many bytes as a request's head may have; taking quotes away took a second of the process that serves."""
+    """The header has the maximum size; unquoting such a cookie once took a second of CPU time."""
     started = time.process_time()
     for header in (f"{sent}; microsub-browser={SECRET}", f"microsub-browser={SECRET};{sent}"):
         request = Request({"type": "http", "headers": [(b"cookie", header.encode())]})
@@ -138,7 +138,7 @@ def test_no_cookie_takes_long(sent: str) -> None:
 
 
 def test_of_cookies_with_one_name_the_last_counts() -> None:
-    """In whatever number of headers they come; a name that ends alike is another one."""
+    """They may be in several headers; a name with the same ending is another cookie."""
     headers = [
         (b"cookie", f"microsub-session=x;microsub-session = {SECRET}".encode()),
         (b"cookie", b"y-microsub-session=z"),
@@ -150,7 +150,7 @@ def test_of_cookies_with_one_name_the_last_counts() -> None:
 
 @pytest.mark.parametrize("blank", [b"\xa0", b"\x85", b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\xe2\x80\x80"])
 def test_a_cookie_whose_name_begins_with_an_odd_blank_is_another_one(blank: bytes) -> None:
-    """Browsers don't take its name for one with `__Host-`, so a neighbour of the domain may set it."""
+    """For browsers such a name has no `__Host-` prefix, so another host of the domain may set it."""
     cookies = PageCookies(PublicAddress("https://reader.example"), "reader.example")
     for planted in (blank + b"__Host-microsub-session=theirs", b"__Host-microsub-session" + blank + b"=theirs"):
         headers = [(b"cookie", b"__Host-microsub-session=ours; " + planted)]
@@ -158,14 +158,14 @@ def test_a_cookie_whose_name_begins_with_an_odd_blank_is_another_one(blank: byte
 
 
 async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Visitor) -> None:
-    """And back to itself afterwards, with its query."""
+    """The sign-in leads back to the page, with its query."""
     shown = await ann.get("/account?x=1%262")
     assert shown.status == 303
     assert shown.location == "/sign-in?next=%2Faccount%3Fx%3D1%25262"
 
 
 async def test_a_bug_is_a_page_that_tells_nothing(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
-    """The log has the details."""
+    """Only the log has the details."""
     await signed_in(ann)
 
     async def fail(*_: object) -> None:
@@ -179,7 +179,7 @@ async def test_a_bug_is_a_page_that_tells_nothing(server: World, ann: Visitor, s
 
 @pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/sign-out", 405), ("/static/none.css", 404)])
 async def test_a_browser_gets_a_page_where_there_is_nothing(ann: Visitor, path: str, status: int) -> None:
-    """And programs get JSON, as ever."""
+    """Programs still get JSON."""
     page = await ann.get(path, accept="text/html,*/*;q=0.8")
     assert page.status == status
     assert page.title
@@ -188,7 +188,7 @@ async def test_a_browser_gets_a_page_where_there_is_nothing(ann: Visitor, path: 
 
 
 async def test_without_redis_the_page_says_to_try_again(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
-    """And nobody's cookie is taken away by that."""
+    """The user's cookie isn't deleted."""
     await signed_in(ann)
 
     async def fail(*_: object) -> None:
@@ -209,12 +209,12 @@ class TestAddresses:
         "host", ["localhost", "localhost:8080", "127.0.0.1:80", "127.9.9.9", "[::1]:8080", "[::1]"]
     )
     def test_this_machine(self, host: str) -> None:
-        """Sign-in works there without a setting."""
+        """Sign-in works on loopback without a setting."""
         assert is_loopback(host)
         assert PublicAddress(None).base(host) == f"http://{host}"
 
     async def test_an_issuer_is_in_lower_case(self, real_redis) -> None:
-        """However the request writes the host: apps compare an issuer letter for letter."""
+        """The spelling in the request makes no difference, because apps compare issuers exactly."""
         async with instance(real_redis, base_url=None) as made:
             visitor = Visitor(made.app, "http://127.0.0.1:8080")
             asked = "/.well-known/oauth-authorization-server"
@@ -245,29 +245,29 @@ class TestAddresses:
         ],
     )
     def test_others(self, host: str) -> None:
-        """A `Host` header is anybody's choice, so that nothing is built on it."""
+        """The client chooses the `Host` header, so nothing depends on it."""
         assert not is_loopback(host)
         assert PublicAddress(None).base(host) is None
 
     def test_a_set_address_counts_whatever_the_request_says(self) -> None:
-        """Behind a proxy the `Host` may be anything."""
+        """Behind a proxy, `Host` may have any value."""
         address = PublicAddress("https://a.example/reader")
         assert address.base("evil.example") == "https://a.example/reader"
         assert address.prefix == "/reader"
 
     def test_an_origin_is_written_as_browsers_do(self) -> None:
-        """Lower case, no default port."""
+        """Origins are in lower case without a default port."""
         assert origin("https://A.example:443/x") == "https://a.example"
         assert origin("http://[::1]:8080/x") == "http://[::1]:8080"
 
     @pytest.mark.parametrize("text", ["/", "/account", "/auth?a=b&c=%20d", "/a//b"])
     def test_own_paths_pass(self, text: str) -> None:
-        """With their query."""
+        """The query is kept."""
         assert own_path(text) == text
 
 
 async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
-    """A proxy that serves the server under /reader strips that before it asks us."""
+    """The proxy serves the server below /reader, and removes that from the path."""
     async with instance(real_redis, base_url="https://a.example/reader") as made:
         await made.accounts.add_user("ann", "https://ann.example/", made.now)
         visitor = Visitor(made.app, "https://a.example")
@@ -279,7 +279,7 @@ async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
 
 
 def test_templates_and_static_files_are_part_of_the_wheel(tmp_path: Path) -> None:
-    """As `pip` installs it, without a checkout beside it."""
+    """They work in a wheel that `pip` installs, without a checkout."""
     builders = pytest.importorskip("hatchling.builders.wheel", reason="hatchling comes with the extra 'build'")
     (made,) = builders.WheelBuilder(str(WEB.parents[2])).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(made) as wheel:
@@ -290,7 +290,7 @@ def test_templates_and_static_files_are_part_of_the_wheel(tmp_path: Path) -> Non
 
 @given(st.text(max_size=60) | st.text(alphabet="/\\.:@?#\t\n evil%2f", max_size=30).map(lambda text: "/" + text))
 def test_whatever_passes_for_an_own_path_stays_here(text: str) -> None:
-    """By the reading of browsers: tabs and newlines don't count, and a backslash is a slash."""
+    """Browsers ignore tabs and newlines, and read a backslash as a slash."""
     if own_path(text) is not None:
         read = re.sub(r"[\t\r\n]", "", text).strip().replace("\\", "/")
         assert urlsplit(urljoin("https://reader.example/sign-in", read)).netloc == "reader.example"
@@ -300,7 +300,7 @@ END_ALL = "/account/sessions/end-all"
 
 
 async def test_every_form_refuses_what_has_no_token(server: World, ann: Visitor, signed_in) -> None:
-    """All routes of forms are walked: without a token nothing is done."""
+    """The test sends a request to each form's route."""
     await signed_in(ann)
     forms = [route for route in server.app.routes if isinstance(route, Route) and is_form(route)]
     assert len(forms) >= 3
@@ -312,14 +312,14 @@ async def test_every_form_refuses_what_has_no_token(server: World, ann: Visitor,
 
 
 async def test_every_post_of_the_pages_is_a_form(server: World) -> None:
-    """No route of the pages takes a POST past the check of its token."""
+    """No route of the pages accepts a POST without a check of the form's token."""
     for route in server.app.routes:
         if isinstance(route, Route) and "POST" in (route.methods or ()):
             assert is_form(route) or takes_upload(route), route.path
 
 
 async def test_a_browser_that_says_nothing_of_origins_passes_by_its_token(ann: Visitor, signed_in) -> None:
-    """Very old ones send neither header."""
+    """Very old browsers send neither header; the form's token is enough."""
     await signed_in(ann)
     page = await ann.get("/account")
     shown = await ann.post(END_ALL, fields_of(page.form(END_ALL)), sec_fetch_site="", origin="")
@@ -327,7 +327,7 @@ async def test_a_browser_that_says_nothing_of_origins_passes_by_its_token(ann: V
 
 
 async def test_a_token_ends_with_the_session(ann: Visitor, signed_in) -> None:
-    """What was asked for before a sign-in can't be sent after it."""
+    """A form from before a sign-in can't be sent after it."""
     await signed_in(ann)
     fields = fields_of((await ann.get("/account")).form(END_ALL))
     await signed_in(ann)
@@ -335,7 +335,7 @@ async def test_a_token_ends_with_the_session(ann: Visitor, signed_in) -> None:
 
 
 async def test_without_cookies_the_page_says_so(ann: Visitor, signed_in) -> None:
-    """A browser that keeps none can't send forms."""
+    """A browser without cookies can't send forms."""
     await signed_in(ann)
     fields = fields_of((await ann.get("/account")).form(END_ALL))
     ann.client.cookies.clear()
@@ -345,7 +345,7 @@ async def test_without_cookies_the_page_says_so(ann: Visitor, signed_in) -> None
 
 
 async def test_what_is_no_form_is_refused(ann: Visitor, signed_in) -> None:
-    """Other types of content, and bodies that are too large."""
+    """Other content types and bodies that are too large are refused."""
     await signed_in(ann)
     for body, kind, status in [(b"{}", "application/json", 400), (b"a=" + b"b" * 70_000, None, 413)]:
         headers = {"content-type": kind or "application/x-www-form-urlencoded"}
@@ -354,7 +354,7 @@ async def test_what_is_no_form_is_refused(ann: Visitor, signed_in) -> None:
 
 
 async def test_tokens_differ_from_page_to_page(ann: Visitor, signed_in) -> None:
-    """Nothing that stays the same can be guessed from the sizes of compressed pages."""
+    """A constant token could be guessed from the sizes of compressed pages."""
     await signed_in(ann)
     first, second = await ann.get("/account"), await ann.get("/account")
     assert fields_of(first.form(END_ALL))["form_token"] != fields_of(second.form(END_ALL))["form_token"]
@@ -362,7 +362,7 @@ async def test_tokens_differ_from_page_to_page(ann: Visitor, signed_in) -> None:
 
 @pytest.mark.parametrize("path", sorted((WEB.parent).rglob("*.py")), ids=lambda path: path.name)
 def test_libraries_of_credentials_and_templates_load_with_their_first_use(path: Path) -> None:
-    """They take a second, for which no start of the server waits."""
+    """Importing them takes a second, which a start of the server should not wait for."""
     nodes = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import | ast.ImportFrom)]
     loaded = {alias.name for node in nodes for alias in node.names} | {getattr(node, "module", "") for node in nodes}
     assert not {name.partition(".")[0] for name in loaded if name} & {"fido2", "argon2", "cryptography", "jinja2"}

@@ -1,4 +1,4 @@
-"""How many requests are let through, by one process and by several that share a Redis."""
+"""Rate limits for requests, in one process and in several with a shared Redis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = 1_700_000_040.0 - 1_700_000_040.0 % 60
 
 
 class Shared:
-    """What all processes tell each other, and how often."""
+    """The shared counts of all processes, and the number of messages."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, float], int] = {}
@@ -44,7 +44,7 @@ async def passes(limiting: RequestRate, limit: int, now: float) -> bool:
 
 
 async def test_one_process_is_exact() -> None:
-    """Also for many at once; and the next minute begins at zero."""
+    """The limit is also exact for concurrent requests; the next minute begins at zero."""
     limiting = RequestRate(Shared())
     passed = await asyncio.gather(*(passes(limiting, 100, NOW) for _ in range(300)))
     assert sum(passed) == 100
@@ -55,7 +55,7 @@ async def test_one_process_is_exact() -> None:
 
 
 async def test_when_to_come_back() -> None:
-    """When the next minute begins."""
+    """`retry_after` is the time until the next minute begins."""
     assert [too_many_requests(9, NOW + later).retry_after for later in (0, 0.5, 59.5, 59.999)] == [60, 60, 1, 1]
     limiting = RequestRate(Shared())
     await limiting.count("ann", 1, NOW + 15)
@@ -65,7 +65,7 @@ async def test_when_to_come_back() -> None:
 
 
 async def test_little_is_told() -> None:
-    """The first request, then every tenth of the limit; nothing once the limit is reached."""
+    """The store gets the first request and every tenth of the limit; nothing once the limit is reached."""
     shared = Shared()
     limiting = RequestRate(shared)
     for _ in range(2000):
@@ -74,7 +74,7 @@ async def test_little_is_told() -> None:
 
 
 async def test_a_store_that_is_away_lifts_no_limit() -> None:
-    """A step is let through, and then it is the store's fault."""
+    """A tenth of the limit is let through, then the store's error is raised."""
     shared = Shared()
     shared.away = True
     limiting = RequestRate(shared)
@@ -111,12 +111,12 @@ async def _played(limit: int, processes: int, turns: Iterable[tuple[int, int, fl
 def test_never_less_than_the_limit_and_hardly_more(
     limit: int, processes: int, turns: list[tuple[int, int, float]]
 ) -> None:
-    """By a tenth for each of several processes, at most."""
+    """Several processes exceed it by at most a tenth each."""
     asyncio.run(_played(limit, processes, turns))
 
 
 async def test_processes_agree_through_redis(real_redis: Redis) -> None:
-    """Four of them, in turns, at a real store."""
+    """Four processes take turns, with a real store."""
     several = [RequestRate(AttemptCounts(real_redis)) for _ in range(4)]
     passed = 0
     for turn in range(400):

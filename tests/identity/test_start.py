@@ -1,4 +1,4 @@
-"""The first page, the form that checks somebody's page, and the page that is lent to who has no website."""
+"""The first page, its form that checks a page, and the profile page of users without a website."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def check(visitor: Visitor, address: str) -> Shown:
 
 
 async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> None:
-    """The line for readers, those for this server as provider, the endpoint, and the ways on."""
+    """It has the line for readers, the lines for this server as provider, the endpoint, and links to further pages."""
     shown = await ann.get("/connect")
     assert shown.title == "This is a Microsub server"
     for line in (
@@ -42,7 +42,7 @@ async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> No
 
 
 async def test_who_is_signed_in_gets_lines_to_copy(ann: Visitor, signed_in) -> None:
-    """With the own name, and the own address in the form."""
+    """The lines contain the user's name, and the form contains their address."""
     await signed_in(ann)
     shown = await ann.get("/connect")
     assert '<link rel="microsub" href="https://reader.example/microsub/ann">' in shown.text
@@ -51,7 +51,7 @@ async def test_who_is_signed_in_gets_lines_to_copy(ann: Visitor, signed_in) -> N
 
 
 async def test_the_lines_lead_where_this_server_answers(ann: Visitor) -> None:
-    """What people are told to write down is there."""
+    """All addresses in the lines exist."""
     shown = await ann.get("/connect")
     lines = [line for block in shown.tree.css("pre") for line in block.text().splitlines()]
     paths = [line.partition('href="')[2].partition('"')[0].removeprefix(ADDRESS) for line in lines]
@@ -61,7 +61,7 @@ async def test_the_lines_lead_where_this_server_answers(ann: Visitor) -> None:
 
 
 async def test_a_page_is_checked(ann: Visitor, site: Publisher) -> None:
-    """What is there, what is missing, how to correct it, and whom it concerns."""
+    """The result has findings, missing links, corrections, and affected apps."""
     url = served(site, '<link rel="microsub" href="https://reader.example/microsub/ann">')
     shown = await check(ann, url)
     assert (shown.status, shown.title) == (200, f"Results for {url}")
@@ -75,7 +75,7 @@ async def test_a_page_is_checked(ann: Visitor, site: Publisher) -> None:
 async def test_how_a_page_compares_is_told_to_its_owner_alone(
     ann: Visitor, other: Visitor, site: Publisher, signed_in
 ) -> None:
-    """A stranger learns of nobody's `me`, nor whether there is such a user."""
+    """A stranger sees nobody's `me`, and can't find out whether a user exists."""
     url = served(site, '<link rel="microsub" href="https://reader.example/microsub/ann">')
     nobody = site.serve(
         "/nobody",
@@ -93,7 +93,7 @@ async def test_how_a_page_compares_is_told_to_its_owner_alone(
 
 
 class Noted:
-    """A network without hosts; for each request whether ports 80 and 443 alone may be asked, and for whom."""
+    """A network without hosts; records for each request whether only ports 80 and 443 are allowed, and the client."""
 
     def __init__(self) -> None:
         self.asked: set[tuple[bool, str]] = set()
@@ -106,8 +106,8 @@ class Noted:
 async def test_for_strangers_the_ports_of_websites_are_asked_alone(
     server: World, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is found would tell which ports are open; users may have their pages elsewhere. The work counts for the
-    network, or the user.
+    """Otherwise strangers could find out which ports are open; users may have pages on other ports. The work counts for
+    the network or the user.
     """
     noted = Noted()
     monkeypatch.setattr(server.identity.doctor, "_sender", noted)
@@ -121,14 +121,14 @@ async def test_for_strangers_the_ports_of_websites_are_asked_alone(
 
 
 async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher) -> None:
-    """Only checks that are made count, however often something else is sent."""
+    """Only real checks count, however often invalid input is sent."""
     for address in ("", " ", "nonsense nonsense", "ftp://a.example/", "http://") * PAGE_CHECKS_OF_NETWORK.most:
         assert (await check(ann, address)).status == 400
     assert (await check(ann, served(site, ""))).status == 200
 
 
 async def test_without_an_address_of_its_own_the_page_says_so(real_redis: Redis) -> None:
-    """By another name than this machine's forms can't be trusted; the lines are shown as the browser sees them."""
+    """Forms can't be trusted at a host name other than loopback; the lines show the address that the browser uses."""
     async with instance(real_redis) as made:
         strange, near = Visitor(made.app, "http://reader.lan"), Visitor(made.app, "http://127.0.0.1:8080")
         shown = await strange.get("/")
@@ -149,7 +149,7 @@ LINES = {
 
 
 async def test_the_lines_stand_in_head_and_headers(ann: Visitor) -> None:
-    """For GET and HEAD alike; browsers may read them from elsewhere; nobody gets a cookie."""
+    """GET and HEAD are alike; browsers may read the page from other origins; no cookie is set."""
     page = await ann.get("/u/carol")
     links = page.tree.css("html > head > link")
     found = {node.attributes["rel"]: node.attributes["href"] for node in links}
@@ -166,7 +166,7 @@ async def test_the_lines_stand_in_head_and_headers(ann: Visitor) -> None:
 
 
 async def test_it_tells_nobody_who_has_an_account(ann: Visitor) -> None:
-    """Every name has one, and they differ in the name alone."""
+    """Every name has a page, and these differ only in the name."""
     known, unknown = await ann.get("/u/ann"), await ann.get("/u/nobdy")
     assert known.status == unknown.status == 200
     assert unknown.response.text.replace("nobdy", "ann") == known.response.text
@@ -175,18 +175,18 @@ async def test_it_tells_nobody_who_has_an_account(ann: Visitor) -> None:
 
 @pytest.mark.parametrize("name", ["a.b", "x" * 65, "%3Cscript%3E", "a%20b"])
 async def test_what_can_be_nobodys_name_has_none(ann: Visitor, name: str) -> None:
-    """Names are letters, digits, _ and -."""
+    """A name consists of letters, digits, _ and -."""
     assert (await ann.get(f"/u/{name}")).status == 404
 
 
 async def test_a_slash_makes_nobody_another_person(ann: Visitor) -> None:
-    """It leads to the one address for good."""
+    """It redirects permanently to the address without it."""
     shown = await ann.get("/u/carol/")
     assert (shown.status, shown.location) == (301, "https://reader.example/u/carol")
 
 
 async def test_one_signs_in_by_it(server: World, ann: Visitor) -> None:
-    """With the address in place of the name, and is shown with it."""
+    """The address works in place of the name, and is shown on the account page."""
     await server.accounts.add_user("carol", "", server.now)
     await server.identity.local.set_password("carol", PASSWORD, server.now)
     for who in ("https://reader.example/u/carol", "reader.example/u/carol", "carol"):

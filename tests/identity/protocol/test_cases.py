@@ -1,7 +1,7 @@
-"""Documents and what is read in them: each `<case>.body` in `tests/data/indieauth/<kind>` has its `<case>.json`.
+"""Documents and their parsed results: each `<case>.body` in `tests/data/indieauth/<kind>` has its `<case>.json`.
 
-`served` in it says how the document came; then stands what is `found`, or why it is `refused`. A new oddity is a new
-pair: `MICROSUB_WRITE_CASES=1 pytest tests/identity/protocol/test_cases.py` writes the expected side; read the
+`served` describes the HTTP reply; then follows either `found` or the reason why it is `refused`. For a new case add a
+new pair: `MICROSUB_WRITE_CASES=1 pytest tests/identity/protocol/test_cases.py` writes the expected side; read the
 difference before you keep it.
 """
 
@@ -45,14 +45,14 @@ READERS: dict[str, Callable[[bytes, Served], Any]] = {
 
 
 def plain(value: Any) -> Any:
-    """A result as JSON has it: sets sorted, and nothing that says nothing."""
+    """A result as JSON: sets sorted, empty values left out."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items() if part not in (None, frozenset(), [], {})}
     return sorted(value) if isinstance(value, frozenset) else value
 
 
 def result_of(path: Path, served: Served) -> dict[str, Any]:
-    """What is found, or why nothing is."""
+    """The result, or the reason for the refusal."""
     try:
         return {"found": plain(READERS[path.parent.name](path.read_bytes(), served))}
     except ParseError as error:
@@ -61,7 +61,7 @@ def result_of(path: Path, served: Served) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_document_is_read_as_written_beside_it(path: Path) -> None:
-    """What is found, or the reason why nothing is, which says what was expected."""
+    """Each result or refusal matches its file; a refusal says what was expected."""
     beside = path.with_suffix(".json")
     served = json.loads(beside.read_text())["served"]
     result = {"served": served, **result_of(path, served)}
@@ -74,5 +74,5 @@ def test_a_document_is_read_as_written_beside_it(path: Path) -> None:
 
 
 def test_every_expectation_has_its_document() -> None:
-    """No expected file is left over from a document that was renamed or removed."""
+    """No expected file remains from a renamed or removed document."""
     assert {p.with_suffix("") for p in DATA.glob("*/*.json")} == {p.with_suffix("") for p in CASES}

@@ -1,4 +1,4 @@
-"""Apps: their identifiers, and where people may be sent back to (https://indieauth.spec.indieweb.org/#redirect-url)."""
+"""Client identifiers and allowed redirect addresses of apps (https://indieauth.spec.indieweb.org/#redirect-url)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ APP = ClientInfo(
     ],
 )
 def test_identifiers_may_have_ports_and_be_loopback(written: str, canonical: str) -> None:
-    """Unlike people's addresses: apps are developed somewhere."""
+    """Unlike profile URLs they may have ports and loopback hosts, for apps in development."""
     assert canonical_client_id(written) == canonical
 
 
@@ -49,7 +49,7 @@ def test_identifiers_may_have_ports_and_be_loopback(written: str, canonical: str
     ],
 )
 def test_other_identifiers_are_refused(written: str) -> None:
-    """Names and the two loopback addresses alone."""
+    """Only names and the two loopback addresses are allowed."""
     with pytest.raises(InvalidRequest, match="expected the URL of an app"):
         canonical_client_id(written)
 
@@ -66,7 +66,7 @@ def test_other_identifiers_are_refused(written: str) -> None:
     ],
 )
 def test_own_origin_and_what_is_published_is_allowed(redirect: str) -> None:
-    """Scheme, host and port of the client, or letter for letter what it lists."""
+    """Allowed are scheme, host and port of the client, and the exact addresses that it publishes."""
     assert allowed_redirect(APP, redirect)
 
 
@@ -110,13 +110,13 @@ def test_own_origin_and_what_is_published_is_allowed(redirect: str) -> None:
     ],
 )
 def test_no_open_redirects(redirect: str) -> None:
-    """Neither other origins, nor what looks like the own one to some program, nor what would run."""
+    """Other origins are refused, also addresses that some program reads as the own origin, and scripts."""
     assert not allowed_redirect(APP, redirect)
 
 
 @given(st.text(max_size=80) | st.from_regex(r"\Ahttps://app\.example[\x00-\x7f]{0,20}\Z"))
 def test_what_is_allowed_unlisted_is_on_the_own_origin(redirect: str) -> None:
-    """However it is written."""
+    """This holds for any spelling."""
     info = ClientInfo("https://app.example/")
     if allowed_redirect(info, redirect):
         assert identifier(redirect).origin == "https://app.example"
@@ -131,7 +131,7 @@ NATIVE = ClientInfo("https://app.example/id", redirect_uris=frozenset({"http://1
     "redirect", ["http://127.0.0.1/back", "http://127.0.0.1:41753/back", "http://127.0.0.1:1/back", "http://[::1]:9/"]
 )
 def test_a_published_loopback_address_has_any_port(redirect: str) -> None:
-    """Programs take the port that is free just then (RFC 8252, 7.3)."""
+    """Programs listen on any free port (RFC 8252, 7.3)."""
     assert allowed_redirect(NATIVE, redirect)
 
 
@@ -144,6 +144,6 @@ def test_a_published_loopback_address_has_any_port(redirect: str) -> None:
     ],
 )
 def test_only_the_port_of_a_loopback_address_is_free(redirect: str) -> None:
-    """Host, path and query are those that the app has published, and other hosts have one port."""
+    """Host, path and query must be those that the app publishes, and other hosts have one port."""
     assert not allowed_redirect(NATIVE, redirect)
     assert not allowed_redirect(APP, "https://other.example:8443/back?x=1")

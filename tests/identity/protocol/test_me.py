@@ -1,4 +1,4 @@
-"""Profile URLs: which are usable, and the one way to write each (https://indieauth.spec.indieweb.org/#user-profile-url)."""
+"""Profile URLs: validity and canonical form (https://indieauth.spec.indieweb.org/#user-profile-url)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from microsub.kit.identifiers import identifier
     ],
 )
 def test_what_is_usable_has_one_way_to_be_written(written: str, canonical: str) -> None:
-    """Case of scheme and host, and the path that may be left out, make no difference; a bare domain means https."""
+    """Case of scheme and host and a missing path make no difference; a bare domain means https."""
     assert canonical_me(written) == canonical
     assert canonical_me(canonical) == canonical
     assert same_me(written, canonical)
@@ -94,7 +94,7 @@ def test_what_is_usable_has_one_way_to_be_written(written: str, canonical: str) 
     ],
 )
 def test_what_is_refused_is_named_and_says_what_was_expected(written: str) -> None:
-    """Everything that the spec excludes, and what two programs would read in two ways."""
+    """URLs that the spec excludes, and URLs that programs read in different ways, are refused with a reason."""
     with pytest.raises(InvalidRequest) as refused:
         canonical_me(written)
     assert "expected a profile URL" in refused.value.description
@@ -103,7 +103,7 @@ def test_what_is_refused_is_named_and_says_what_was_expected(written: str) -> No
 
 
 def test_ports_and_addresses_pass_where_networks_are_private() -> None:
-    """For tests and for machines at home; the odd notations of addresses never."""
+    """They are allowed for tests and home networks, but unusual notations of addresses never are."""
     assert canonical_me("http://127.0.0.1:8080", private=True) == "http://127.0.0.1:8080/"
     assert canonical_me("127.0.0.1:8080/alice", private=True) == "https://127.0.0.1:8080/alice"
     assert canonical_me("http://[0:0::1]:80/", private=True) == "http://[::1]/"
@@ -125,7 +125,7 @@ def test_ports_and_addresses_pass_where_networks_are_private() -> None:
     ],
 )
 def test_what_text_alone_doesnt_make_one(one: str, other: str) -> None:
-    """Scheme, path, `www.` and query make two of them, as the spec has it; what is no profile URL is nobody's."""
+    """Scheme, path, `www.` and query make different URLs, as the spec says; invalid URLs are never the same."""
     assert not same_me(one, other)
 
 
@@ -144,7 +144,7 @@ urls = st.builds("{}://{}{}{}".format, st.sampled_from(["http", "HTTPS", "https"
 @example("https://example.com/%zz?%", False)
 @example("http://[::FFFF:1.2.3.4]/", True)
 def test_the_canonical_form_is_its_own(written: str, private: bool) -> None:
-    """Doing it twice changes nothing, it is plain ASCII that ends no header, and others read it alike."""
+    """It is idempotent and plain ASCII without line breaks, and other parsers read it in the same way."""
     try:
         me = canonical_me(written, private=private)
     except InvalidRequest:
@@ -164,7 +164,7 @@ def test_the_canonical_form_is_its_own(written: str, private: bool) -> None:
 
 @given(st.text(max_size=60) | urls, st.sampled_from(["", "https://a.example/b/c?d#e", "nonsense"]))
 def test_an_endpoint_is_safe_or_none(value: str, base: str) -> None:
-    """Whatever stands on a page: an absolute http or https URL that reads one way, or nothing."""
+    """An endpoint is an absolute http or https URL with one meaning, or none."""
     found = endpoint(value, base)
     if found is not None:
         assert identifier(found).url == found
@@ -173,12 +173,12 @@ def test_an_endpoint_is_safe_or_none(value: str, base: str) -> None:
 
 @given(st.none() | st.integers() | st.lists(st.text()) | st.dictionaries(st.text(), st.text()))
 def test_what_is_no_text_is_no_endpoint(value: object) -> None:
-    """JSON may hold anything."""
+    """JSON values of other types aren't endpoints."""
     assert endpoint(value) is None
 
 
 def test_scheme_and_last_slash_tell_nobody_apart() -> None:
-    """Apps make and drop both; hosts, paths and queries do tell."""
+    """Apps add and drop scheme and last slash; hosts, paths and queries distinguish users."""
     home = "https://ann.example/a"
     for same in ("https://ann.example/a/", "http://ann.example/a", "HTTP://ANN.example/a/"):
         assert alike(home, same)

@@ -36,11 +36,11 @@ def test_the_rfcs_example() -> None:
     ],
 )
 def test_what_proves_nothing(verifier: str, challenge: str, method: str) -> None:
-    """Other methods, other verifiers, invalid verifiers and challenges."""
+    """Other methods, other verifiers, and invalid verifiers and challenges prove nothing."""
     assert not pkce_matches(verifier, challenge, method)
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=6) | st.just("S256"))
 def test_matching_never_raises(verifier: str, challenge: str, method: str) -> None:
-    """Whatever arrives."""
+    """Any input gives a result."""
     assert not pkce_matches(verifier, challenge, method)

@@ -1,4 +1,4 @@
-"""Answers of strangers' servers, beyond the cases that are written down."""
+"""Replies of foreign servers, beyond the stored cases."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ documents = st.dictionaries(names, values, max_size=6).map(orjson.dumps) | st.bi
 
 @given(documents, st.sampled_from([None, "application/json", "application/x-www-form-urlencoded", "text/html"]))
 def test_an_answer_is_read_or_refused(body: bytes, content_type: str | None) -> None:
-    """Whatever a server sends: a value, or the error that says what was expected."""
+    """Any reply gives a value, or the error that says what was expected."""
     with suppress(ParseError):
         answer = read_introspection(body, URL, now=1e9)
         assert not answer.active or answer.me
@@ -48,7 +48,7 @@ def test_an_answer_is_read_or_refused(body: bytes, content_type: str | None) -> 
 
 
 def test_tokens_arent_shown() -> None:
-    """Not in what is logged of an answer."""
+    """The log representation of a reply contains no tokens."""
     body = b'{"me":"https://alice.example/","access_token":"s3cret","refresh_token":"s3cret"}'
     assert "s3cret" not in repr(read_code_answer(body, URL, None, now=0.0))
 
@@ -68,5 +68,5 @@ def test_tokens_arent_shown() -> None:
     ],
 )
 def test_why_a_server_refused(body: bytes, found: ErrorAnswer | None) -> None:
-    """In its words, if they are fit to be shown."""
+    """The server's own error text is shown if it is safe."""
     assert read_error(body, URL, None) == found

@@ -1,4 +1,4 @@
-"""What apps ask of the authorization endpoint."""
+"""Requests of apps to the authorization endpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def query(**parameters: str) -> dict[str, list[str]]:
 
 
 def test_a_whole_request() -> None:
-    """Scopes keep the app's order, each once; the client is written in one way."""
+    """Scopes keep the app's order without duplicates; the client has its canonical form."""
     asked = pkce_challenge(new_verifier())
     found = read_asked(
         query(
@@ -47,13 +47,13 @@ def test_a_whole_request() -> None:
 
 
 def test_a_challenge_without_a_method_is_by_s256() -> None:
-    """No app is known that means another one."""
+    """A missing method means S256, because no known app means another one."""
     asked = pkce_challenge(new_verifier())
     assert read_asked(query(code_challenge=asked)).challenge == asked
 
 
 def test_the_state_of_a_faulty_request_goes_back_where_it_is_sound() -> None:
-    """One value, and not too long."""
+    """The state is returned if it is a single value and not too long."""
     assert read_target(query(state="x")).state == "x"
     assert read_target(query(state="x" * (MAX_STATE + 1))).state is None
     assert read_target({**query(), "state": ["a", "b"]}).state is None
@@ -61,7 +61,7 @@ def test_the_state_of_a_faulty_request_goes_back_where_it_is_sound() -> None:
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.lists(st.text(max_size=60), min_size=1, max_size=2)))
 def test_any_request_is_read_or_refused(parameters: dict[str, list[str]]) -> None:
-    """Nothing else happens, whatever stands there."""
+    """Any input gives a request or a refusal."""
     for read in (read_target, read_asked):
         try:
             found = read({**query(), **parameters})
@@ -73,7 +73,7 @@ def test_any_request_is_read_or_refused(parameters: dict[str, list[str]]) -> Non
 
 @given(st.text(max_size=80), st.sampled_from((BACK, f"{BACK}?", f"{BACK}?a=1", f"{BACK}?a=1&", "app.example:/back")))
 def test_an_answer_arrives_as_it_was(state: str, redirect: str) -> None:
-    """It comes back letter for letter, adds nothing else, and has nothing that ends a header."""
+    """The state is returned unchanged, adds no other parameters, and can't end a header."""
     url = answer_url(redirect, {"code": "ann.x", "state": state.encode("utf-8", "replace").decode(), "gone": None})
     assert url.startswith(redirect)
     assert url.isascii()

@@ -1,4 +1,4 @@
-"""What apps say of themselves, and what is believed of it."""
+"""Metadata of apps: how it is fetched, and how much of it is trusted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 
 
 async def test_a_document_and_its_logo_are_fetched_once() -> None:
-    """However many want to know, also at once."""
+    """Concurrent and later requests share one fetch."""
     apps = Apps()
     apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})
     apps.say(f"{APP}logo", PNG)
@@ -36,7 +36,7 @@ async def test_a_document_and_its_logo_are_fetched_once() -> None:
     "client", ["http://127.0.0.1:3000/", "http://localhost/", "http://app.localhost:80/", "http://[::1]/"]
 )
 async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
-    """There would be this server's machine, and not the reader's."""
+    """For the server, a loopback address is its own machine, not the reader's."""
     apps = Apps()
     app = await ClientApps(apps, PARSER, patience=60).find(client, ANN)
     assert (app.info.id, app.answered, apps.asked) == (client, False, [])
@@ -54,7 +54,7 @@ async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
     ],
 )
 async def test_what_can_not_be_used_leaves_the_identifier(body: bytes, kind: str, status: int) -> None:
-    """And is asked for again only after a while."""
+    """The app is shown by its identifier, and its metadata is requested again only after a while."""
     apps = Apps()
     apps.answers[APP] = Answered(status, {"content-type": kind}, body, APP)
     clients = ClientApps(apps, PARSER, patience=60)
@@ -65,7 +65,7 @@ async def test_what_can_not_be_used_leaves_the_identifier(body: bytes, kind: str
 
 
 async def test_any_redirect_to_another_host_ends_the_belief() -> None:
-    """Also one that comes back in the end: a proxy in between may have said what they liked."""
+    """Redirects that return to the app's host count too, because a host in between may have changed the document."""
     for final, hops in (
         ("https://other.example/", ()),
         (APP, (Hop("https://other.example/", False), Hop(APP, False))),
@@ -81,7 +81,7 @@ async def test_any_redirect_to_another_host_ends_the_belief() -> None:
 
 
 async def test_requests_are_bounded_and_say_nothing_of_the_reader() -> None:
-    """A GET of seconds, with a limit on the bytes, and without a token."""
+    """A GET with limits of time and size, and without a token."""
     seen: list[Sending] = []
 
     class Sender:
@@ -102,7 +102,7 @@ async def test_requests_are_bounded_and_say_nothing_of_the_reader() -> None:
 
 
 async def test_a_bug_is_not_taken_for_an_app_that_is_away() -> None:
-    """Only what apps and networks do is expected."""
+    """Only failures of apps and networks are caught."""
 
     class Broken:
         async def send(self, _: Sending) -> Answered | FetchFailed:
@@ -113,7 +113,7 @@ async def test_a_bug_is_not_taken_for_an_app_that_is_away() -> None:
 
 
 class Slow(Apps):
-    """Answers only once the `gate` is open, but at once for what is in `quick`."""
+    """Answers only when the `gate` is open, but at once for URLs in `quick`."""
 
     def __init__(self, *quick: str) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Slow(Apps):
 
 
 async def test_a_slow_app_holds_no_page_up() -> None:
-    """The page shows its identifier; what the app says in the end is there for the next page, which asks nothing."""
+    """The page shows the identifier; the late answer is available to the next page without another request."""
     apps = Slow()
     apps.say(APP, {"client_id": APP, "client_name": "App"})
     clients = ClientApps(apps, PARSER, patience=0.01)
@@ -143,7 +143,7 @@ async def test_a_slow_app_holds_no_page_up() -> None:
 
 
 async def test_a_slow_logo_takes_nothing_but_itself_away() -> None:
-    """The app is shown with all that its document says."""
+    """The app is shown with everything that its document says, except the logo."""
     apps = Slow(APP)
     apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})
     clients = ClientApps(apps, PARSER, patience=0.01)
@@ -156,7 +156,7 @@ async def test_a_slow_logo_takes_nothing_but_itself_away() -> None:
 
 
 async def test_a_stranger_gets_no_logo_fetched() -> None:
-    """It may be on any host, and isn't shown to them; who signs in then sees it."""
+    """The logo may be on any host and isn't shown to strangers; after a sign-in it is fetched and shown."""
     apps = Apps()
     apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": "https://pictures.example/logo"})
     apps.say("https://pictures.example/logo", PNG)
@@ -172,7 +172,9 @@ async def test_a_stranger_gets_no_logo_fetched() -> None:
     [(STRANGER, METADATA_FOR_STRANGERS.at_once_of_asker.most), (ANN, METADATA_FOR_USERS.at_once_of_asker.most)],
 )
 async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) -> None:
-    """The next one is refused until an answer is there, while others have theirs asked; waiters for one app are one."""
+    """The next app is refused until a request has ended; other users aren't affected; requests for one app share a
+    place.
+    """
     apps = Slow("https://of-others.example/")
     clients = ClientApps(apps, PARSER, patience=60)
     waiting = [
@@ -191,7 +193,7 @@ async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) ->
 
 
 async def test_no_host_is_asked_many_things_at_once() -> None:
-    """For any client; on another host there is room."""
+    """The limit applies to all clients together; other hosts can still be requested."""
     apps = Slow("https://quick.example/")
     clients = ClientApps(apps, PARSER, patience=60)
     waiting = [
@@ -208,7 +210,7 @@ async def test_no_host_is_asked_many_things_at_once() -> None:
 
 
 async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget() -> None:
-    """From however many addresses they come; a minute later there is room again."""
+    """The strangers' limit applies across all addresses, doesn't affect users, and ends after a minute."""
     now, apps = [1000.0], Apps()
     clients = ClientApps(apps, PARSER, patience=60, clock=lambda: now[0])
     for number in range(METADATA_FOR_STRANGERS.to_host.most):
@@ -222,7 +224,7 @@ async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget
 
 
 async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
-    """All addresses of a customer's IPv6 network are one; a person counts wherever they are."""
+    """All addresses of an IPv6 network count together; a user counts wherever they are."""
     now = [1000.0]
     clients = ClientApps(Apps(), PARSER, patience=60, clock=lambda: now[0])
     for number in range(METADATA_FOR_STRANGERS.of_asker.most):
@@ -237,7 +239,7 @@ async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
 
 
 async def test_behind_a_proxy_that_tells_nothing_people_have_budgets_of_their_own() -> None:
-    """All of them come from its address, which is a private one; strangers there are one."""
+    """All requests come from the proxy's private address; users are counted apart, strangers together."""
     clients = ClientApps(Apps(), PARSER, patience=60, clock=lambda: 1000.0)
     for number in range(METADATA_FOR_USERS.of_asker.most):
         await clients.find(f"https://app{number}.example/", Asker("10.0.0.1", "ann"))

@@ -1,4 +1,4 @@
-"""The page on which people decide what an app may do."""
+"""The page on which users decide what an app may do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def address(**changes: str | None) -> str:
 
 
 def answer(shown: Shown, back: str = BACK) -> dict[str, str]:
-    """What the app is told where the browser is sent to."""
+    """The parameters that the redirect passes to the app."""
     assert shown.status == 303, shown.text
     assert shown.location.startswith(f"{back}?") or shown.location.startswith(f"{back}&")
     return dict(parse_qsl(urlsplit(shown.location).query))
@@ -54,7 +54,7 @@ async def redeem(server: World, code: str, path: str = "/token", **more: str) ->
 async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
     server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How many there are, where room can be made, and who else can help."""
+    """The page shows how many there are, where to remove some, and that the admin can help."""
 
     async def most_of(_: str) -> int:
         return 1
@@ -73,7 +73,7 @@ async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
 async def test_a_session_that_ended_meanwhile_lets_no_app_in(
     server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An app may keep its consent waiting for seconds, until the owner of a stolen session has ended all."""
+    """The check of an app may take seconds, in which the owner of a stolen session may end all sessions."""
     await signed_in(ann)
     page, clients = await ann.get(address()), server.identity.provider.clients
     find = clients.find
@@ -88,7 +88,7 @@ async def test_a_session_that_ended_meanwhile_lets_no_app_in(
 
 
 async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, signed_in) -> None:
-    """Name, logo, address, where one ends up, who one is, and each scope in words."""
+    """It shows name, logo, address, redirect target, the user's identity, and each scope in words."""
     await signed_in(ann)
     apps.say(APP, PAGE)
     apps.say(f"{APP}logo.png", PNG, "text/plain")
@@ -108,7 +108,7 @@ async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, si
 async def test_what_is_new_since_an_app_was_allowed_is_marked(
     ann: Visitor, apps: Apps, signed_in, server: World
 ) -> None:
-    """What it had needs no second look; and nothing is marked for an app that is new as a whole."""
+    """Scopes that the app had before aren't marked, and a new app has no marks at all."""
     server.now = 2e9
     await signed_in(ann)
 
@@ -124,7 +124,7 @@ async def test_what_is_new_since_an_app_was_allowed_is_marked(
 
 
 async def test_search_isnt_promised_where_there_is_none(ann: Visitor, apps: Apps, signed_in, server: World) -> None:
-    """The words say what the app can do on this server."""
+    """The description of a scope depends on what this server offers."""
     await signed_in(ann)
     assert server.services.post_search is None
     assert "search" not in (await ann.get(address())).text
@@ -132,14 +132,14 @@ async def test_search_isnt_promised_where_there_is_none(ann: Visitor, apps: Apps
 
 
 def boxes(page: Shown) -> list[str | None]:
-    """The permissions that can be ticked."""
+    """The scopes with a checkbox."""
     return [box.attributes["value"] for box in page.tree.css("input[name=grant]")]
 
 
 async def test_only_what_can_be_given_here_is_offered(
     server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Posting comes last: into a channel, or at the person's own site where their page names a place for it."""
+    """Posting scopes come last: into a channel, or at the user's own site if their page has a micropub link."""
     await signed_in(ann)
     server.identity.profiles._sender = apps
     asked = address(scope="post create blink delete update read follow email")
@@ -160,7 +160,7 @@ async def test_only_what_can_be_given_here_is_offered(
 
 
 async def test_an_app_that_comes_again_is_known(server: World, ann: Visitor, apps: Apps, signed_in) -> None:
-    """The page says when it was allowed before; another app is new."""
+    """The page says when the app was allowed before; another app is new."""
     server.now = 2e9
     await signed_in(ann)
     first = await ann.get(address())
@@ -173,7 +173,7 @@ async def test_an_app_that_comes_again_is_known(server: World, ann: Visitor, app
 
 
 class TestPrograms:
-    """Programs that people run themselves, and that listen on their machine for the answer."""
+    """Programs that users run on their own machine, and that listen there for the answer."""
 
     ID, HERE = "https://program.example/", "http://127.0.0.1:41753/"
 
@@ -183,7 +183,7 @@ class TestPrograms:
     async def test_one_that_publishes_a_loopback_address_may_take_any_port(
         self, ann: Visitor, apps: Apps, signed_in
     ) -> None:
-        """It is shown by its name, and without a warning."""
+        """The program is shown with its name and without a warning."""
         await signed_in(ann)
         document = {"client_id": self.ID, "client_name": "Program", "redirect_uris": ["http://127.0.0.1/"]}
         apps.say(self.ID, document)
@@ -198,7 +198,7 @@ class TestPrograms:
     async def test_one_that_publishes_none_is_let_through_with_a_warning(
         self, ann: Visitor, apps: Apps, signed_in, says: bytes | None
     ) -> None:
-        """Its name isn't shown, because nothing proves that it is the app of that address."""
+        """Its name isn't shown, because nothing proves that the program belongs to this address."""
         await signed_in(ann)
         if says is not None:
             apps.say(self.ID, says)
@@ -210,7 +210,7 @@ class TestPrograms:
         assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
 
     async def test_an_app_of_this_machine_is_called_so(self, ann: Visitor, apps: Apps, signed_in) -> None:
-        """Nobody is blamed for a name that can't be asked for."""
+        """The page has no warning about a name that can't be fetched."""
         await signed_in(ann)
         page = await ann.get(address(client_id="http://127.0.0.1:9410/", redirect_uri="http://127.0.0.1:9410/back"))
         assert page.text.startswith("Allow 127.0.0.1:9410? An app on this device wants to use your account.")
@@ -219,7 +219,7 @@ class TestPrograms:
 
 
 async def test_the_readers_browser_asks_nobody_but_us(ann: Visitor, apps: Apps, signed_in) -> None:
-    """The logo is our own copy in the page, and the policy lets nothing else in."""
+    """The page contains our own copy of the logo, and the policy allows no other sources."""
     await signed_in(ann)
     apps.say(APP, PAGE)
     apps.say(f"{APP}logo.png", PNG)
@@ -245,7 +245,7 @@ async def test_the_readers_browser_asks_nobody_but_us(ann: Visitor, apps: Apps, 
 async def test_what_is_no_harmless_picture_is_no_logo(
     ann: Visitor, apps: Apps, signed_in, logo: bytes, kind: str
 ) -> None:
-    """By its first bytes, whatever it says it is."""
+    """The type of a logo is detected from its first bytes, whatever its content type says."""
     await signed_in(ann)
     apps.say(APP, PAGE)
     apps.say(f"{APP}logo.png", logo, kind)
@@ -256,7 +256,7 @@ async def test_what_is_no_harmless_picture_is_no_logo(
 
 
 async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor, apps: Apps, signed_in) -> None:
-    """And can be let in all the same."""
+    """The user can still allow it."""
     await signed_in(ann)
     page = await ann.get(address())
     assert page.title == "Allow app.example?"
@@ -266,7 +266,7 @@ async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor,
 
 class TestWhoIsThere:
     async def test_a_hint_of_somebody_else_is_shown(self, ann: Visitor, apps: Apps, signed_in) -> None:
-        """It decides nothing: the code is for who is signed in."""
+        """The hint changes nothing: the code is for the signed-in user."""
         await signed_in(ann)
         page = await ann.get(address(me="https://bob.example/"))
         alert = page.tree.css_first("[role=alert]").text()
@@ -277,7 +277,9 @@ class TestWhoIsThere:
     async def test_the_browser_goes_back_with_who_one_is(
         self, server: World, ann: Visitor, other: Visitor, apps: Apps, signed_in
     ) -> None:
-        """As the app wrote it where that is the same person, else as the account has it; never after a refusal."""
+        """`me` has the app's spelling if it is the same identity, otherwise the account's; a refusal doesn't contain
+        it.
+        """
         await signed_in(ann)
         for asked, said in (
             (None, "https://ann.example/"),
@@ -293,7 +295,7 @@ class TestWhoIsThere:
     async def test_an_account_without_a_website_is_known_by_the_page_here(
         self, server: World, other: Visitor, apps: Apps
     ) -> None:
-        """Which is what the app is told, and what it may have asked for."""
+        """The app gets the address of this page as `me`, and may have requested it."""
         await server.accounts.add_user("bob", "", server.now)
         await begin_session(other, server, "bob", "")
         page = await other.get(address(me="https://reader.example/u/bob/"))
@@ -308,7 +310,7 @@ class TestChoosing:
     async def test_a_scope_under_another_name_is_what_it_means(
         self, server: World, ann: Visitor, apps: Apps, signed_in
     ) -> None:
-        """Ekstereye asks for `timeline`: the person is told that this is reading, and the app can read."""
+        """Ekstereye requests `timeline`: the page describes it as reading, and the app can read."""
         server.now = 2e9
         await signed_in(ann)
         page = await ann.get(address(scope="create timeline"))
@@ -320,7 +322,7 @@ class TestChoosing:
         assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
 
     async def test_none_leaves_who_one_is(self, server: World, ann: Visitor, apps: Apps, signed_in) -> None:
-        """And no token."""
+        """The app gets no token."""
         await signed_in(ann)
         page = await ann.get(address())
         fields = {key: value for key, value in fields_of(page.form(CONSENT)).items() if key != "grant"}
@@ -332,7 +334,7 @@ class TestChoosing:
     async def test_older_requests_only_want_to_know_who_it_is(
         self, server: World, ann: Visitor, apps: Apps, signed_in, kind: str | None
     ) -> None:
-        """By `response_type=id`, or by saying nothing of it and asking for no scope."""
+        """They have `response_type=id`, or no response type and no scope."""
         await signed_in(ann)
         page = await ann.get(address(response_type=kind, scope="read" if kind == "id" else None, state=None))
         assert "wants to know who you are" in page.text
@@ -344,7 +346,7 @@ class TestChoosing:
     async def test_older_requests_with_scopes_want_a_token(
         self, server: World, ann: Visitor, apps: Apps, signed_in
     ) -> None:
-        """Also where they don't name the response type."""
+        """The response type may be missing."""
         server.now = 2e9
         await signed_in(ann)
         page = await ann.get(address(response_type=None))
@@ -359,7 +361,7 @@ class TestWhereOneIsSent:
     async def test_the_apps_own_host_and_named_places_are_good(
         self, server: World, ann: Visitor, apps: Apps, signed_in, redirect: str
     ) -> None:
-        """And what the address has in its query stays."""
+        """The query of the redirect address is kept."""
         await signed_in(ann)
         apps.say(APP, PAGE)
         page = await ann.get(address(redirect_uri=redirect))
@@ -370,7 +372,7 @@ class TestWhereOneIsSent:
         assert found.redirect == redirect
 
     async def test_a_json_document_names_places_too(self, ann: Visitor, apps: Apps, signed_in) -> None:
-        """Such as an app on the reader's own device, to which the policy lets the form lead."""
+        """An example is an app on the reader's device, which the policy allows as a form target."""
         await signed_in(ann)
         apps.say(APP, {"client_id": APP, "client_name": "Pass", "redirect_uris": ["pass.example:/back"]})
         page = await ann.get(address(redirect_uri="pass.example:/back"))
@@ -380,7 +382,7 @@ class TestWhereOneIsSent:
         assert shown.location.startswith("pass.example:/back?code=")
 
     async def test_a_redirect_away_lends_nobody_the_apps_name(self, ann: Visitor, apps: Apps, signed_in) -> None:
-        """An open redirect of a well-known site must not make it an app of those who use it."""
+        """An open redirect of a well-known site must not give its name to somebody else's app."""
         await signed_in(ann)
         page = PAGE.replace(b'href="/"', b'href="https://app.example/"')
         apps.say(APP, page, final_url="https://elsewhere.example/")
@@ -405,7 +407,7 @@ class TestFaultsThatAppsAreTold:
     async def test_a_fault_is_told_if_the_person_wishes(
         self, ann: Visitor, apps: Apps, signed_in, changes: dict[str, str], error: str
     ) -> None:
-        """The page has a link back; nobody is redirected on an app's word."""
+        """The page has a link back to the app, but doesn't redirect by itself."""
         await signed_in(ann)
         page = await ann.get(address(**changes))
         assert (page.status, page.location) == (400, "")
@@ -416,7 +418,7 @@ class TestFaultsThatAppsAreTold:
         assert told.get("state") == (None if "state" in changes else "s t&a=te")
 
     async def test_a_request_beyond_all_measure_is_refused(self, ann: Visitor, apps: Apps, signed_in) -> None:
-        """Before it is taken apart."""
+        """It is refused before it is parsed."""
         await signed_in(ann)
         assert (await ann.get(address() + "&x=1" * 200)).status == 400
         assert (await ann.get(address() + "&x=" + "1" * 9000)).status == 400
@@ -424,7 +426,7 @@ class TestFaultsThatAppsAreTold:
 
 class TestTheAccount:
     async def test_an_app_is_listed_with_its_last_use(self, server: World, ann: Visitor, apps: Apps, signed_in) -> None:
-        """To within minutes, and not with when it was allowed."""
+        """The time is exact to a few minutes, and isn't the time of consent."""
         server.now = 2e9
         used = ActivityNotes(TokenUse(server.redis).note)
         app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
@@ -442,7 +444,7 @@ class TestTheAccount:
 async def test_nobody_lets_the_server_ask_apps_all_the_time(
     server: World, ann: Visitor, other: Visitor, apps: Apps, signed_in
 ) -> None:
-    """A user who is signed in is sent here by so many unknown apps at once, and then by one in two seconds."""
+    """A signed-in user can open this page for 61 unknown apps at once, then for one per two seconds."""
     await signed_in(ann)
     await server.accounts.add_user("bob", "https://bob.example/", server.now)
     await signed_in(other, "bob")
@@ -457,7 +459,7 @@ async def test_nobody_lets_the_server_ask_apps_all_the_time(
 
 
 async def test_made_up_secrets_tell_nothing_of_their_user(server: World, ann: Visitor, apps: Apps) -> None:
-    """Codes, tokens and hints that name a user who is there are refused as those of nobody; a sign-in comes first."""
+    """Made-up codes, tokens and hints get the same refusal for existing and unknown users; a sign-in comes first."""
     await server.accounts.add_user("gone", "https://gone.example/", server.now)
     await server.accounts.disable_user("gone", server.now)
     form = {"client_id": APP, "redirect_uri": BACK}

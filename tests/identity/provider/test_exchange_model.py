@@ -1,7 +1,7 @@
-"""Everything that apps, users and thieves can do with codes and refresh tokens, in any order, against a model.
+"""All actions of apps, users and thieves with codes and refresh tokens, in any order, against a model.
 
-Nothing is good twice but for the same request within seconds, and nothing that was revoked, or came of what was used
-twice, works again.
+Nothing is accepted twice except for the same request within seconds, and nothing works that was revoked or came from a
+code or token that was used twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXAMPLES = examples(40)
 
 @dataclass
 class Family:
-    """What came of one code: `ended` when nothing of it may work any more; `tokens` by the time until which each is."""
+    """All results of one code: `ended` if none of them may work any more; `tokens` with their expiry times."""
 
     user: str
     ended: bool = False
@@ -38,7 +38,7 @@ class Family:
 
 @dataclass
 class Code:
-    """A code in the model. `use` is how it was used first, and with which verifier."""
+    """A code in the model. `use` is its first use, with the verifier."""
 
     text: str
     family: Family
@@ -49,7 +49,7 @@ class Code:
 
 
 class Machine(History):
-    """Two users, any number of codes and grants."""
+    """Two users, with any number of codes and grants."""
 
     codes = Bundle("codes")
     refreshes = Bundle("refreshes")
@@ -131,7 +131,7 @@ class Machine(History):
             return Spent.DISABLED
         if code.used is not None:
             same = fits and request == code.use and self.now - code.used <= CODE_REPEAT
-            # What was given is told again only while it is good for something.
+            # An answer is repeated only while its tokens are valid.
             alive = code.answer is None or code.answer.access in self.alive(code.family)
             return Spent.AGAIN if same and alive else Spent.REUSED
         if self.now >= code.made + CODE:
@@ -166,7 +166,7 @@ class Machine(History):
 
     @rule(known=refreshes)
     def revoke(self, known: tuple[Family, str]) -> None:
-        """The user, or the app itself, ends it."""
+        """The user or the app ends the grant."""
         family, refresh = known
         found = self.run(self.grants.find(refresh))
         assert (found is not None) == (bool(refresh) and not family.ended)
@@ -179,7 +179,7 @@ class Machine(History):
         for family in self.families:
             for number, (token, until) in enumerate(family.tokens.items()):
                 if len(family.tokens) - number > 9:
-                    continue  # of so many one may have gone before its time
+                    continue  # the oldest of too many may be dropped early
                 assert self.works(token) == (not family.ended and family.user not in self.disabled and self.now < until)
 
     def works(self, token: str) -> bool:
@@ -193,5 +193,5 @@ class Machine(History):
 
 
 def test_nothing_is_good_twice_and_nothing_revoked_works(redis_url: str) -> None:
-    """In any order of agreeing, redeeming, renewing, revoking, disabling and waiting."""
+    """This holds for any order of consent, redemption, renewal, revocation, disabling and waiting."""
     try_histories(Machine, emptied(redis_url), EXAMPLES, steps=30)

@@ -1,4 +1,4 @@
-"""Codes, grants and refresh tokens: each is good once, for whom it was made, and their number is limited."""
+"""Codes, grants and refresh tokens: each is valid once, for one app, and their number is limited."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def is_good(accounts: Accounts, token: str) -> bool:
 
 
 async def test_of_profile_and_tokens_at_once_one_is_given_at_most(redis: Redis, accounts: Accounts) -> None:
-    """Whichever comes first, the other takes it back."""
+    """The later redemption revokes the result of the earlier one."""
     codes = Codes(redis)
     for _ in range(5):
         code = await codes.create(CONSENT, NOW)
@@ -58,7 +58,7 @@ async def test_of_profile_and_tokens_at_once_one_is_given_at_most(redis: Redis, 
 
 
 async def test_a_crash_leaves_all_or_nothing(redis: Redis, accounts: Accounts) -> None:
-    """Who dies before the script has left the code as it was; who dies after it, an answer that can be asked for."""
+    """If the process dies before the script, the code is unused; if it dies after it, the app can ask again."""
     codes = Codes(redis)
     code = await codes.create(CONSENT, NOW)
     inner = redis.script
@@ -83,7 +83,7 @@ async def test_a_crash_leaves_all_or_nothing(redis: Redis, accounts: Accounts) -
 
 
 async def test_all_of_a_code_lies_with_its_user(redis: Redis, accounts: Accounts) -> None:
-    """The record ends by itself, an hour after it was made; the keys are those of the user."""
+    """The record expires an hour after its creation; all keys belong to the user."""
     codes = Codes(redis)
     code = await codes.create(CONSENT, NOW)
     await codes.redeem(code, "v", yes, NOW)
@@ -114,7 +114,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_two_processes_that_redeem_one_code_at_once_give_one_token(real_redis: Redis, redis_url: str) -> None:
-    """Both answers are the same, and there is one grant."""
+    """Both get the same answer, and there is one grant."""
     accounts = Accounts(real_redis)
     await accounts.add_user("ann", "https://ann.example/", NOW)
     code = await Codes(real_redis).create(CONSENT, NOW)
@@ -145,7 +145,7 @@ async def issued(redis: Redis, accounts: Accounts) -> Issued:
 
 
 async def test_a_wrong_secret_for_a_grant_ends_it(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """Its id is known to those alone who had one of its tokens."""
+    """Only holders of one of its tokens know the id."""
     wrong = issued.refresh[:-1] + ("a" if issued.refresh[-1] != "a" else "b")
     assert await Grants(redis).renew(wrong, None, NOW) == (Spent.REUSED, None)
     assert not await is_good(accounts, issued.access)
@@ -153,14 +153,14 @@ async def test_a_wrong_secret_for_a_grant_ends_it(redis: Redis, accounts: Accoun
 
 @pytest.mark.parametrize("text", ["", "ann", "ann.x.y", "ann..", f"ann.{'x' * 22}.y", f"bob.{'x' * 22}.y", "a" * 600])
 async def test_what_is_no_refresh_token_is_unknown(redis: Redis, accounts: Accounts, issued: Issued, text: str) -> None:
-    """It changes nothing for the grants there are."""
+    """It doesn't change existing grants."""
     assert await Grants(redis).renew(text, None, NOW) == (Spent.UNKNOWN, None)
     assert await Grants(redis).find(text) is None
     assert await is_good(accounts, issued.access)
 
 
 async def test_of_many_at_once_all_get_the_same(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """An app that renews in two places at the same moment isn't taken for a thief."""
+    """An app that renews twice at the same moment isn't treated as a thief."""
     answers = await asyncio.gather(*(Grants(redis).renew(issued.refresh, None, NOW) for _ in range(8)))
     assert sorted(renewed.value for renewed, _ in answers) == ["again"] * 7 + ["given"]
     assert len({new.refresh for _, new in answers if new}) == 1
@@ -168,7 +168,7 @@ async def test_of_many_at_once_all_get_the_same(redis: Redis, accounts: Accounts
 
 
 async def test_access_tokens_of_a_grant_do_not_pile_up(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """However often an app renews."""
+    """Their number is limited, however often an app renews."""
     grants, refresh = Grants(redis), issued.refresh
     for _ in range(30):
         _, new = await grants.renew(refresh, None, NOW)
@@ -179,12 +179,12 @@ async def test_access_tokens_of_a_grant_do_not_pile_up(redis: Redis, accounts: A
 
 
 async def test_a_refresh_token_expires(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """A year after it was given."""
+    """It expires a year after it was issued."""
     assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (Spent.EXPIRED, None)
 
 
 async def test_ids_of_grants_that_are_gone_leave_the_list(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """As Redis forgets the grant itself by its time to live."""
+    """The ids are removed after the grant's own key has expired."""
     grants = Grants(redis)
     (grant,) = await grants.all("ann")
     await redis.command("DEL", keys.grant("ann", grant.id))
@@ -193,7 +193,7 @@ async def test_ids_of_grants_that_are_gone_leave_the_list(redis: Redis, accounts
 
 
 async def test_the_check_finds_nothing_wrong_with_grants(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """Codes, grants and their tokens are as their keys are described."""
+    """Codes, grants and their tokens match the descriptions of their keys."""
     await Codes(redis).create(CONSENT, NOW)
     await Grants(redis).renew(issued.refresh, None, NOW)
     assert [found.what for found in (await look(redis, NOW)).found] == []
@@ -206,7 +206,7 @@ async def redeem(redis: Redis, code: str, most: int, now: float = NOW) -> Spent:
 
 
 async def test_no_more_than_the_limit_at_once(real_redis: Redis) -> None:
-    """Grants and the admin's tokens count together; a code that found no room stays good until there is some."""
+    """Grants and the admin's tokens count together; a code that was refused for this reason stays valid."""
     await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
     own = await Accounts(real_redis).create_token("ann", ["read"], "command line", NOW)
     codes = [await Codes(real_redis).create(CONSENT, NOW) for _ in range(8)]
@@ -222,7 +222,7 @@ async def test_no_more_than_the_limit_at_once(real_redis: Redis) -> None:
 
 
 async def test_the_same_answer_again_is_nothing_more(real_redis: Redis) -> None:
-    """For apps that ask twice, at the limit too."""
+    """Apps that redeem twice get the same answer even at the limit."""
     await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
     code = await Codes(real_redis).create(CONSENT, NOW)
     assert await redeem(real_redis, code, 1) is Spent.GIVEN
@@ -230,7 +230,7 @@ async def test_the_same_answer_again_is_nothing_more(real_redis: Redis) -> None:
 
 
 async def test_what_has_expired_doesnt_count(real_redis: Redis) -> None:
-    """Though its name may stand in a list still."""
+    """Expired grants and tokens aren't counted, even if their ids are still listed."""
     await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
     await redeem(real_redis, await Codes(real_redis).create(CONSENT, NOW), 0)
     [grant] = await Grants(real_redis).all("ann")

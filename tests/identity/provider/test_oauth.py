@@ -1,4 +1,4 @@
-"""The endpoints of our own IndieAuth server."""
+"""The endpoints of our own IndieAuth provider."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FORM = "application/x-www-form-urlencoded"
 
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[World]:
-    """An instance that knows its own address, with the user ann. It is today, so that nothing ends before its time."""
+    """An instance with an address of its own and the user ann, at the current time, so that nothing expires early."""
     async with instance(real_redis, base_url=BASE, now=time.time()) as made:
         await made.accounts.add_user("ann", "https://ann.example", made.now)
         yield made
 
 
 async def code(server: World, scope: str = "read follow profile") -> str:
-    """What ann's browser brings to the app."""
+    """The code that ann's browser passes to the app."""
     consent = Consent("ann", APP, "An app", BACK, frozenset(scope.split()), "")
     return await Codes(server.redis).create(consent, server.now)
 
@@ -66,7 +66,7 @@ async def introspect(server: World, token: str, bearer: str | None = None) -> di
 
 class TestMetadata:
     async def test_it_names_every_endpoint_under_the_issuer(self, server: World) -> None:
-        """The issuer is where the metadata lies; RFC 8414 and 9207."""
+        """The issuer is the address of the metadata; RFC 8414 and 9207."""
         reply = await server.client.get("/.well-known/oauth-authorization-server")
         found = reply.json()
         assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json")
@@ -84,13 +84,13 @@ class TestMetadata:
         }
 
     async def test_it_does_not_depend_on_what_the_request_says(self, server: World) -> None:
-        """The header Host is the asker's choice."""
+        """The client chooses the Host header."""
         path = "/.well-known/oauth-authorization-server"
         reply = await server.client.get(path, headers={"Host": "evil.example"})
         assert reply.json()["issuer"] == BASE
 
     async def test_without_an_address_of_its_own_there_is_none(self, real_redis: Redis) -> None:
-        """But on the machine itself."""
+        """Loopback is the exception."""
         path = "/.well-known/oauth-authorization-server"
         async with instance(real_redis) as made:
             assert (await made.client.get(path)).status_code == 404
@@ -100,7 +100,7 @@ class TestMetadata:
 
 class TestCodes:
     async def test_a_code_becomes_tokens(self, server: World) -> None:
-        """The reply has all that the specification and older apps want, and the token reads."""
+        """The reply has everything that the specification and older apps require, and the token can read."""
         given = await redeem(server, await code(server))
         assert given["token_type"] == "Bearer"
         assert (given["me"], given["scope"]) == ("https://ann.example/", "follow profile read")
@@ -110,28 +110,28 @@ class TestCodes:
         assert await reads(server, given["access_token"]) == 200
 
     async def test_without_its_scope_the_profile_is_not_told(self, server: World) -> None:
-        """Only who it is."""
+        """The reply contains only `me`."""
         assert "profile" not in await redeem(server, await code(server, "read"))
 
     async def test_the_client_may_be_written_in_another_way(self, server: World) -> None:
-        """As long as it is the same URL."""
+        """Any spelling of the same URL is accepted."""
         assert "access_token" in await redeem(server, await code(server), client_id="HTTPS://App.example:443")
 
     async def test_a_code_expires(self, server: World) -> None:
-        """After two minutes."""
+        """It expires after two minutes."""
         made = await code(server)
         server.now += CODE
         assert (await redeem(server, made, 400))["error"] == "invalid_grant"
 
     async def test_without_scopes_there_is_no_token(self, server: World) -> None:
-        """But who it is can still be asked for at the other endpoint."""
+        """The other endpoint still returns `me`."""
         made = await code(server, "")
         assert (await redeem(server, made, 400))["error"] == "invalid_grant"
         form = {"code": made, "client_id": APP, "redirect_uri": BACK}
         assert await post(server, "/auth", **form) == {"me": "https://ann.example/"}
 
     async def test_at_the_authorization_endpoint_a_code_gives_no_token(self, server: World) -> None:
-        """Whatever it would be good for; and it is used up."""
+        """This holds for all scopes; and the code is spent."""
         made = await code(server)
         form = {"grant_type": "authorization_code", "code": made, "client_id": APP, "redirect_uri": BACK}
         assert await post(server, "/auth", **form) == {
@@ -141,20 +141,20 @@ class TestCodes:
         assert (await redeem(server, made, 400))["error"] == "invalid_grant"
 
     async def test_older_apps_get_a_form(self, server: World) -> None:
-        """Where they ask for one and for nothing else, and say nothing of a grant type."""
+        """They accept only a form, and send no grant type."""
         form = {"code": await code(server, "read"), "client_id": APP, "redirect_uri": BACK}
         reply = await server.client.post("/auth", data=form, headers={"Accept": FORM})
         assert reply.headers["content-type"] == FORM
         assert dict(parse_qsl(reply.text)) == {"me": "https://ann.example/"}
 
     async def test_older_apps_say_nothing_of_a_grant_type(self, server: World) -> None:
-        """At the token endpoint, too."""
+        """The same holds at the token endpoint."""
         form = {"code": await code(server, "read"), "client_id": APP, "redirect_uri": BACK, "me": "https://ann.example"}
         assert "access_token" in await post(server, "/token", **form)
 
     @pytest.mark.parametrize("lacking", ["code", "client_id", "redirect_uri"])
     async def test_what_is_missing_is_named(self, server: World, lacking: str) -> None:
-        """Without using the code up."""
+        """The code isn't spent."""
         made = await code(server)
         form = {"grant_type": "authorization_code", "code": made, "client_id": APP, "redirect_uri": BACK}
         del form[lacking]
@@ -164,13 +164,13 @@ class TestCodes:
         assert "access_token" in await redeem(server, made)
 
     async def test_other_grants_are_unsupported(self, server: World) -> None:
-        """With the code that RFC 6749 has for it."""
+        """The error code is the one from RFC 6749."""
         assert (await post(server, "/token", 400, grant_type="password"))["error"] == "unsupported_grant_type"
         assert (await post(server, "/auth", 400, grant_type="refresh_token"))["error"] == "unsupported_grant_type"
         assert (await post(server, "/token", 400))["error"] == "invalid_request"
 
     async def test_a_user_who_is_disabled_meanwhile_gets_nothing(self, server: World) -> None:
-        """Neither by code nor by refresh token."""
+        """Neither code nor refresh token works."""
         given = await redeem(server, await code(server))
         made = await code(server)
         await server.accounts.disable_user("ann", server.now)
@@ -202,7 +202,7 @@ class TestRefreshing:
 
 class TestChecking:
     async def test_introspection_tells_of_a_good_token(self, server: World) -> None:
-        """Whose it is, what it allows, whose app has it, and when it ends."""
+        """The reply has user, scopes, app and expiry."""
         given = await redeem(server, await code(server))
         assert await introspect(server, given["access_token"]) == {
             "active": True,
@@ -214,7 +214,7 @@ class TestChecking:
         }
 
     async def test_introspection_needs_a_token(self, server: World) -> None:
-        """The token itself, or that of a program that the admin has let in; another's token is none."""
+        """Authorization is the token itself or an admitted program's token, but not another user's."""
         one, two = [(await redeem(server, await code(server)))["access_token"] for _ in range(2)]
         program = await server.service_tokens.create("micropub", server.now)
         assert (await introspect(server, one, program))["active"]
@@ -224,7 +224,7 @@ class TestChecking:
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
     async def test_of_a_token_that_is_not_good_nothing_is_told(self, server: World) -> None:
-        """Unknown, expired, revoked, no access token: all the same."""
+        """Unknown, expired and revoked tokens and tokens of other kinds get the same reply."""
         given = await redeem(server, await code(server))
         for text in ("x", "ann.x", "ann.", given["refresh_token"], await code(server), "\u00e4"):
             assert await introspect(server, text, await self.program(server)) == {"active": False}
@@ -237,7 +237,7 @@ class TestChecking:
         return await server.service_tokens.create("program", server.now)
 
     async def test_the_older_check(self, server: World) -> None:
-        """By GET with the token, as JSON or as a form."""
+        """It works by GET with the token, and answers with JSON or a form."""
         token = (await redeem(server, await code(server)))["access_token"]
         headers = {"Authorization": f"Bearer {token}"}
         for accept in ("application/json", "*/*", f"application/json, {FORM}", f"{FORM};q=0.5, application/json"):
@@ -251,14 +251,14 @@ class TestChecking:
             assert dict(parse_qsl(reply.text))["scope"] == "follow profile read"
 
     async def test_the_older_check_refuses_what_is_not_good(self, server: World) -> None:
-        """By 401 with a challenge, and an address with a token in it isn't looked at."""
+        """The reply is 401 with a challenge; a token in the query is ignored."""
         token = (await redeem(server, await code(server)))["access_token"]
         for headers in ({}, {"Authorization": "Bearer ann.x"}):
             reply = await server.client.get("/token", params={"access_token": token}, headers=headers)
             assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
 
     async def test_userinfo_needs_its_scope(self, server: World) -> None:
-        """And tells what the profile is."""
+        """The reply contains the profile."""
         token = (await redeem(server, await code(server)))["access_token"]
         reply = await server.client.get("/userinfo", headers={"Authorization": f"Bearer {token}"})
         assert reply.json() == {"name": "ann", "url": "https://ann.example/"}
@@ -268,7 +268,7 @@ class TestChecking:
         assert (await server.client.get("/userinfo")).status_code == 401
 
     async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: World) -> None:
-        """Though what they allow here is remembered in the same place."""
+        """This holds although they are stored in the same place."""
         token = "ann.of-another-provider"
         key = keys.token("ann", sha256_hex(token))
         record = ("scope", "read profile", "client", APP, "expires", server.now + 600, "foreign", 1)
@@ -286,7 +286,7 @@ class TestRevoking:
     @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
     @pytest.mark.parametrize("older", [False, True])
     async def test_revoking_ends_all_that_was_granted(self, server: World, kind: str, older: bool) -> None:
-        """From the next request on, whichever of the two is shown."""
+        """Either token ends both, from the next request on."""
         given = await redeem(server, await code(server))
         other = await redeem(server, await code(server))
         if older:
@@ -299,20 +299,20 @@ class TestRevoking:
         assert await reads(server, other["access_token"]) == 200
 
     async def test_unknown_tokens_are_no_error(self, server: World) -> None:
-        """RFC 7009, section 2.2; a missing one is."""
+        """RFC 7009, section 2.2; only a missing token is an error."""
         for text in ("x", "ann.x", "ann.y.z", "\u00e4"):
             assert await post(server, "/revoke", token=text) == {}
         assert (await post(server, "/revoke", 400))["error"] == "invalid_request"
 
     async def test_a_token_of_the_command_line_can_be_given_back(self, server: World) -> None:
-        """It has no grant."""
+        """It can be revoked although it has no grant."""
         token = await server.accounts.create_token("ann", ["read"], "command line", server.now)
         assert (await introspect(server, token))["client_id"] == "command line"
         await post(server, "/revoke", token=token)
         assert await reads(server, token) == 401
 
     async def test_the_admin_sees_apps_and_shuts_them_out(self, server: World) -> None:
-        """They stand in `microsub token list`, and are gone with the revocation there."""
+        """`microsub token list` shows them, and revoking there ends the grant."""
         given = await redeem(server, await code(server))
         (token,) = await server.accounts.tokens("ann")
         assert token.client == APP
@@ -325,7 +325,7 @@ class TestRevoking:
 class TestTransport:
     @pytest.mark.parametrize("path", ["/auth", "/token", "/introspect", "/revoke", "/userinfo"])
     async def test_apps_in_browsers_may_ask(self, server: World, path: str) -> None:
-        """OPTIONS says so; other methods are refused with those that there are."""
+        """OPTIONS allows them; other methods are refused with the list of allowed ones."""
         reply = await server.client.options(path)
         assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (204, "*")
         reply = await server.client.delete(path)
@@ -333,11 +333,11 @@ class TestTransport:
         assert "OPTIONS" in reply.headers["allow"]
 
     async def test_a_large_body_is_refused(self, server: World) -> None:
-        """Nothing that is asked here is larger than 64 KiB."""
+        """The limit is 64 KiB."""
         assert (await post(server, "/token", 413, code="x" * 70_000))["error"] == "invalid_request"
 
     async def test_metrics_count_what_was_given_and_refused(self, server: World) -> None:
-        """Without names of people or apps."""
+        """The metrics contain no names of users or apps."""
         made = await code(server)
         await redeem(server, made)
         await redeem(server, made, 400, redirect_uri="https://other.example/")

@@ -1,4 +1,4 @@
-"""Apps that post: on the page of consent they are given a channel."""
+"""Apps that post: the user chooses a channel on the consent page."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ALL = ["create", "update", "delete", "media"]
 
 @pytest.fixture(autouse=True)
 def today(server: World) -> None:
-    """What ends does so by Redis' own clock."""
+    """Use the real time, because Redis expires keys by its own clock."""
     server.now = time.time()
 
 
 async def let_in(server: World, ann: Visitor, scope: str = "create update delete media", **fields: Any) -> Any:
-    """What the app is given by a person who fills in these fields."""
+    """The token that the app gets if the user fills in these fields."""
     page = await ann.get(address(scope=scope))
     told = answer(await ann.submit(page, CONSENT, decision="allow", grant=scope.split(), **fields))
     return await redeem(server, told["code"])
@@ -46,7 +46,7 @@ async def texts(server: World, uid: str) -> list[str]:
 async def test_an_app_is_given_a_channel_that_is_there_or_made(
     server: World, ann: Visitor, apps: Apps, signed_in: Any
 ) -> None:
-    """The token posts there; it reads nothing. The same app again in the same channel goes on with its source."""
+    """The token posts there and can't read. If the same app gets the same channel again, it keeps its source."""
     await signed_in(ann)
     apps.say(APP, b"<title>x</title>")
     given = await let_in(server, ann, channel="+", new_channel="From my app")
@@ -69,7 +69,7 @@ async def test_an_app_is_given_a_channel_that_is_there_or_made(
 async def test_an_app_does_what_it_was_granted_and_no_more(
     server: World, ann: Visitor, apps: Apps, signed_in: Any
 ) -> None:
-    """One that may make posts changes and deletes none, its own neither."""
+    """An app that may create posts can't change or delete any, not even its own."""
     await signed_in(ann)
     apps.say(APP, b"<title>x</title>")
     given = await let_in(server, ann, scope="create", channel="+", new_channel="From my app")
@@ -90,7 +90,7 @@ async def test_an_app_does_what_it_was_granted_and_no_more(
 
 
 async def test_without_a_channel_it_may_not_post(server: World, ann: Visitor, apps: Apps, signed_in: Any) -> None:
-    """Though its token says `create`, which IndiePass for iOS wants to hear; and it reads, if that was ticked."""
+    """This holds although its token has `create`, which IndiePass for iOS requires; it can read if that was ticked."""
     await signed_in(ann)
     given = await let_in(server, ann, "create read", channel="")
     assert given["scope"] == "create read"
@@ -99,7 +99,7 @@ async def test_without_a_channel_it_may_not_post(server: World, ann: Visitor, ap
 
 
 async def test_revoking_ends_what_the_app_was_granted(server: World, ann: Visitor, apps: Apps, signed_in: Any) -> None:
-    """Its access token, and the way to a new one; renewing before that keeps the source."""
+    """This ends access and refresh token; renewing before that keeps the source."""
     await signed_in(ann)
     given = await let_in(server, ann, channel="notifications")
     form = {"grant_type": "refresh_token", "client_id": APP, "refresh_token": given["refresh_token"]}
@@ -113,7 +113,7 @@ async def test_revoking_ends_what_the_app_was_granted(server: World, ann: Visito
 
 
 async def test_a_channel_that_is_not_there_is_refused(server: World, ann: Visitor, apps: Apps, signed_in: Any) -> None:
-    """So is the one of what was saved; no code is given."""
+    """`saved` is refused too; no code is issued."""
     await signed_in(ann)
     for channel in ("nowhere", "saved"):
         shown = await ann.submit(await ann.get(ASKED), CONSENT, decision="allow", grant=ALL, channel=channel)

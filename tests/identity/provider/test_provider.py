@@ -1,4 +1,4 @@
-"""What people let apps do, as services see it."""
+"""Grants of apps, as other services of the product see them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def asked(client: str = ONE, *scopes: str) -> AuthorizationRequest:
 async def let_in(
     granting: IndieAuthProvider, user: str = "ann", client: str = ONE, *chosen: str, now: float = NOW
 ) -> str:
-    """The access token of an app that was let in."""
+    """The access token of an allowed app."""
     app = App(ClientInfo(client, name="One" if client == ONE else None))
     code = await granting.agree(user, asked(client), app, chosen or ("read",), now)
     return (await granting.redeem(CodeExchange(code, client, f"{client}back"), now)).issued.access
 
 
 async def test_apps_are_listed_once_each_the_last_one_first(granting: IndieAuthProvider) -> None:
-    """With all that they were granted, and when."""
+    """Each app has all its scopes, and the time of consent."""
     await let_in(granting, now=NOW)
     await let_in(granting, "ann", TWO, now=NOW + 10)
     await let_in(granting, "ann", ONE, "follow", now=NOW + 20)
@@ -60,7 +60,7 @@ async def test_apps_are_listed_once_each_the_last_one_first(granting: IndieAuthP
 
 
 async def test_shutting_out_one_app_and_then_the_other(granting: IndieAuthProvider) -> None:
-    """Of this user alone."""
+    """Only this user's grants end."""
     tokens = [await let_in(granting), await let_in(granting), await let_in(granting, "ann", TWO)]
     bobs = await let_in(granting, "bob")
     assert await granting.revoke_app("ann", ONE) == 2
@@ -73,7 +73,7 @@ async def test_shutting_out_one_app_and_then_the_other(granting: IndieAuthProvid
 
 
 async def test_nobody_is_vouched_for_without_a_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
-    """Not at the consent, and not where it was taken away since."""
+    """It is required at consent, and also later."""
     app = App(ClientInfo(ONE))
     with pytest.raises(Forbidden, match="disabled"):
         await granting.agree("nobody", asked(), app, ["read"], NOW)
@@ -88,7 +88,7 @@ async def test_nobody_is_vouched_for_without_a_profile_url(granting: IndieAuthPr
 
 
 async def test_what_is_told_of_a_user_is_what_they_are_now(granting: IndieAuthProvider, accounts: Accounts) -> None:
-    """A token is an account's; its answer names the profile URL of today, in its canonical form."""
+    """A token belongs to an account; its reply has the account's current profile URL in canonical form."""
     code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
     given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
     assert given.me == "https://ann.example/"

@@ -1,4 +1,4 @@
-"""Which account is whose, who gets one by signing in and under what name, and whom typed names mean."""
+"""Admission: which account belongs to an identity, who may register and by which name, and what typed names mean."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOW = 1_700_000_000.0
 
 
 class Pages:
-    """Where addresses lead for good, and what their pages call the same person's; others can't be had."""
+    """Permanent redirects by address, and `rel=me` links of pages; other pages can't be fetched."""
 
     def __init__(self) -> None:
         self.leads: dict[str, tuple[str, ...]] = {}
@@ -61,7 +61,7 @@ def profile(*names: str, links: tuple[str, ...] = ()) -> Profile:
 
 
 async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pages: Pages | None = None) -> bool:
-    """Whether somebody whose provider says `returned`, whose page leads `onwards`, gets into the account."""
+    """Whether an identity gets into the account, if its provider says `returned` and its page redirects `onwards`."""
     accounts = Accounts(redis)
     await accounts.add_user("ann", account, NOW)
     await accounts.set_me("ann", account)
@@ -74,7 +74,7 @@ async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pag
 @pytest.mark.parametrize(
     ("account", "returned", "onwards", "expected"),
     [
-        # as it is written
+        # spelled like the account
         ("https://ann.example/", "https://ann.example/", (), True),
         ("https://ann.example", "https://ann.example/", (), True),
         ("https://ann.example/a//", "https://ann.example/a", ("https://ann.example/a//",), False),
@@ -89,12 +89,12 @@ async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pag
         # https proves more than http; http proves nothing for https
         ("http://ann.example/", "https://ann.example/", (), True),
         ("https://ann.example/", "http://ann.example/", (), False),
-        # unless it leads there for good; the same with www. and a slash
+        # only with a permanent redirect; the same for www. and a slash
         ("https://ann.example/", "http://ann.example/", ("https://ann.example/",), True),
         ("https://ann.example/", "https://www.ann.example/", ("https://ann.example/",), True),
         ("https://ann.example/me/", "https://ann.example/me", ("https://ann.example/me/",), True),
         ("http://ann.example/", "https://ann.example/", ("http://ann.example/",), True),
-        # a page that leads to somebody else's isn't theirs
+        # a page that redirects to another user's page isn't theirs
         ("https://ann.example/ann", "https://ann.example/mallory", ("https://ann.example/ann",), False),
         ("https://ann.example/", "https://ann.example/mallory", ("https://ann.example/",), False),
     ],
@@ -102,12 +102,12 @@ async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pag
 async def test_who_is_let_in(
     real_redis: Redis, account: str, returned: str, onwards: tuple[str, ...], expected: bool
 ) -> None:
-    """By account, what the provider says, and where that page leads for good."""
+    """The verdict depends on the account, the provider's reply, and permanent redirects of that page."""
     assert await admitted(real_redis, account, returned, *onwards) is expected
 
 
 async def test_pages_on_other_sites_are_not_asked(real_redis: Redis) -> None:
-    """Nor more than a few of the same site, the one that was entered first."""
+    """Of the same site only a few pages are fetched, first the one that was entered."""
     accounts, pages = Accounts(real_redis), Pages()
     for n in range(9):
         await accounts.add_user(f"u{n}", f"https://host.example/{n}", NOW)
@@ -129,7 +129,7 @@ HERE, THERE, NEIGHBOUR = "https://here.example/", "https://there.example/", "htt
         (THERE, (HERE,), True),
         (THERE, ("https://www.here.example/",), True),
         (THERE, (NEIGHBOUR, HERE), True),
-        # who begins with a page that knows nothing of the account must not end up in it
+        # a user who enters a page that doesn't mention the account must not get into it
         (THERE, (), False),
         (THERE, (NEIGHBOUR,), False),
         (NEIGHBOUR, (), False),
@@ -139,7 +139,7 @@ HERE, THERE, NEIGHBOUR = "https://here.example/", "https://there.example/", "htt
 async def test_two_addresses_are_one_person(
     real_redis: Redis, how: str, entered: str, links: tuple[str, ...], expected: bool, said: str
 ) -> None:
-    """If the account's page says so, and the person does: by beginning with it, or on the other page."""
+    """The account's page must link to the other one, and the user must enter it, or the other page must link back."""
     accounts, pages = Accounts(real_redis), Pages()
     await accounts.add_user("ann", HERE, NOW)
     (pages.leads if how == "by redirect" else pages.links)[HERE] = (said,)
@@ -152,7 +152,7 @@ async def test_two_addresses_are_one_person(
 
 
 async def test_http_on_the_way_to_https_proves_nothing(real_redis: Redis) -> None:
-    """What an account's page says of an https page isn't shown by who answers for the http page."""
+    """If the account's page links to an https page, control over its http address proves nothing."""
     accounts, pages = Accounts(real_redis), Pages()
     await accounts.add_user("ann", HERE, NOW)
     pages.links[HERE] = (THERE,)
@@ -161,7 +161,7 @@ async def test_http_on_the_way_to_https_proves_nothing(real_redis: Redis) -> Non
 
 
 async def test_a_disabled_user_does_not_come_back_by_another_address(real_redis: Redis) -> None:
-    """Nor is the person told to be unknown, or offered an account."""
+    """The user isn't treated as unknown either, and isn't offered a new account."""
     accounts, pages = Accounts(real_redis), Pages()
     await accounts.add_user("ann", HERE, NOW)
     await accounts.disable_user("ann", NOW)
@@ -172,7 +172,7 @@ async def test_a_disabled_user_does_not_come_back_by_another_address(real_redis:
 
 
 async def test_one_address_of_two_accounts_opens_neither(real_redis: Redis) -> None:
-    """Both say that they are this person, and this person that they are both."""
+    """Both accounts link to this identity, and it links to both."""
     accounts, pages = Accounts(real_redis), Pages()
     for name, me in (("ann", HERE), ("anna", NEIGHBOUR)):
         await accounts.add_user(name, me, NOW)
@@ -184,7 +184,7 @@ async def test_one_address_of_two_accounts_opens_neither(real_redis: Redis) -> N
 
 
 def test_what_is_our_own() -> None:
-    """By origin and the beginning of the path, up to the end of a segment."""
+    """An address is ours if its origin matches and its path begins with ours, up to a segment boundary."""
     for url in ["https://a.example/r", "https://a.example/r/", "https://A.example:443/r/auth?x=1#y"]:
         assert is_own(url, "https://a.example/r"), url
     for url in [
@@ -201,7 +201,7 @@ def test_what_is_our_own() -> None:
 
 
 def test_pacing_is_bounded() -> None:
-    """In times per key, and in keys."""
+    """Both the times per key and the number of keys are limited."""
     pacing = FixedWindow(2, 60.0, keys=2)
     assert [pacing.allows("a", now) for now in (0, 1, 2, 59, 60, 61, 62)] == [
         True,
@@ -219,7 +219,7 @@ EVERYBODY = Registration("everybody")
 
 
 class NoPages:
-    """Nobody's page says anything of others."""
+    """Pages without links or redirects to others."""
 
     async def claims(self, me: str) -> Claims:
         return Claims(RedirectTrail(me, frozenset({me})), ())
@@ -251,12 +251,12 @@ def admission(redis: Redis, registration: Registration = EVERYBODY) -> Admission
     ],
 )
 def test_names_are_readable(me: str, name: str) -> None:
-    """They are made of host and path."""
+    """They consist of host and path."""
     assert next(account_names(me, ())) == name
 
 
 def test_names_that_are_taken_or_mean_something_get_a_number() -> None:
-    """Upper and lower case don't make two names."""
+    """Names that differ only in case are the same."""
     assert next(account_names("https://ann.example/", {"Ann-Example"})) == "ann-example-2"
     assert next(account_names("https://ann.example/", {"ann-example", "ann-example-2"})) == "ann-example-3"
     assert next(account_names("https://global/", ())) == "global-2"
@@ -269,7 +269,7 @@ PATHS = st.text(min_size=0, max_size=80)
 @settings(max_examples=examples(100), deadline=None)
 @given(HOSTS, PATHS, st.sets(st.sampled_from(["a-bc", "user", "global-2"])))
 def test_every_person_has_a_name(host: str, path: str, taken: set[str]) -> None:
-    """In the form that names have, free, without a meaning; and always the same ones in the same order."""
+    """The names are valid, free and not reserved, and always the same in the same order."""
     try:
         me = canonical_me(f"https://{host}/{path}")
     except Exception:
@@ -307,12 +307,12 @@ def test_every_person_has_a_name(host: str, path: str, taken: set[str]) -> None:
     ],
 )
 def test_who_may_register(registration: Registration, me: str, allowed: bool) -> None:
-    """By settings and proven address; what is refused is refused within what is allowed."""
+    """Settings and proven address decide; refused hosts are exceptions from allowed ones."""
     assert (registration_refused(registration, me, ()) is None) is allowed
 
 
 async def test_an_account_is_made_once(real_redis: Redis) -> None:
-    """With the channels notifications and saved; the next time it is found, also after registration was closed."""
+    """It has the channels notifications and saved; later sign-ins find it, even with registration closed."""
     made = await admission(real_redis).admit(person("https://ann.example/"))
     assert made == Admitted("ann-example", "https://ann.example/", new=True)
     [user] = await Accounts(real_redis).users()
@@ -324,7 +324,7 @@ async def test_an_account_is_made_once(real_redis: Redis) -> None:
 
 
 async def test_what_a_crash_left_unlisted_is_found_again(real_redis: Redis) -> None:
-    """A user that isn't in the list is taken up by its owner."""
+    """A user that isn't in the list is completed at the owner's next sign-in."""
     await admission(real_redis).admit(person("https://ann.example/"))
     await real_redis.command("SREM", "users", "ann-example")
     again = await admission(real_redis).admit(person("https://ann.example/"))
@@ -343,7 +343,7 @@ async def test_what_a_crash_left_unlisted_is_found_again(real_redis: Redis) -> N
 async def test_nearly_an_account_is_none_and_makes_none(
     real_redis: Redis, account: str, proven_by: str, spellings: tuple[str, ...]
 ) -> None:
-    """There would be two accounts of one person, or one that somebody was given for another's."""
+    """Otherwise one user might get two accounts, or somebody else's account."""
     await Accounts(real_redis).add_user("ann", account, NOW)
     verdict = await admission(real_redis).admit(person(proven_by, *spellings))
     assert isinstance(verdict, Refusal)
@@ -352,20 +352,20 @@ async def test_nearly_an_account_is_none_and_makes_none(
 
 
 async def test_a_page_that_knows_nothing_of_another_gives_no_account_away(real_redis: Redis) -> None:
-    """Who begins with one address and proves another is told so, and gets neither that account nor a new one."""
+    """A user who enters one address and proves another is told so, and gets neither that account nor a new one."""
     await Accounts(real_redis).add_user("ann", "https://old.example/", NOW)
     moved = person("https://new.example/", entered="https://old.example/")
     verdict = await admission(real_redis).admit(moved)
     assert isinstance(verdict, Refusal)
     assert "https://old.example/" in verdict.description
     assert [user.me for user in await Accounts(real_redis).users()] == ["https://old.example/"]
-    # The owner of the new site begins with a new account, and has nothing of the old account's.
+    # The owner of the new site gets a new account, without access to the old one.
     fresh = await admission(real_redis).admit(person("https://new.example/"))
     assert fresh == Admitted("new-example", "https://new.example/", new=True)
 
 
 async def test_who_was_removed_doesnt_register_again(real_redis: Redis) -> None:
-    """As long as the account is kept."""
+    """This holds as long as the account is stored."""
     await admission(real_redis).admit(person("https://ann.example/"))
     await Accounts(real_redis).disable_user("ann-example", NOW)
     verdict = await admission(real_redis).admit(person("https://ann.example/"))
@@ -404,7 +404,7 @@ async def accounts(redis: Redis) -> Accounts:
     ],
 )
 async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str, meant: str) -> None:
-    """However they are written; a name is taken as it is, whether there is such a user or not."""
+    """Any spelling of an address works; a name is returned unchanged, whether the user exists or not."""
     assert await UserAddresses(accounts).meant(typed) == meant
 
 
@@ -412,13 +412,13 @@ async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str,
     "typed", ["", "https://shared.example/", "https://site.example/", "ann.example/other", "a b", "@"]
 )
 async def test_what_means_nobody_is_nobodys_name(accounts: Accounts, typed: str) -> None:
-    """Among it an address that two users have."""
+    """An address that two users share is one of the examples."""
     found = await UserAddresses(accounts).meant(typed)
     assert found not in {user.name for user in await accounts.users()}
 
 
 async def test_addresses_are_read_once_in_a_while(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often somebody asks; a new user is known seconds later, a disabled one forgotten."""
+    """The list is cached for seconds; after that a new user is found, and a disabled one isn't."""
     now, reads = [NOW], []
     naming = UserAddresses(accounts, clock=lambda: now[0])
     users = accounts.users
@@ -440,7 +440,7 @@ async def test_addresses_are_read_once_in_a_while(accounts: Accounts, monkeypatc
 
 
 def test_every_refusal_has_its_sentence() -> None:
-    """Each name in the code has a row in `refusals.toml`, and each row is said by something."""
+    """Each name in the code has a row in `refusals.toml`, and each row is used."""
     folder = Path(microsub.identity.__file__).parent
     code = "".join((folder / name).read_text() for name in ("admission.py", "sign_in.py"))
     rows = tomllib.loads((folder / "refusals.toml").read_text("utf-8"))

@@ -34,7 +34,7 @@ async def store(redis: Redis) -> LocalCredentials:
 
 
 async def test_nothing_is_written_for_who_is_unknown_or_disabled(store: LocalCredentials, redis: Redis) -> None:
-    """Neither password, passkey nor handle."""
+    """No password, passkey or handle is stored."""
     await Accounts(redis).disable_user("bob", NOW)
     for name in ("nobody", "bob"):
         for call in (store.set_password(name, HASH, NOW), store.add_passkey(name, KEY), store.handle(name)):
@@ -44,7 +44,7 @@ async def test_nothing_is_written_for_who_is_unknown_or_disabled(store: LocalCre
 
 
 async def test_a_rehash_gives_way_to_a_change(store: LocalCredentials) -> None:
-    """The newer form of a password replaces that same password only, and leaves the time of its change."""
+    """A rehash replaces only the same password, and keeps the time of its last change."""
     await store.set_password(ANN, HASH, NOW)
     await store.rehash(ANN, HASH, HASH + "new")
     assert await store.password(ANN) == HASH + "new"
@@ -54,7 +54,7 @@ async def test_a_rehash_gives_way_to_a_change(store: LocalCredentials) -> None:
 
 
 async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredentials, redis: Redis) -> None:
-    """Another one takes its place, another user's name makes it useless, and Redis deletes it after 24 hours."""
+    """A newer invitation replaces it, another user's name invalidates it, and Redis deletes it after 24 hours."""
     code, newer = await store.invite(ANN), await store.invite(ANN)
     assert await store.invited(code) is None
     assert await store.invited("bob." + newer.partition(".")[2]) is None
@@ -66,7 +66,7 @@ async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredenti
 
 
 async def test_a_user_has_only_so_many_passkeys(store: LocalCredentials) -> None:
-    """One more is refused."""
+    """One more than the limit is refused."""
     for number in range(MOST_PASSKEYS):
         await store.add_passkey(ANN, replace(KEY, id=f"id{number}"))
     with pytest.raises(InvalidRequest, match="maximum of"):
@@ -74,7 +74,7 @@ async def test_a_user_has_only_so_many_passkeys(store: LocalCredentials) -> None
 
 
 async def test_a_passkey_changes_only_from_what_was_read(store: LocalCredentials) -> None:
-    """Of two uses at the same moment one counts, and a removed passkey doesn't come back."""
+    """Only one of two concurrent uses succeeds, and a removed passkey isn't restored."""
     await store.add_passkey(ANN, KEY)
     used = replace(KEY, count=4, used=NOW + 1)
     assert await store.change_passkey(ANN, KEY, used)
@@ -85,7 +85,7 @@ async def test_a_passkey_changes_only_from_what_was_read(store: LocalCredentials
 
 
 async def test_a_handle_leads_to_its_user(store: LocalCredentials, redis: Redis) -> None:
-    """It stays the same, says nothing of the name, and a foreign line in the index leads nowhere."""
+    """It never changes and doesn't contain the name; a foreign entry in the index is ignored."""
     handle = await store.handle(ANN)
     assert await store.handle(ANN) == handle
     assert len(bytes.fromhex(handle)) == 32
@@ -96,7 +96,7 @@ async def test_a_handle_leads_to_its_user(store: LocalCredentials, redis: Redis)
 
 
 async def test_devices_are_known_by_their_cookie(store: LocalCredentials, redis: Redis) -> None:
-    """For their own user, until they are replaced, forgotten or older than 400 days."""
+    """A device is known for its own user, until it is replaced, forgotten or older than 400 days."""
     cookie = await store.remember_device(ANN, NOW)
     assert await store.knows_device(ANN, cookie, NOW + 1)
     assert not await store.knows_device("bob", cookie, NOW + 1)
@@ -113,7 +113,7 @@ async def test_devices_are_known_by_their_cookie(store: LocalCredentials, redis:
 
 
 async def test_who_is_disabled_has_no_credentials_any_more(store: LocalCredentials, redis: Redis) -> None:
-    """Password, passkeys, invitation, devices and handle go, and don't come back with the user."""
+    """Password, passkeys, invitation, devices and handle are deleted, and don't return with the user."""
     await store.set_password(ANN, HASH, NOW)
     await store.add_passkey(ANN, KEY)
     handle = await store.handle(ANN)
@@ -131,7 +131,7 @@ async def test_who_is_disabled_has_no_credentials_any_more(store: LocalCredentia
 
 
 async def test_a_disabled_user_cant_sign_in_with_what_is_left(store: LocalCredentials, redis: Redis) -> None:
-    """Even where a crash came between disabling and forgetting."""
+    """This holds even after a crash between disabling and deleting."""
     await store.set_password(ANN, HASH, NOW)
     await store.add_passkey(ANN, KEY)
     code = await store.invite(ANN)
@@ -146,12 +146,12 @@ PAUSES = (0, 0, 2, 4, 8)
 
 
 async def wait(counts: AttemptCounts, subject: str, now: float) -> int:
-    """The seconds to wait for one more attempt."""
+    """The seconds until the next attempt is allowed."""
     return (await counts.take(subject, PAUSES, now))[0]
 
 
 async def test_pauses_grow_and_the_last_one_stays(redis: Redis) -> None:
-    """Each attempt that fails begins the pause of its place in the list."""
+    """Each failed attempt starts the pause at its position in the list."""
     counts = AttemptCounts(redis)
     now = NOW
     waited = []
@@ -164,7 +164,7 @@ async def test_pauses_grow_and_the_last_one_stays(redis: Redis) -> None:
 
 
 async def test_free_attempts_pass_at_the_same_moment(redis: Redis) -> None:
-    """Whatever the fractions of a millisecond: times are kept in thousandths of a second."""
+    """Times are stored in thousandths of a second, and rounding doesn't matter."""
     counts = AttemptCounts(redis)
     for fraction in (0.0004, 0.0005, 0.0006, 0.15088158523):
         replies = [await wait(counts, f"x {fraction}", NOW + fraction) for _ in range(2)]
@@ -172,7 +172,7 @@ async def test_free_attempts_pass_at_the_same_moment(redis: Redis) -> None:
 
 
 async def test_what_is_refused_doesnt_count(redis: Redis) -> None:
-    """Knocking during a pause neither prolongs it nor brings the next one nearer."""
+    """An attempt during a pause neither prolongs it nor leads to a longer next one."""
     counts = AttemptCounts(redis)
     for _ in range(3):
         assert await wait(counts, "x", NOW) == 0
@@ -182,14 +182,14 @@ async def test_what_is_refused_doesnt_count(redis: Redis) -> None:
 
 
 async def test_attempts_side_by_side_share_no_place(redis: Redis) -> None:
-    """Of many at the same moment no more pass than one after the other."""
+    """Concurrent attempts don't pass in greater number than sequential ones."""
     counts = AttemptCounts(redis)
     replies = await asyncio.gather(*(wait(counts, "x", NOW) for _ in range(20)))
     assert sorted(replies) == [0, 0, 0] + [2] * 17
 
 
 async def test_an_attempt_is_given_back(redis: Redis) -> None:
-    """Its place and its pause; the one before it stays."""
+    """The attempt and its pause are removed; the previous attempt stays."""
     counts = AttemptCounts(redis)
     for _ in range(3):
         await counts.take("x", PAUSES, NOW)
@@ -204,7 +204,7 @@ async def test_an_attempt_is_given_back(redis: Redis) -> None:
 
 
 async def test_counts_end_and_name_nobody(redis: Redis) -> None:
-    """A key lives for a day after the last attempt, and holds neither a name nor an address."""
+    """A key expires a day after the last attempt, and contains neither name nor address."""
     await AttemptCounts(redis).take("address 192.0.2.7", PAUSES, NOW)
     (key,) = await all_keys(redis)
     assert b"192" not in key

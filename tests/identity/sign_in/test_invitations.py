@@ -1,4 +1,4 @@
-"""One-time links: what people choose by them, and what ends by it."""
+"""One-time links: what users can set up with them, and what they end."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ async def chosen(visitor: Visitor, code: str, password: str = PASSWORD, again: s
 
 
 async def test_an_invitation_is_written_in_whole_sentences(ann: Visitor) -> None:
-    """With a space between them, though a condition ends there."""
+    """Sentences are separated by a space, also after a condition."""
     assert ". This link works once" in (await ann.get("/enrol")).tree.css_first("main [data-invited]").parent.text()
 
 
 async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) -> None:
-    """The second user is told so, and changes nothing."""
+    """The second user of the link gets an error, and nothing changes."""
     code = await code_for(server)
     await chosen(ann, code)
     shown = await chosen(other, code, "another long password")
@@ -53,14 +53,14 @@ async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) 
 
 @pytest.mark.parametrize("code", ["", "ann", "ann.x", "nobody.abc", "ann." + "x" * 43, "x" * 3000])
 async def test_what_is_no_link_is_refused(server: World, ann: Visitor, code: str) -> None:
-    """Made up or cut off."""
+    """Made-up and truncated links are refused."""
     await code_for(server)
     assert (await chosen(ann, code)).status == 400
     assert SESSION not in ann.cookies
 
 
 async def test_a_made_up_link_tells_nothing_of_its_user(server: World, ann: Visitor) -> None:
-    """Neither that there is one, nor that they are invited, nor by what they sign in: it is the same page."""
+    """The page is the same for all users, whether they exist, are invited, or have a password or passkey."""
     await server.accounts.add_user("bob", "", server.now)
     await server.accounts.add_user("gone", "", server.now)
     await server.accounts.disable_user("gone", server.now)
@@ -80,7 +80,7 @@ async def test_a_made_up_link_tells_nothing_of_its_user(server: World, ann: Visi
 
 
 async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: World, ann: Visitor) -> None:
-    """The page says what is wrong, and has the link still in its forms."""
+    """The page names the problem, and its forms still contain the link."""
     code = await code_for(server)
     for password, again, why in [
         ("short", "short", "fewer than 15"),
@@ -96,7 +96,7 @@ async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: World,
 
 
 async def test_one_users_link_makes_no_passkey_of_another(server: World, ann: Visitor) -> None:
-    """A challenge that was made for bob isn't good with ann's link."""
+    """A challenge for bob doesn't work with ann's link."""
     await server.accounts.add_user("bob", "", server.now)
     device = Authenticator(ORIGIN)
     page = await ann.get("/enrol")
@@ -110,7 +110,7 @@ async def test_one_users_link_makes_no_passkey_of_another(server: World, ann: Vi
 
 
 async def test_the_script_asks_whether_the_link_is_still_good(server: World, ann: Visitor) -> None:
-    """Before anybody chooses a password; the answer says what to do."""
+    """It asks before the user chooses a password; the answer says what to do."""
     code = await server.identity.local.credentials.invite("ann")
 
     async def look() -> Shown:
@@ -143,7 +143,7 @@ def local(redis: Redis, accounts: Accounts) -> Iterator[LocalSignIn]:
 
 
 async def test_of_two_at_once_one_gets_in(local: LocalSignIn) -> None:
-    """Who has copied a link and is a moment later than its owner changes nothing."""
+    """If somebody uses a copy of the link a moment after its owner, nothing changes."""
     code = await local.credentials.invite(ANN)
     chosen = await asyncio.gather(
         *(local.choose_password(code, password, NOW) for password in PASSWORDS), return_exceptions=True
@@ -155,7 +155,7 @@ async def test_of_two_at_once_one_gets_in(local: LocalSignIn) -> None:
 
 
 async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: LocalSignIn) -> None:
-    """A challenge that was given out before doesn't help."""
+    """A challenge that was issued before doesn't help."""
     code, device = await local.credentials.invite(ANN), Authenticator(ORIGIN)
     asked = await local.begin_chosen_passkey(ORIGIN, code)
     await local.choose_password(code, PASSWORDS[0], NOW)
@@ -166,7 +166,7 @@ async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: Loca
 
 
 async def test_every_choice_ends_the_sessions(local: LocalSignIn, redis: Redis) -> None:
-    """By password and by passkey; and all at once when everything is forgotten."""
+    """This holds for a password, for a passkey, and when all credentials are deleted."""
     sessions = Sessions(redis)
 
     async def ended(cookie: str) -> bool:
@@ -188,7 +188,7 @@ async def test_every_choice_ends_the_sessions(local: LocalSignIn, redis: Redis) 
 
 
 async def test_nobody_who_is_disabled_chooses_anything(local: LocalSignIn, accounts: Accounts) -> None:
-    """Neither by a link from before nor by the admin."""
+    """Neither an earlier link nor the admin makes it possible."""
     code = await local.credentials.invite(ANN)
     await accounts.disable_user(ANN, NOW)
     with pytest.raises(InvitationSpent):

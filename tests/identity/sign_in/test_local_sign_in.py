@@ -1,4 +1,4 @@
-"""Signing in with a password or a passkey of this server, and what attempts cost."""
+"""Signing in with a password or a passkey of this server, and the limits for attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.world import World
 
 @pytest.mark.parametrize("who", ["ann", " ann ", "https://ann.example/", "ann.example", "http://ANN.example"])
 async def test_a_password_signs_in_by_name_or_address(enrolled: World, ann: Visitor, who: str) -> None:
-    """Without any script."""
+    """No script is needed."""
     shown = await tried(ann, who)
     assert (shown.status, shown.location) == (303, "/account")
     page = await ann.get("/account")
@@ -35,7 +35,7 @@ async def test_a_password_signs_in_by_name_or_address(enrolled: World, ann: Visi
 
 
 async def test_a_disabled_user_doesnt_get_in(enrolled: World, ann: Visitor) -> None:
-    """Nor after coming back, since the password went with the account."""
+    """After a return they can't sign in either, because the password was deleted."""
     await enrolled.accounts.disable_user("ann", enrolled.now)
     assert (await tried(ann)).status == 403
     await enrolled.accounts.restore_user("ann")
@@ -43,7 +43,7 @@ async def test_a_disabled_user_doesnt_get_in(enrolled: World, ann: Visitor) -> N
 
 
 async def test_no_value_survives_the_sign_in(enrolled: World, ann: Visitor) -> None:
-    """The browser's secret and a session that was there before are replaced: neither can be fixed beforehand."""
+    """The browser's secret and an earlier session are replaced, which prevents session fixation."""
     await ann.get(SIGN_IN)
     before = ann.cookies["__Host-microsub-browser"]
     await tried(ann)
@@ -55,7 +55,7 @@ async def test_no_value_survives_the_sign_in(enrolled: World, ann: Visitor) -> N
 
 
 async def test_a_known_browser_gets_in_during_an_attack(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """The cookie of an earlier sign-in is enough, though the address is stopped."""
+    """The cookie of an earlier sign-in is enough, although the address is blocked."""
     assert (await tried(ann)).status == 303
     await ann.submit(await ann.get("/account"), "/sign-out")
     assert DEVICES in ann.cookies
@@ -66,7 +66,7 @@ async def test_a_known_browser_gets_in_during_an_attack(enrolled: World, ann: Vi
 
 
 async def test_a_known_browser_is_known_for_its_users(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """Several people in one browser keep it known for each; another account isn't helped by it."""
+    """Several users in one browser each keep it known; it doesn't help with other accounts."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     await enrolled.identity.local.set_password("bob", PASSWORD + "!", enrolled.now)
     await tried(ann)
@@ -82,7 +82,7 @@ async def test_a_known_browser_is_known_for_its_users(enrolled: World, ann: Visi
 
 
 async def test_a_passkey_that_isnt_right_is_refused(server: World, ann: Visitor) -> None:
-    """With a page that says so, until the address has to wait."""
+    """The page says so, until the address has to wait."""
     device = await passkey_of(server)
     for _ in range(11):
         shown = await with_passkey(ann, device, origin="https://evil.example")
@@ -93,7 +93,7 @@ async def test_a_passkey_that_isnt_right_is_refused(server: World, ann: Visitor)
 
 
 async def test_attempts_are_counted_for_the_admin(enrolled: World, ann: Visitor, other: Visitor) -> None:
-    """Right, wrong and paused ones, by way: an attack is seen on a graph."""
+    """Successful, failed and paused attempts are counted by method, so that a graph shows attacks."""
     device = await passkey_of(enrolled)
 
     def counted() -> dict[tuple[str, str], float]:
@@ -129,7 +129,7 @@ class TestTheAppThatSentSomebodyHere:
         return f"{SIGN_IN}?{urlencode({'next': '/auth?' + urlencode(asked)})}"
 
     async def test_it_is_named(self, ann: Visitor, apps: Apps) -> None:
-        """By its host, which is where the answer goes, and by what it calls itself, after a wrong password too."""
+        """The page shows its host, to which the answer is sent, and its own name, also after a wrong password."""
         apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
         page = await ann.get(self.address())
         assert page.title == "Sign in to allow app.example"
@@ -140,13 +140,13 @@ class TestTheAppThatSentSomebodyHere:
         assert apps.asked == [APP]
 
     async def test_the_way_from_the_apps_request_leads_there(self, ann: Visitor, apps: Apps) -> None:
-        """Who isn't signed in yet learns at once who asks."""
+        """A user who isn't signed in sees at once which app asks."""
         asked = urlencode({"response_type": "code", "client_id": APP, "redirect_uri": f"{APP}back"})
         sent = await ann.get(f"/auth?{asked}")
         assert (await ann.get(sent.location)).title == "Sign in to allow app.example"
 
     async def test_without_an_answer_of_its_own_its_host_is_named(self, ann: Visitor, apps: Apps) -> None:
-        """Also on another port, and under a path that others on the host may not have."""
+        """This includes other ports, and paths that belong to somebody else on the host."""
         page = await ann.get(self.address("https://app.example:8443/u/evil/"))
         assert page.title == "Sign in to allow app.example:8443"
         assert (
@@ -156,7 +156,7 @@ class TestTheAppThatSentSomebodyHere:
         assert "at localhost:3000 , on the device that you are using," in near.text
 
     async def test_what_it_calls_itself_is_text_and_comes_after_the_host(self, ann: Visitor, apps: Apps) -> None:
-        """Markup, long names and what turns a line around do nothing."""
+        """Markup, long names and direction marks have no effect."""
         name = "<b onclick=x>Microsub</b> server</q> Your password has expired"
         apps.say(APP, {"client_id": APP, "client_name": name})
         page = await ann.get(self.address())
@@ -190,29 +190,31 @@ class TestTheAppThatSentSomebodyHere:
         ],
     )
     async def test_what_is_no_request_of_that_app_names_nobody(self, ann: Visitor, apps: Apps, next_: str) -> None:
-        """So no link can put a well-known app's name before an answer that goes elsewhere."""
+        """Otherwise a link could show a well-known app's name, although the answer is sent elsewhere."""
         apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
         page = await ann.get(f"{SIGN_IN}?{urlencode({'next': next_})}")
         assert (page.status, page.title) == (200, "Sign in")
         assert "Reads well" not in page.text
 
     async def test_a_crowd_of_them_costs_the_name_and_no_more(self, ann: Visitor, apps: Apps) -> None:
-        """Who looks at the sign-in page for very many apps sees their hosts, and nobody is asked any more."""
+        """A client that opens the sign-in page for very many apps sees only their hosts, and no app is requested any
+        more.
+        """
         pages = [await ann.get(self.address(f"https://app{number}.example/")) for number in range(30)]
         assert [page.title for page in pages[-2:]] == [f"Sign in to allow app{n}.example" for n in (28, 29)]
         assert len(apps.asked) == 20
 
 
 class TestOnePage:
-    """All ways to sign in stand on one page."""
+    """All ways to sign in are on one page."""
 
     async def test_the_former_page_of_passwords_leads_there(self, ann: Visitor) -> None:
-        """With where one was going, and nothing else."""
+        """The target after sign-in is kept, all other parameters are dropped."""
         shown = await ann.get("/sign-in/local?next=%2Faccount&me=ann&path=%2F&x=1")
         assert (shown.status, shown.location) == (303, "/sign-in?me=ann&next=%2Faccount")
 
     async def test_a_name_in_place_of_an_address_is_one_of_this_server(self, ann: Visitor) -> None:
-        """No page is looked for under a name without a dot: the form for passwords has it filled in."""
+        """A name without a dot isn't fetched as a page: it is filled into the password form."""
         shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me="ann")
         assert shown.location == "/sign-in?me=ann&next=%2Fauth"
         page = await ann.get(shown.location)
@@ -220,7 +222,7 @@ class TestOnePage:
         assert "sign in with your passkey or password" in page.text
 
     async def test_what_went_wrong_stands_beside_what_was_entered(self, ann: Visitor) -> None:
-        """In the form in which it was, and not in the other."""
+        """The message is in the form that was sent, and not in the other one."""
         shown = await ann.submit(await ann.get(SIGN_IN), SIGN_IN, me="x y")
         assert fields_of(shown.form(SIGN_IN))["me"] == "x y"
         shown = await tried(ann, "ann", "wrong")

@@ -1,4 +1,4 @@
-"""Passkeys: what holds, and every way in which an answer doesn't."""
+"""Passkeys: valid responses, and all kinds of invalid ones."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ async def signed_in(passkeys: Passkeys, device: Authenticator, **lies: Any) -> s
     ],
 )
 def test_who_asks_is_the_host_of_our_address(base_url: str | None, party: RelyingParty | None) -> None:
-    """With https, or on localhost; an IP address can't have passkeys."""
+    """The address needs https or localhost; an IP address can't have passkeys."""
     assert relying_party(base_url) == party
 
 
 async def test_at_an_address_without_name_there_are_none(passkeys: Passkeys) -> None:
-    """And the page says how there would be."""
+    """The page says how to enable them."""
     base = "http://127.0.0.1:8080"
     for call in (
         passkeys.ask_to_make(base, ANN),
@@ -76,7 +76,7 @@ async def test_at_an_address_without_name_there_are_none(passkeys: Passkeys) -> 
 
 
 async def test_what_a_browser_is_asked(passkeys: Passkeys) -> None:
-    """The user is verified, the passkey found without a name, nobody asks which device it is, and no name is told."""
+    """It requests user verification and a discoverable credential, but no attestation; it doesn't contain a name."""
     await enrolled(passkeys)
     asked = (await passkeys.ask_to_make(ORIGIN, ANN)).options["publicKey"]
     assert asked["rp"] == {"id": "reader.example", "name": "reader.example"}
@@ -94,7 +94,7 @@ async def test_what_a_browser_is_asked(passkeys: Passkeys) -> None:
 
 
 async def test_a_passkey_signs_its_user_in_without_a_name(passkeys: Passkeys, store: LocalCredentials) -> None:
-    """Each user's own; its counter and the time of its use are kept."""
+    """Counter and time of use are stored."""
     mine, bobs = await enrolled(passkeys), await enrolled(passkeys, "bob")
     assert await signed_in(passkeys, mine) == ANN
     assert await signed_in(passkeys, bobs) == "bob"
@@ -104,14 +104,14 @@ async def test_a_passkey_signs_its_user_in_without_a_name(passkeys: Passkeys, st
 
 
 async def test_a_passkey_without_a_counter_works(passkeys: Passkeys) -> None:
-    """Those that are kept in sync over several devices always say 0."""
+    """Passkeys that are synchronised between devices always send 0."""
     device = await enrolled(passkeys, counts=False)
     for _ in range(3):
         assert await signed_in(passkeys, device) == ANN
 
 
 async def test_a_copy_is_noticed_by_its_counter(passkeys: Passkeys) -> None:
-    """A counter that stands still or goes back, to 0 as well."""
+    """A counter that stays the same or decreases is refused, also if it becomes 0."""
     device = await enrolled(passkeys)
     assert await signed_in(passkeys, device) == ANN
     assert await signed_in(passkeys, device) == ANN
@@ -142,7 +142,7 @@ async def test_a_copy_is_noticed_by_its_counter(passkeys: Passkeys) -> None:
     ],
 )
 async def test_answers_from_elsewhere_or_without_the_user_are_refused(passkeys: Passkeys, lies: Answer) -> None:
-    """Other origins, other parties, frames; nobody there, or nobody verified."""
+    """Other origins, other relying parties, frames, and a user who isn't present or verified are refused."""
     device = await enrolled(passkeys)
     with pytest.raises(PasskeyRefused):
         await signed_in(passkeys, device, **lies)
@@ -163,7 +163,7 @@ async def test_answers_from_elsewhere_or_without_the_user_are_refused(passkeys: 
 async def test_a_passkey_is_made_here_by_its_user_only(
     passkeys: Passkeys, store: LocalCredentials, lies: Answer
 ) -> None:
-    """The same for making one, and for keys of unknown kinds."""
+    """The same checks apply to new passkeys, and to keys of unknown types."""
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(PasskeyRefused):
         await passkeys.make(
@@ -173,7 +173,7 @@ async def test_a_passkey_is_made_here_by_its_user_only(
 
 
 async def test_a_challenge_is_good_once_and_for_its_purpose(passkeys: Passkeys) -> None:
-    """A recorded answer is no good again, nor with another challenge, nor for another user or purpose."""
+    """It can't be used again, nor for another challenge, user or purpose."""
     device = await enrolled(passkeys, counts=False)
     asked = await passkeys.ask_to_use(ORIGIN)
     answer = device.use(asked.options)
@@ -192,7 +192,7 @@ async def test_a_challenge_is_good_once_and_for_its_purpose(passkeys: Passkeys) 
 
 
 async def test_a_passkey_proves_one_certain_user(passkeys: Passkeys) -> None:
-    """Where a user is to confirm that it is them, another user's passkey doesn't, though it is good."""
+    """If a user has to confirm their identity, another user's valid passkey isn't accepted."""
     mine, bobs = await enrolled(passkeys), await enrolled(passkeys, "bob")
     asked = await passkeys.ask_to_use(ORIGIN, ANN)
     assert [one["id"] for one in asked.options["publicKey"]["allowCredentials"]] == [b64(mine.id)]
@@ -205,7 +205,7 @@ async def test_a_passkey_proves_one_certain_user(passkeys: Passkeys) -> None:
 
 
 async def test_another_users_handle_opens_nothing(passkeys: Passkeys) -> None:
-    """A good passkey that claims to be somebody else's isn't known there."""
+    """A valid passkey that claims to be another user's isn't accepted."""
     mine, bobs = await enrolled(passkeys), await enrolled(passkeys, "bob")
     bobs.handle = mine.handle
     with pytest.raises(PasskeyRefused):
@@ -218,7 +218,7 @@ async def test_another_users_handle_opens_nothing(passkeys: Passkeys) -> None:
 
 
 def as_request(options: Answer) -> Answer:
-    """Options for making a passkey, taken for those for using one."""
+    """Convert options for creating a passkey into options for using one."""
     return {"publicKey": {**options["publicKey"], "rpId": "reader.example"}}
 
 
@@ -246,7 +246,7 @@ def as_request(options: Answer) -> Answer:
     ],
 )
 async def test_rubbish_is_refused(passkeys: Passkeys, change: Callable[[Answer], Any]) -> None:
-    """Whatever a stranger sends instead of an answer is no failure of ours."""
+    """Arbitrary input doesn't cause a server error."""
     device = await enrolled(passkeys)
     asked = await passkeys.ask_to_use(ORIGIN)
     answer = device.use(asked.options)
@@ -269,7 +269,7 @@ async def test_rubbish_is_refused(passkeys: Passkeys, change: Callable[[Answer],
     ],
 )
 async def test_rubbish_makes_no_passkey(passkeys: Passkeys, document: bytes) -> None:
-    """Nor does a broken attestation object, deep or long as it may claim to be."""
+    """A broken attestation object is refused too, however deep or long it claims to be."""
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     answer = Authenticator(ORIGIN).make(asked.options)
     answer["response"]["attestationObject"] = b64(document)
@@ -278,7 +278,7 @@ async def test_rubbish_makes_no_passkey(passkeys: Passkeys, document: bytes) -> 
 
 
 async def test_a_foreign_signature_is_refused(passkeys: Passkeys) -> None:
-    """Who knows id and handle hasn't got the key."""
+    """Knowledge of id and handle isn't enough without the key."""
     mine = await enrolled(passkeys)
     thief = Authenticator(ORIGIN, counter=50, handle=mine.handle, id=mine.id)
     with pytest.raises(PasskeyRefused):
@@ -286,7 +286,7 @@ async def test_a_foreign_signature_is_refused(passkeys: Passkeys) -> None:
 
 
 async def test_passkeys_are_named_and_removed(passkeys: Passkeys, store: LocalCredentials) -> None:
-    """Each user their own alone; a removed one opens nothing, nor does that of a disabled user."""
+    """Only the owner can do this; a removed passkey and a disabled user's passkey don't work."""
     first, second = await enrolled(passkeys), await enrolled(passkeys)
     assert await passkeys.rename(ANN, b64(first.id), "  My   stick ")
     assert not await passkeys.rename("bob", b64(first.id), "x")
@@ -307,7 +307,7 @@ async def test_passkeys_are_named_and_removed(passkeys: Passkeys, store: LocalCr
 async def test_one_passkey_isnt_kept_twice_and_an_invitation_makes_one(
     passkeys: Passkeys, store: LocalCredentials
 ) -> None:
-    """Not the same one for one user; and a code that is spent makes none."""
+    """A user can't register the same passkey twice, and a spent code doesn't create one."""
     device = await enrolled(passkeys)
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(InvalidRequest, match="already registered"):

@@ -1,4 +1,4 @@
-"""Passwords: which are taken, how they are hashed, and how often somebody may try."""
+"""Passwords: which are accepted, how they are hashed, and the limits for attempts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def store(redis: Redis) -> LocalCredentials:
     ],
 )
 def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) -> None:
-    """Each refusal says what is wrong, and never repeats the password."""
+    """Each refusal names the reason, and never repeats the password."""
     with pytest.raises(InvalidRequest, match=why) as found:
         chosen_password(password, "alexander")
     assert not password or password not in str(found.value)
@@ -87,12 +87,12 @@ def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) ->
     [GOOD, "пароль из трёх слов", "🐎🔋📎🌍🌳🌊🔥🌙🌟🍀🎈🎉🌵🍄🐚", "x7!k2@p9#qLw;4v", "correct horse " * 16],
 )
 def test_length_counts_and_nothing_else(password: str) -> None:
-    """Any script, any characters."""
+    """Any script and any characters are accepted."""
     assert chosen_password(password, "alexander") == unicodedata.normalize("NFKC", password)
 
 
 def test_writings_of_one_password_are_one() -> None:
-    """Composed and decomposed letters, full-width digits and ligatures come to the same; case and spaces stay."""
+    """Composed and decomposed letters, full-width digits and ligatures are equal; case and spaces matter."""
     assert normal_password("Cafe\u0301 ﬁne １２３ xyz") == normal_password("Caf\u00e9 fine 123 xyz")
     assert normal_password("Secret Secret") != normal_password("secret secret")
     assert normal_password(" secret secret") != normal_password("secret secret")
@@ -100,13 +100,13 @@ def test_writings_of_one_password_are_one() -> None:
 
 
 def test_normalising_cant_be_made_to_explode() -> None:
-    """One character that becomes eighteen is bounded before it does."""
+    """The length is limited before one character can become eighteen."""
     assert normal_password("\ufdfa" * LONGEST_PASSWORD) is not None
     assert normal_password("\ufdfa" * (LONGEST_PASSWORD + 1)) is None
 
 
 async def test_hashes_are_argon2id_with_a_salt(hasher: Hasher) -> None:
-    """By the parameters of OWASP at least; equal passwords have different hashes."""
+    """The parameters are at least those of OWASP; equal passwords have different hashes."""
     real = Hasher()
     try:
         one = await real.hash(GOOD)
@@ -120,7 +120,9 @@ async def test_hashes_are_argon2id_with_a_salt(hasher: Hasher) -> None:
 
 
 class Gated(Hasher):
-    """Checks nothing before the `gate` is open; `order` says what was checked, `running` is set with the first."""
+    """Blocks all checks until the `gate` is open; `order` lists the checked passwords, `running` is set by the first
+    one.
+    """
 
     def __init__(self, waiting: int) -> None:
         super().__init__(CHEAP, waiting=waiting)
@@ -142,7 +144,7 @@ class Gated(Hasher):
 
 @pytest.fixture
 def gated() -> Iterator[Callable[[int], Gated]]:
-    """`gated(waiting)`: a hasher in one thread, with so many places to wait."""
+    """`gated(waiting)`: a hasher with one thread and this many waiting places."""
     made: list[Gated] = []
 
     def make(waiting: int) -> Gated:
@@ -156,7 +158,7 @@ def gated() -> Iterator[Callable[[int], Gated]]:
 
 
 async def test_hashing_leaves_the_loop_free_and_is_bounded(gated: Callable[[int], Gated]) -> None:
-    """So many run, so many wait, the next is told to come again; meanwhile the loop goes on, later there is room."""
+    """If all places are taken, the next check is refused; the event loop isn't blocked, and later there is room."""
     hasher = gated(2)
     tasks = [asyncio.create_task(hasher.check("x", "y")) for _ in range(3)]
     await hasher.busy()
@@ -170,8 +172,8 @@ async def test_hashing_leaves_the_loop_free_and_is_bounded(gated: Callable[[int]
 
 
 async def test_networks_take_turns(gated: Callable[[int], Gated]) -> None:
-    """A network's first attempt comes before anybody's second, and takes the last one's place in a full queue; those
-    who go away leave theirs.
+    """A network's first attempt precedes all second attempts and, if the queue is full, displaces the last one;
+    cancelled attempts give up their places.
     """
     hasher = gated(4)
     asked = [("running", 1), ("third", 3), ("goes", 1), ("second", 2), ("last", 4), ("first", 1), ("known", 0)]
@@ -192,7 +194,7 @@ async def test_networks_take_turns(gated: Callable[[int], Gated]) -> None:
 
 
 async def test_who_goes_away_keeps_the_place_until_the_thread_is_done(gated: Callable[[int], Gated]) -> None:
-    """So cancelled requests can't pile up hashes behind them."""
+    """This prevents cancelled requests from accumulating hashes."""
     hasher = gated(0)
     task = asyncio.create_task(hasher.check("x", "y"))
     await hasher.busy()
@@ -208,7 +210,7 @@ async def test_who_goes_away_keeps_the_place_until_the_thread_is_done(gated: Cal
 
 
 async def test_a_password_is_right_for_its_user_alone(store: LocalCredentials, hasher: Hasher) -> None:
-    """In any writing; not for others, not where there is none."""
+    """Any equal spelling works; other users and users without a password are refused."""
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, "Cafe\u0301 au lait, grand", NOW)
     assert await passwords.is_right(ANN, "Caf\u00e9 au lait, grand")
@@ -226,7 +228,7 @@ async def test_a_password_is_right_for_its_user_alone(store: LocalCredentials, h
 
 
 async def test_a_password_that_was_changed_in_the_meantime_is_wrong(store: LocalCredentials) -> None:
-    """Attempts wait to be hashed. Who knew the former one, and waited, isn't let in after the change."""
+    """An attempt with the former password, which waits to be hashed during the change, is refused."""
     newer = "battery horse correct"
 
     class Slow(Hasher):
@@ -245,7 +247,7 @@ async def test_a_password_that_was_changed_in_the_meantime_is_wrong(store: Local
     await Passwords(store, plain).set(ANN, GOOD, NOW)
     changes.append(lambda: Passwords(store, plain).set(ANN, newer, NOW))
     assert not await Passwords(store, hasher).is_right(ANN, GOOD)
-    # Another hash of the same password is no change.
+    # A new hash of the same password isn't a change.
     changes.append(lambda: Passwords(store, plain).set(ANN, newer, NOW))
     assert await Passwords(store, hasher).is_right(ANN, newer)
     changes.append(lambda: store.forget(ANN))
@@ -255,7 +257,7 @@ async def test_a_password_that_was_changed_in_the_meantime_is_wrong(store: Local
 
 
 async def test_an_unknown_name_costs_as_much_as_a_known_one(store: LocalCredentials, hasher: Hasher) -> None:
-    """One verification of argon2 each, with the same parameters, whatever is wrong."""
+    """Each attempt takes one argon2 verification with the same parameters, whatever is wrong."""
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, GOOD, NOW)
     await passwords.is_right("nobody", GOOD)
@@ -278,7 +280,7 @@ async def test_an_unknown_name_costs_as_much_as_a_known_one(store: LocalCredenti
 
 
 async def test_a_hash_of_former_parameters_is_replaced(store: LocalCredentials, hasher: Hasher) -> None:
-    """At the next sign-in that is right, and at no other."""
+    """This happens at the next successful sign-in, and at no other one."""
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, GOOD, NOW)
     old = await store.password(ANN)
@@ -298,7 +300,7 @@ async def test_a_hash_of_former_parameters_is_replaced(store: LocalCredentials, 
 
 
 async def test_a_hash_that_cant_be_read_is_nobodys_password(store: LocalCredentials, hasher: Hasher) -> None:
-    """Such as one that was damaged, or put there by hand."""
+    """The hash may be corrupt or invalid."""
     await store.set_password(ANN, "correct horse battery", NOW)
     assert not await Passwords(store, hasher).is_right(ANN, GOOD)
 
@@ -308,7 +310,7 @@ def address(number: int) -> str:
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    """After the free ones."""
+    """The first attempts are free."""
     assert GrowingPauses("attempts", "network", 2, 1, 5).pauses() == (0, 0, 1, 2, 4, 5)
     for allowance in (PASSWORDS_OF_NETWORK, PASSWORDS_OF_BROWSER, PASSWORDS_OF_WIDE_NETWORK):
         pauses = allowance.pauses()
@@ -330,12 +332,12 @@ def test_pauses_double_up_to_the_longest() -> None:
     ],
 )
 def test_an_address_counts_with_its_network(given: str, network: str) -> None:
-    """A customer's whole IPv6 network is one address."""
+    """A whole IPv6 /64 network counts as one address."""
     assert network_of(given) == network
 
 
 async def test_the_turn_of_a_network_comes_later_with_each_failure(redis: Redis) -> None:
-    """A known browser's is first; the networks of one /48 share a turn, since one stranger may have them all."""
+    """A known browser comes first; the networks of a /48 share a turn, because one client may have all of them."""
     attempts = LoginAttempts(AttemptCounts(redis))
     assert [(await attempts.begin(f"u{n}", "192.0.2.7", NOW)).turn for n in range(3)] == [1, 2, 3]
     await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW))
@@ -346,7 +348,7 @@ async def test_the_turn_of_a_network_comes_later_with_each_failure(redis: Redis)
 
 
 async def test_right_passwords_are_counted_too(redis: Redis) -> None:
-    """Each takes time to hash; known browsers and new passwords count as well, other accounts don't."""
+    """Each takes time to hash; known browsers and new passwords count too, other accounts don't."""
     attempts = LoginAttempts(AttemptCounts(redis))
     for number in range(HASHES.most):
         attempt = await attempts.begin(ANN, "192.0.2.7", NOW, device="d" if number % 2 else "")
@@ -362,7 +364,7 @@ async def test_right_passwords_are_counted_too(redis: Redis) -> None:
 
 
 async def test_challenges_for_a_whole_site_have_an_end_too(redis: Redis) -> None:
-    """Each of its 65,536 networks had its own allowance, and a count for each stayed for a day."""
+    """All 65,536 networks of a site share a limit, and their counts expire with the challenges."""
     attempts, most = LoginAttempts(AttemptCounts(redis)), CHALLENGES_OF_WIDE_NETWORK.free + 1
     for number in range(most):
         await attempts.begin_challenge(f"2001:db8:1:{number:x}::1", NOW)
@@ -375,8 +377,8 @@ async def test_challenges_for_a_whole_site_have_an_end_too(redis: Redis) -> None
 
 
 async def test_a_site_with_65536_networks_is_slowed_too(redis: Redis) -> None:
-    """A client with a /48 of IPv6, which costs nothing, neither fills the store nor the places in which passwords are
-    checked; who mistypes in the next house is counted apart.
+    """A client with a /48 of IPv6, which costs nothing, can't fill the store or the hashing queue; other sites and
+    addresses are counted apart.
     """
     attempts, passed = LoginAttempts(AttemptCounts(redis)), 0
     for number in range(PASSWORDS_OF_WIDE_NETWORK.free + 50):
@@ -393,7 +395,7 @@ async def test_a_site_with_65536_networks_is_slowed_too(redis: Redis) -> None:
 
 
 async def test_who_gets_in_leaves_the_site_as_it_was(redis: Redis) -> None:
-    """Only failures count, for all who share it."""
+    """Only failures count for the whole site."""
     attempts = LoginAttempts(AttemptCounts(redis))
     for number in range(2 * PASSWORDS_OF_WIDE_NETWORK.free):
         await attempts.succeeded(await attempts.begin(ANN, f"2001:db8:1:{number:x}::1", NOW))
@@ -401,7 +403,7 @@ async def test_who_gets_in_leaves_the_site_as_it_was(redis: Redis) -> None:
 
 
 async def test_signing_in_to_ones_own_account_buys_no_guesses(redis: Redis) -> None:
-    """An address that fails at others' accounts and succeeds at its own in between is stopped as soon."""
+    """An address that succeeds at its own account between failures at others is stopped just as early."""
     attempts = LoginAttempts(AttemptCounts(redis))
     guesses = 0
     for number in range(100):
@@ -415,7 +417,7 @@ async def test_signing_in_to_ones_own_account_buys_no_guesses(redis: Redis) -> N
 
 
 async def test_success_ends_the_pauses_of_a_device(redis: Redis) -> None:
-    """Its count starts again."""
+    """The count starts again."""
     attempts = LoginAttempts(AttemptCounts(redis))
     for _ in range(5):
         for _ in range(PASSWORDS_OF_BROWSER.free - 1):
@@ -424,7 +426,7 @@ async def test_success_ends_the_pauses_of_a_device(redis: Redis) -> None:
 
 
 async def test_what_lies_with_us_doesnt_count(redis: Redis) -> None:
-    """Such as a check that found no place."""
+    """A check that found no place in the queue is an example."""
     attempts = LoginAttempts(AttemptCounts(redis))
     for _ in range(50):
         await attempts.undecided(await attempts.begin(ANN, "192.0.2.7", NOW))
@@ -433,7 +435,7 @@ async def test_what_lies_with_us_doesnt_count(redis: Redis) -> None:
 
 
 async def test_a_stolen_browser_is_slowed_too(redis: Redis) -> None:
-    """Its allowance is its own, and ends."""
+    """It has a separate, limited allowance."""
     attempts = LoginAttempts(AttemptCounts(redis))
     for _ in range(PASSWORDS_OF_BROWSER.free + 1):
         await attempts.begin(ANN, "192.0.2.7", NOW, device="d1")

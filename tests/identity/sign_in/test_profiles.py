@@ -1,4 +1,4 @@
-"""Who speaks for whom: profile pages, redirects, metadata, and what servers say of people who signed in."""
+"""Which server may speak for whom: profile pages, redirects, metadata, and providers' statements about users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.web import Answer, Publisher, publisher
 
 
 class Clock:
-    """Seconds that pass when told."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Web:
-    """Answers by URL, without a network; `asked` is the log. For what loopback can't be: names, and public https."""
+    """Answers by URL, without a network, for names and public https; `asked` is the log."""
 
     def __init__(self, pages: dict[str, Answered | FetchFailed]) -> None:
         self.pages = pages
@@ -55,7 +55,7 @@ def profiles(**parts: object) -> Profiles:
 @pytest.mark.parametrize("links", ["header", "html", "both", "separate"])
 @pytest.mark.parametrize(("joined", "relative"), [(False, True), (True, False)])
 async def test_a_newer_server_is_found(links: str, joined: bool, relative: bool) -> None:
-    """However the page names the metadata; all endpoints are those of the metadata."""
+    """Whichever way the page names the metadata, all endpoints are taken from it."""
     async with provider(Variant(links=links, joined=joined, relative=relative)) as server:  # type: ignore[arg-type]
         alice = server.person("alice", microsub="https://reader.example/microsub/alice")
         found = await profiles().discover(alice.me)
@@ -80,7 +80,7 @@ A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
         (page(B, f"me={C}", hops=[(B, True)]), {B, C}),
         (page(f"{A}en", f"me={B}", hops=[(f"{A}en", False)]), {B}),
         (page(f"{A}en", hops=[(f"{A}en", True)]), set()),
-        # what a page lends isn't said by the owner of the address
+        # links of the page behind a temporary redirect don't prove ownership of the address
         (page(B, f"me={C}", hops=[(B, False)]), set()),
         (page(C, f"me={C}", hops=[(B, True), (C, False)]), {B}),
         (Answered(200, {"content-type": "text/html"}, f'<p><a rel="me" href="{B}">'.encode(), A), set()),
@@ -88,13 +88,13 @@ A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
     ],
 )
 async def test_what_a_page_says_of_its_owners_other_addresses(answer: Answered, expected: set[str]) -> None:
-    """By permanent redirects, and by `rel=me` in header and head; a server need not be named."""
+    """They come from permanent redirects, and from `rel=me` in header and head; no server is required."""
     found = await Profiles(Web({A: answer}), PARSER).claims(A)
     assert found.others == expected
 
 
 async def test_a_server_may_mean_its_person_by_such_an_address() -> None:
-    """Of the page that names the server; by https where the page says http."""
+    """The address must be one of the page that names the server; with https even if the page says http."""
     server = ("authorization_endpoint=/auth", "token_endpoint=/token")
     found = await Profiles(Web({A: page(A, "me=http://b.example/", *server)}), PARSER).discover(A)
     assert [found.is_known_as(me) for me in (A, B, "http://b.example/", C)] == [True, True, True, False]
@@ -102,7 +102,7 @@ async def test_a_server_may_mean_its_person_by_such_an_address() -> None:
 
 
 async def test_metadata_goes_before_older_links(site: Publisher) -> None:
-    """The links beside it don't count, not even when the metadata can't be had."""
+    """The older links on the page are ignored, even if the metadata can't be fetched."""
     async with provider(Variant(discovery="both")) as server:
         me = site.serve(
             "/me",
@@ -120,7 +120,7 @@ async def test_metadata_goes_before_older_links(site: Publisher) -> None:
 
 
 async def test_a_page_of_any_size_that_people_have(site: Publisher) -> None:
-    """Half a megabyte of posts under the links is no hindrance; five are."""
+    """A page of half a megabyte is read; one of five is refused."""
     head = b'<link rel="token_endpoint" href="/token">'
     for size, fits in ((500_000, True), (5_000_000, False)):
         me = site.serve(
@@ -144,7 +144,7 @@ async def test_a_page_of_any_size_that_people_have(site: Publisher) -> None:
     ],
 )
 async def test_a_page_that_is_of_no_use_says_so(site: Publisher, answer: Answer, expected: str) -> None:
-    """By its URL, with what was found and what was expected."""
+    """The error has its URL, what was found, and what was expected."""
     me = site.serve("/me", answer)
     with pytest.raises(ProfileError, match=expected) as refused:
         await profiles().discover(me)
@@ -156,14 +156,14 @@ async def test_a_page_that_is_of_no_use_says_so(site: Publisher, answer: Answer,
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_page_that_may_be_back_says_so(site: Publisher, status: int) -> None:
-    """The caller may go on with what was known."""
+    """The caller may continue with cached results."""
     me = site.serve("/me", Answer(b"", status))
     with pytest.raises(ProfileUnreachable, match=f"status {status}"):
         await profiles().discover(me)
 
 
 async def test_what_is_no_profile_url_is_asked_of_nobody() -> None:
-    """An error of the request."""
+    """The request is refused as invalid."""
     with pytest.raises(InvalidRequest):
         await Profiles(Web({}), PARSER).discover("https://alice.example:8080/")
 
@@ -204,13 +204,13 @@ ME = "https://alice.example/"
 def test_what_redirects_make_of_a_person(
     hops: list[tuple[str, bool]], me: str, names: list[str], moved_to: str | None
 ) -> None:
-    """Permanent ones on the host add a name, up to the first that isn't; other hosts are a hint, and never a name."""
+    """Permanent redirects on the same host add names, up to the first temporary one; other hosts are only a hint."""
     trail = trail_of(ME, [Hop(*hop) for hop in hops])
     assert (trail.me, trail.names, trail.moved_to) == (me, frozenset(names), moved_to)
 
 
 async def test_a_temporary_redirect_lends_endpoints() -> None:
-    """Who has no page but a redirect signs in with the server of the page it leads to, as themselves."""
+    """A user with only a redirect signs in with the target page's server, as themselves."""
     there = "https://host.example/alice"
     found = await Profiles(
         Web({ME: page(there, "authorization_endpoint=/auth", hops=[(there, False)])}), PARSER
@@ -220,7 +220,7 @@ async def test_a_temporary_redirect_lends_endpoints() -> None:
 
 
 async def test_a_redirect_from_https_to_http_is_refused() -> None:
-    """An attacker in the line could name any server there; also when it comes back to https."""
+    """An attacker on the network could name any server there; also if a later redirect returns to https."""
     hops = [("http://alice.example/x", False), ("https://alice.example/y", False)]
     web = Web({ME: page("https://alice.example/y", "authorization_endpoint=/auth", hops=hops)})
     with pytest.raises(ProfileError, match="from https to http"):
@@ -231,7 +231,7 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
 
 
 async def test_metadata_behind_a_redirect_has_the_issuer_of_either_place() -> None:
-    """Of the address that the page names, or of that where the document is: both have said so."""
+    """The issuer may be the address that the page names, or the final address of the document."""
     async with provider() as server, publisher() as site:
         alice = server.person("alice").me
         server.page("/alice/", f'<link rel="indieauth-metadata" href="{site.url("/meta")}">')
@@ -249,7 +249,7 @@ async def test_metadata_behind_a_redirect_has_the_issuer_of_either_place() -> No
 
 
 async def test_what_was_found_is_remembered_for_an_hour() -> None:
-    """Unless somebody needs it fresh, or says that it has changed."""
+    """The exceptions are a caller that needs a fresh result, and one that reports a change."""
     web, clock = Web({ME: page(ME, "token_endpoint=/token")}), Clock()
     discovery = Profiles(web, PARSER, clock=clock)
     await discovery.discover(ME)
@@ -269,7 +269,7 @@ async def test_what_was_found_is_remembered_for_an_hour() -> None:
 
 
 async def test_failures_are_remembered_for_a_minute() -> None:
-    """A server that is down isn't asked by every request; the error is the same."""
+    """The error is repeated without another request."""
     web, clock = Web({}), Clock()
     discovery = Profiles(web, PARSER, clock=clock)
     for _ in range(3):
@@ -292,7 +292,7 @@ AUTH = "authorization_endpoint=https://auth.example/"
 
 
 async def test_a_server_may_say_better_who_somebody_is() -> None:
-    """A path added, or a name on another host, where that page names the same server."""
+    """It may return a path below, or a name on another host if that page names the same server."""
     there = "https://host.example/alice"
     web = Web({ME: page(ME, AUTH), f"{ME}home": page(f"{ME}home", AUTH), there: page(there, AUTH)})
     for returned in (ME, f"{ME}home", there):
@@ -300,7 +300,7 @@ async def test_a_server_may_say_better_who_somebody_is() -> None:
 
 
 async def test_a_page_that_changes_while_somebody_signs_in_doesnt_help_them() -> None:
-    """What counts is the server that was used; that the entered page names the victim's by now is nothing."""
+    """The server that was used counts, even if the entered page names the victim's server by now."""
     victim = "https://victim.example/"
     web = Web({ME: page(ME, AUTH), victim: page(victim, AUTH)})
     with pytest.raises(ProfileMismatch):
@@ -310,7 +310,7 @@ async def test_a_page_that_changes_while_somebody_signs_in_doesnt_help_them() ->
 
 
 async def test_a_neighbour_who_redirects_to_somebody_isnt_them() -> None:
-    """One host, one server, two people: the server has spoken of the one whose page now leads to the other's."""
+    """On one host with one server, the server has confirmed the user whose page now redirects to another user's."""
     mallory, alice = "https://host.example/mallory", "https://host.example/alice"
     web = Web({mallory: page(alice, AUTH, hops=[(alice, True)]), alice: page(alice, AUTH)})
     profile = await confirmed(web, mallory, mallory)
@@ -330,13 +330,13 @@ async def test_a_neighbour_who_redirects_to_somebody_isnt_them() -> None:
     ],
 )
 async def test_what_a_site_does_for_all_its_pages_counts(returned: str, hops: list[tuple[str, bool]], me: str) -> None:
-    """https, `www.` and one slash at the end: there the redirect says who somebody is."""
+    """If only https, `www.` or one final slash differ, a permanent redirect determines the user's address."""
     web = Web({returned: page("https://alice.example/", AUTH, hops=hops)})
     assert (await confirmed(web, returned, returned)).me == me
 
 
 async def test_what_a_persons_own_server_may_call_them() -> None:
-    """Their names, and such a name by https; not by http, and not another page."""
+    """Names from redirects, and the same name with https, but not with http, and not another page."""
     there = "https://alice.example/home"
     web = Web({ME: page(there, AUTH, hops=[(there, True)]), "http://bob.example/": page("http://bob.example/", AUTH)})
     alice, bob = [await Profiles(web, PARSER).discover(me) for me in (ME, "http://bob.example/")]
@@ -347,7 +347,7 @@ async def test_what_a_persons_own_server_may_call_them() -> None:
 
 
 async def test_people_of_one_server_share_its_metadata() -> None:
-    """It is asked for once."""
+    """It is fetched once."""
     async with provider() as server:
         people = [server.person(name).me for name in ("alice", "bob", "carol")]
         discovery = profiles()

@@ -1,4 +1,4 @@
-"""Sessions: secrets, renewal, ends."""
+"""Sessions: secrets, renewal, expiry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAY = SESSION_SECRET
 
 @pytest.fixture
 async def sessions(redis: Redis) -> Sessions:
-    """Over a store that has the user ann."""
+    """Sessions in a store with the user ann."""
     await Accounts(redis).add_user("ann", ME, NOW)
     return Sessions(redis)
 
@@ -31,7 +31,7 @@ async def begun(sessions: Sessions, now: float = NOW, **more: str) -> str:
 
 
 async def test_a_cookie_stands_for_its_user(sessions: Sessions) -> None:
-    """Until it is changed in any way."""
+    """Any change makes it invalid."""
     cookie = await begun(sessions)
     found = await sessions.find(cookie, NOW)
     assert found is not None
@@ -41,7 +41,7 @@ async def test_a_cookie_stands_for_its_user(sessions: Sessions) -> None:
 
 
 async def test_no_session_for_somebody_who_is_not_there_or_disabled(sessions: Sessions, redis: Redis) -> None:
-    """Checked as it is written."""
+    """This is checked in the same step that writes the session."""
     with pytest.raises(Unauthorized):
         await sessions.begin("bob", "", "here", "", NOW)
     await Accounts(redis).disable_user("ann", NOW)
@@ -50,10 +50,10 @@ async def test_no_session_for_somebody_who_is_not_there_or_disabled(sessions: Se
 
 
 class TestRenewal:
-    """A new secret with the first visit of a day."""
+    """The first visit of a day gets a new secret."""
 
     async def test_requests_at_once_get_the_same_new_cookie(self, sessions: Sessions) -> None:
-        """Whichever reply comes last, the browser holds a good one."""
+        """Whichever reply arrives last, the browser has a valid cookie."""
         old = await begun(sessions)
         found = await asyncio.gather(*(sessions.find(old, NOW + DAY) for _ in range(5)))
         cookies = {one.cookie for one in found if one is not None}
@@ -62,7 +62,7 @@ class TestRenewal:
         assert await sessions.find(cookies.pop() or "", NOW + DAY) is not None
 
     async def test_a_lost_reply_does_no_harm(self, sessions: Sessions) -> None:
-        """The old cookie is good until the new one was seen, and leads to the same new one."""
+        """The old cookie is valid until the new one has been used, and leads to the same new one."""
         old = await begun(sessions)
         first = await sessions.find(old, NOW + DAY)
         again = await sessions.find(old, NOW + DAY + 3600)
@@ -72,7 +72,7 @@ class TestRenewal:
         assert first.id == again.id
 
     async def test_the_old_cookie_ends_once_the_new_one_was_seen(self, sessions: Sessions, redis: Redis) -> None:
-        """Within a minute, for requests that are under way."""
+        """It ends within a minute, to allow for requests in progress."""
         old = await begun(sessions)
         first = await sessions.find(old, NOW + DAY)
         assert first is not None
@@ -82,7 +82,7 @@ class TestRenewal:
         assert sorted(lives)[1] > 29 * DAY
 
     async def test_a_session_is_listed_once_and_ended_whole(self, sessions: Sessions) -> None:
-        """With its old secret and its new one."""
+        """This includes its old and its new secret."""
         old = await begun(sessions)
         first = await sessions.find(old, NOW + DAY)
         assert first is not None
@@ -94,7 +94,7 @@ class TestRenewal:
 
 
 async def test_visits_extend_a_session(sessions: Sessions, redis: Redis) -> None:
-    """It ends 30 days after the last one; the list lives as long."""
+    """It ends 30 days after the last visit; the list expires at the same time."""
     cookie = await begun(sessions)
     names = [key for key in await all_keys(redis) if b":session" in key]
     for name in names:
@@ -106,7 +106,7 @@ async def test_visits_extend_a_session(sessions: Sessions, redis: Redis) -> None
 
 
 async def test_an_ended_session_is_not_written_again(sessions: Sessions, redis: Redis) -> None:
-    """By a request that was under way."""
+    """A request in progress can't restore it."""
     cookie = await begun(sessions)
     ((digest, _),) = await sessions._all("ann")
     await sessions.end_all("ann")
@@ -117,14 +117,14 @@ async def test_an_ended_session_is_not_written_again(sessions: Sessions, redis: 
 
 
 async def test_old_sessions_make_room(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody's list grows without end."""
+    """The number of sessions per user is limited."""
     monkeypatch.setattr("microsub.identity.store.sessions.MOST", 3)
     cookies = [await begun(sessions, NOW + n) for n in range(5)]
     assert [await sessions.find(cookie, NOW + 9) is not None for cookie in cookies] == [False, False, True, True, True]
 
 
 async def test_ending_all_ends_what_is_renewed_meanwhile(sessions: Sessions, redis: Redis) -> None:
-    """Whichever comes first, no secret is good afterwards."""
+    """In any order, no secret is valid afterwards."""
     for _ in range(10):
         old = await begun(sessions)
         found, *_ = await asyncio.gather(
@@ -147,5 +147,5 @@ async def test_ending_all_ends_what_is_renewed_meanwhile(sessions: Sessions, red
     ],
 )
 def test_a_browser_in_a_few_words(agent: str, words: str) -> None:
-    """What people recognise in a list, and no more of it is kept."""
+    """The words are enough to recognise a browser in a list, and nothing else is stored."""
     assert device(agent) == words

@@ -1,4 +1,4 @@
-"""Signing in with one's own domain, against a provider written by the letter of the spec."""
+"""Signing in with one's own domain, with a provider that follows the spec exactly."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def running(server: World) -> Running:
 
 
 async def sent(visitor: Visitor, me: str, next_: str = "") -> str:
-    """Enter a web address; where the browser is sent."""
+    """Enter a web address; the address to which the browser is redirected."""
     page = await visitor.get("/sign-in?" + urlencode({"next": next_}) if next_ else "/sign-in")
     assert page.title == "Sign in"
     shown = await visitor.submit(page, "/sign-in", me=me)
@@ -60,7 +60,7 @@ async def sent(visitor: Visitor, me: str, next_: str = "") -> str:
 
 
 async def answered(location: str) -> str:
-    """What the provider says, who lets in at once: our path with its answer."""
+    """The path of our callback, with the answer of a provider that allows at once."""
     async with httpx.AsyncClient(timeout=60) as http:
         reply = await http.get(location)
     assert reply.status_code in {302, 303}, reply.text
@@ -70,7 +70,7 @@ async def answered(location: str) -> str:
 
 
 async def through(visitor: Visitor, me: str) -> Shown:
-    """The whole way, to the reply that the browser gets back from us."""
+    """Complete a sign-in; our last reply."""
     return await visitor.get(await answered(await sent(visitor, me)))
 
 
@@ -91,7 +91,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 async def test_somebody_signs_in_with_their_own_domain(ann: Visitor, running: Running, name: str) -> None:
-    """With newer and older providers, by the address as people write it."""
+    """Newer and older providers work, with the address as users type it."""
     async with running(VARIANTS[name]) as site:
         shown = await through(ann, site.people["ann"].me)
         assert (shown.status, shown.location) == (303, "/account")
@@ -101,7 +101,7 @@ async def test_somebody_signs_in_with_their_own_domain(ann: Visitor, running: Ru
 
 
 async def test_what_the_provider_is_asked(ann: Visitor, running: Running) -> None:
-    """PKCE by S256, a state, our client id and the one way back, and no more than who somebody is."""
+    """PKCE with S256, a state, our client id, one redirect address, and only the scope `profile`."""
     async with running() as site:
         asked = {k: v for k, (v,) in parse_qs(urlsplit(await sent(ann, site.people["ann"].me)).query).items()}
         assert asked["response_type"] == "code"
@@ -115,7 +115,7 @@ async def test_what_the_provider_is_asked(ann: Visitor, running: Running) -> Non
 
 
 async def test_the_code_is_redeemed_where_profiles_are(ann: Visitor, running: Running) -> None:
-    """At the authorization endpoint: nobody gives out a token that isn't needed."""
+    """The authorization endpoint is used, so that no unnecessary token is issued."""
     async with running() as site:
         await through(ann, site.people["ann"].me)
         assert site.count("/auth", "POST") == 1
@@ -124,8 +124,8 @@ async def test_the_code_is_redeemed_where_profiles_are(ann: Visitor, running: Ru
 
 
 async def test_a_server_that_knows_the_token_endpoint_alone(ann: Visitor, running: Running) -> None:
-    """Is asked there, and gets the token back that it gave."""
-    async with running(Variant(twice=True)) as site:  # since a fault comes after the code was looked at
+    """The code is redeemed there, and the token is revoked."""
+    async with running(Variant(twice=True)) as site:  # the fault happens after the code has been redeemed
         location = await answered(await sent(ann, site.people["ann"].me))
         site.fault("redeemed", Fault(status=405))
         assert (await ann.get(location)).status == 303
@@ -133,17 +133,17 @@ async def test_a_server_that_knows_the_token_endpoint_alone(ann: Visitor, runnin
 
 
 class TestWhoComesIn:
-    """Users, by every way to write their address, and nobody else."""
+    """Users can sign in with any spelling of their address, and nobody else can."""
 
     async def test_a_disabled_user_stays_outside(self, server: World, ann: Visitor, running: Running) -> None:
-        """Whatever their provider says."""
+        """The provider's answer makes no difference."""
         async with running() as site:
             await server.accounts.disable_user("ann", server.now)
             shown = await through(ann, site.people["ann"].me)
             assert (shown.status, shown.title) == (403, "Your account is disabled")
 
     async def test_who_counts_is_who_the_provider_says(self, server: World, ann: Visitor, running: Running) -> None:
-        """Somebody who enters one address and signs in as another person of the same provider is that person."""
+        """If a user enters one address and signs in as another user of the same provider, they are that user."""
         async with running() as site:
             bob = site.person("bob")
             await server.accounts.add_user("bob", bob.me, server.now)
@@ -153,11 +153,11 @@ class TestWhoComesIn:
 
 
 class TestAttacks:
-    """None of them ends in a session."""
+    """No attack results in a session."""
 
     @pytest.mark.parametrize("iss", [None, "", "https://evil.example/", "http://127.0.0.1/", "ü"])
     async def test_another_providers_answer(self, ann: Visitor, running: Running, iss: str | None) -> None:
-        """By its `iss`, or by the lack of one that was promised: the code is sent to nobody."""
+        """A wrong `iss`, or a missing one that was announced, is refused; the code isn't redeemed."""
         async with running() as site:
             site.fault("redirect", Fault(change={"iss": iss}))
             shown = await through(ann, site.people["ann"].me)
@@ -168,7 +168,7 @@ class TestAttacks:
     async def test_an_answer_belongs_to_the_browser_that_asked(
         self, ann: Visitor, other: Visitor, running: Running
     ) -> None:
-        """Once: another browser, or a link to it, neither signs in nor uses it up."""
+        """It works once; in another browser it neither signs in nor is spent."""
         async with running() as site:
             back = await answered(await sent(ann, site.people["ann"].me))
             shown = await other.get(back)
@@ -182,7 +182,7 @@ class TestAttacks:
     async def test_a_provider_speaks_for_its_own_people_alone(
         self, server: World, ann: Visitor, running: Running
     ) -> None:
-        """The page of whom it names must name it: a user of another provider isn't signed in by this one."""
+        """The returned user's page must name the provider; another provider's user isn't signed in."""
         async with running() as site, provider() as elsewhere:
             bob = elsewhere.person("bob")
             await server.accounts.add_user("bob", bob.me, server.now)
@@ -195,10 +195,10 @@ class TestAttacks:
 
 
 class TestWhatGoesWrong:
-    """A page in plain words that names the provider and says what to do."""
+    """A page in plain words names the provider and a remedy."""
 
     async def test_a_page_without_links(self, ann: Visitor, running: Running) -> None:
-        """Says which page was read, and which links belong there."""
+        """The error names the page that was read, and the missing links."""
         async with running() as site:
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=site.page("/bare/", "<p>hello"))
             assert shown.status == 400
@@ -206,7 +206,7 @@ class TestWhatGoesWrong:
             assert "indieauth-metadata" in shown.text
 
     async def test_a_page_that_cannot_be_reached(self, ann: Visitor, running: Running) -> None:
-        """Is told apart from one that says nothing."""
+        """The error differs from that for a page without links."""
         async with running() as site:
             site.fault("profile", Fault(status=503))
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=site.people["ann"].me)
@@ -215,7 +215,7 @@ class TestWhatGoesWrong:
             assert "Check the address" in shown.text
 
     async def test_a_providers_own_words_are_text(self, ann: Visitor, running: Running) -> None:
-        """Escaped, short, and as the provider's."""
+        """It is escaped, shortened, and marked as the provider's."""
         async with running() as site:
             said = {"code": None, "error": "server_error", "error_description": "<b>call 555</b>" + "x" * 500}
             site.fault("redirect", Fault(change=said))
@@ -236,7 +236,7 @@ class TestWhatGoesWrong:
     async def test_who_comes_back_without_a_code(
         self, ann: Visitor, running: Running, change: dict[str, str | None], status: int, title: str
     ) -> None:
-        """Since they changed their mind, or their provider is wrong; it is asked nothing more."""
+        """The user has refused, or the provider has an error; no further request is sent to it."""
         async with running() as site:
             site.fault("redirect", Fault(change=change))
             back = await answered(await sent(ann, site.people["ann"].me))
@@ -260,7 +260,7 @@ class TestWhatGoesWrong:
         ],
     )
     async def test_a_broken_provider(self, ann: Visitor, running: Running, fault: Fault, title: str) -> None:
-        """Whatever it answers to the code, nobody is signed in and the page names it."""
+        """Whatever it replies to the code, nobody is signed in, and the page names the provider."""
         async with running() as site:
             location = await answered(await sent(ann, site.people["ann"].me))
             site.fault("redeemed", fault)
@@ -271,10 +271,10 @@ class TestWhatGoesWrong:
 
 
 class TestOurOwnServer:
-    """Whose page names this very server signs in here."""
+    """A user whose page names this server signs in here."""
 
     async def test_an_address_of_ours(self, ann: Visitor) -> None:
-        """Without any request over HTTP."""
+        """No HTTP request is made."""
         shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me=ADDRESS)
         assert shown.status == 303
         assert shown.location == "/sign-in?" + urlencode({"me": f"{ADDRESS}/", "next": "/auth"})
@@ -287,7 +287,7 @@ class TestOurOwnServer:
         ],
     )
     async def test_a_page_that_names_us(self, ann: Visitor, running: Running, links: dict[str, str]) -> None:
-        """By our metadata, which isn't fetched (nothing answers there in this test), or by the older links."""
+        """The links are our metadata, which isn't fetched (nothing answers there in this test), or the older ones."""
         async with running() as site:
             html = "".join(f'<link rel="{rel}" href="{ADDRESS}{path}">' for rel, path in links.items())
             me = site.page("/static/", html)
@@ -296,10 +296,10 @@ class TestOurOwnServer:
 
 
 class TestOurselvesAsClient:
-    """What providers find at our client id."""
+    """The document and the page at our client id."""
 
     async def test_a_document(self, ann: Visitor) -> None:
-        """JSON by default, with the one way back."""
+        """It is JSON by default, with our callbacks."""
         shown = await ann.get("/client")
         assert shown.response.headers["content-type"] == "application/json"
         document = json.loads(shown.response.text)
@@ -309,14 +309,14 @@ class TestOurselvesAsClient:
         assert (await ann.get(document["logo_uri"])).response.headers["content-type"] == "image/svg+xml"
 
     async def test_a_page(self, ann: Visitor) -> None:
-        """An h-app with a link to the way back, where HTML alone is asked for."""
+        """It has an h-app with a link to the callback, and is sent if only HTML is accepted."""
         shown = await ann.get("/client", accept="text/html,*/*;q=0.1")
         assert shown.tree.css_first(".h-app .p-name") is not None
         assert shown.tree.css_first("link[rel=redirect_uri]").attributes["href"] == CALLBACK
         assert "public" in shown.response.headers["cache-control"]
 
     async def test_it_is_the_same_for_everybody(self, server: World, ann: Visitor, signed_in) -> None:
-        """What anybody may keep holds nobody's name or cookie, also where a session would be renewed."""
+        """A cacheable reply has no name and no cookie, even if a session is due for renewal."""
         await signed_in(ann)
         server.now += 2 * 86_400
         for accept in ("text/html", "application/json"):
@@ -327,7 +327,7 @@ class TestOurselvesAsClient:
 
 
 async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: Redis) -> None:
-    """And says what the admin has to set."""
+    """The page names the missing setting."""
     async with instance(real_redis) as made, provider() as site:
         await made.accounts.add_user("ann", site.person("ann").me, made.now)
         near, far = Visitor(made.app, "http://127.0.0.1:8080"), Visitor(made.app, "http://reader.lan:8080")
@@ -343,7 +343,7 @@ async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: 
 
 
 async def test_strangers_with_slow_pages_hold_up_no_user(server: World, ann: Visitor, running: Running) -> None:
-    """Users have places of their own, and strangers don't use up the minute of all."""
+    """Users and strangers have separate places and separate limits."""
     async with running() as site, AsyncExitStack() as held:
         limits = server.identity.signing_in.limits
         for number in range(WAITING_IN_ALL.most):
@@ -355,7 +355,7 @@ async def test_strangers_with_slow_pages_hold_up_no_user(server: World, ann: Vis
 
 
 async def taken(limits: SignInLimits, held: AsyncExitStack, asked: Iterable[tuple[str, str, str]]) -> int:
-    """How many of these sign-ins (address of the person, of the client, host that is waited for) get a place."""
+    """The number of sign-ins (address of the user, address of the client, host that is waited for) that get a place."""
     count = 0
     for me, address, site in asked:
         try:
@@ -382,10 +382,7 @@ async def taken(limits: SignInLimits, held: AsyncExitStack, asked: Iterable[tupl
 async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
     server: World, ann: Visitor, running: Running, asked: list[tuple[str, str, str]], most: int
 ) -> None:
-    """Sixty sign-ins by users' addresses get as many places as their share; another user's get in meanwhile.
-
-    Before: 19 of 75 of another's were refused. Now: none.
-    """
+    """Of 60 sign-ins with users' addresses, only their share gets places; other users can still sign in."""
     async with running() as site, AsyncExitStack() as held:
         for me in {me for me, *_ in asked}:
             await server.accounts.add_user(f"u{hash(me) & 0xFFFFFF}", me, server.now)
@@ -400,7 +397,7 @@ async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
 async def test_strangers_use_up_nobodys_minute(
     server: World, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit for all is one for those who have no account here, and one for those who have."""
+    """There are two overall limits: one for addresses without an account, and one for users."""
     async with running() as site:
         limits = server.identity.signing_in.limits
         for number in range(SIGN_INS_IN_ALL.most):
@@ -411,7 +408,7 @@ async def test_strangers_use_up_nobodys_minute(
 
 
 async def test_what_sign_ins_leave_behind_is_bounded(server: World) -> None:
-    """Also where pages name addresses of two thousand letters each: bytes count, not sign-ins alone."""
+    """The limit counts bytes, because pages may name very long addresses."""
     limits, size = server.identity.signing_in.limits, 14_000
     for _ in range(SIGN_IN_BYTES.most // size):
         await limits.leave("https://eve.example/", size)
@@ -423,7 +420,7 @@ async def test_what_sign_ins_leave_behind_is_bounded(server: World) -> None:
 async def test_what_one_sign_in_leaves_behind_is_counted(
     server: World, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all that a page and the browser can make it hold."""
+    """The size includes everything that page and browser contribute."""
     async with running() as site:
         stranger = site.person("eve").me
         limits = server.identity.signing_in.limits
@@ -439,7 +436,7 @@ async def test_what_one_sign_in_leaves_behind_is_counted(
 
 
 async def test_sign_ins_are_counted(ann: Visitor, running: Running) -> None:
-    """By what became of them."""
+    """They are counted by outcome."""
 
     def counted() -> dict[str, float]:
         outcomes = ("begun", "local", "arrived", "unknown", "failed")
@@ -459,7 +456,7 @@ async def test_sign_ins_are_counted(ann: Visitor, running: Running) -> None:
 
 
 async def test_no_network_begins_too_many(server: World, ann: Visitor, running: Running) -> None:
-    """Whatever addresses are entered, those of users among them; what is begun lies in Redis for a while."""
+    """The limit applies to all entered addresses, also those of users, because pending sign-ins are stored in Redis."""
     async with running() as site:
         near = [Visitor(server.app, ADDRESS, client=f"2001:db8:0:{7 + n // 21:x}::{n:x}") for n in range(22)]
         far = [Visitor(server.app, ADDRESS, client=f"2600:1f00:0:{7 + n // 21:x}::{n:x}") for n in range(22)]
@@ -473,7 +470,7 @@ async def test_no_network_begins_too_many(server: World, ann: Visitor, running: 
 
 
 async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a client that enters one address of it after the other; and no user is shut out by that."""
+    """A client that enters many addresses of a site is stopped, and users of the site can still sign in."""
     async with running() as site:
         page = await ann.get("/sign-in")
         statuses = [(await ann.submit(page, "/sign-in", me=site.url(f"/{n}/"))).status for n in range(32)]
@@ -485,7 +482,7 @@ async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkey
 
 
 async def test_no_site_of_many_networks_begins_too_many(server: World) -> None:
-    """A client with a /48 of IPv6 doesn't use up what there is for all."""
+    """A client with a /48 of IPv6 can't use up the overall limit."""
     limits = server.identity.signing_in.limits
     for number in range(SIGN_INS_OF_WIDE_NETWORK.most):
         await limits.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
