@@ -1,4 +1,4 @@
-"""The web interface: reading, and what others may add to it."""
+"""The web interface: reading, and the pages of all other features for users."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ NAVIGATION = (
 
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
-    """Every route of the web interface, on which newcomers are offered `starters`."""
+    """Every route of the web interface; new users are offered the feeds `starters`."""
     features = (pages, actions, follow, channels, settings, answering, admin, installed)
     return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

@@ -1,1 +1,1 @@
-"""Web push: devices on which users hear of new posts, the messages to them, and their encryption."""
+"""Web push: devices that show notifications of new posts, the messages to them, and their encryption."""

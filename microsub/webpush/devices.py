@@ -1,7 +1,7 @@
-"""Devices: browsers in which somebody is signed in and hears of new posts, and how far each was told.
+"""Devices: browsers with a session that show notifications of new posts, and the progress of each.
 
-A device belongs to a session and ends with it. Where its messages go, the browser chose (its push service): an address
-that nobody else knows.
+A device belongs to a session and ends with it. The browser chooses its push service, whose address for this device is a
+secret.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A browser that hears of new posts in these channels. `id` is that of its session, `since` Unix time.
+    """A browser that gets notifications for these channels. `id` is that of its session, `since` Unix time.
 
-    `public` and `secret` are what it is encrypted with, as browsers write them.
+    `public` and `secret` are its encryption keys, as browsers encode them.
     """
 
     id: str
@@ -50,10 +50,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """A device's progress, by places of `sync.arrivals`: all up to `place`; the next message counts from `base`.
+    """A device's progress, by places of `sync.arrivals`: announced up to `place`; the next message counts from `base`.
 
-    `sent` is the Unix time of the last message that was taken; `failures` is how often in a row one was not, `error`
-    why.
+    `sent` is the Unix time of the last accepted message; `failures` counts refused messages in a row, `error` is the
+    last reason.
     """
 
     place: int
@@ -65,7 +65,7 @@ class DeviceState:
 
 @dataclass(frozen=True, slots=True)
 class DeviceNow:
-    """A device, how far it was told (None: not looked at yet), and the newest place of its user's arrivals."""
+    """A device, its progress (None: not looked at yet), and the latest place in its user's order of arrival."""
 
     device: Device
     state: DeviceState | None
@@ -74,7 +74,7 @@ class DeviceNow:
 
 
 class Devices:
-    """The devices of all users, and the key of this server. Belongs to one event loop."""
+    """The devices of all users, and this server's key. Belongs to one event loop."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -82,7 +82,7 @@ class Devices:
         self._due = DueTimes(redis, DUE)
 
     async def key(self) -> ServerKey:
-        """The key of this server, made when it is first needed; not remembered, since the store may be another one."""
+        """This server's key, created when it is first needed; not cached, since the store may be replaced."""
         from microsub.webpush.encryption import ServerKey  # slow to load
 
         known = await self._redis.command("GET", keys.push_key())
@@ -92,7 +92,7 @@ class Devices:
         return ServerKey.of(text(known))
 
     async def all(self, user: str) -> list[DeviceNow]:
-        """The user's devices, the newest first."""
+        """The user's devices, newest first."""
         told, states = await self._redis.pipeline(
             [("HGETALL", keys.devices_told(user)), ("HGETALL", keys.device_states(user))]
         )
@@ -101,7 +101,7 @@ class Devices:
         return sorted(found, key=lambda one: -one.device.since)
 
     async def put(self, user: str, device: Device) -> None:
-        """Let the device hear of what comes from now on, in place of what its session had.
+        """Register the device for posts that arrive from now on; it replaces the device of the same session.
 
         Raises InvalidRequest, QuotaReached, TooManyRequests, Unauthorized.
         """
@@ -117,14 +117,14 @@ class Devices:
         await self._due.note({f"{user} {device.id}": device.since})
 
     async def choose(self, user: str, id_: str, channels: Sequence[str], language: str) -> None:
-        """Let the device hear of these channels instead, in that language. Raises NotFound."""
+        """Change the device's channels and language. Raises NotFound."""
         said = await self._redis.command("HGET", keys.devices_told(user), id_)
         if said is None:
             raise NotFound(N_("Notifications are not on for this device."))
         await self._write(user, replace(_device(said), channels=channels, language=language))
 
     async def remove(self, user: str, ids: Collection[str]) -> None:
-        """Let these devices hear of nothing any more."""
+        """Remove these devices."""
         if ids:
             tests = [f"test {id_}" for id_ in ids]
             await self._redis.pipeline(
@@ -132,7 +132,7 @@ class Devices:
             )
 
     async def ask_test(self, user: str, id_: str, now: float) -> None:
-        """Have a message sent within seconds, whatever there is to tell. Raises NotFound, TooManyRequests."""
+        """Request a test message, which is sent within seconds. Raises NotFound, TooManyRequests."""
         if not await self._redis.command("HEXISTS", keys.devices_told(user), id_):
             raise NotFound(N_("Notifications are not on for this device."))
         if not self._limiter.count(TESTS_OF_USER, user):
@@ -141,7 +141,7 @@ class Devices:
         await self._due.note({f"{user} {id_}": now})
 
     async def look(self, user: str, id_: str) -> DeviceNow | None:
-        """The device as it is now; what is left of one that was removed goes. One round trip."""
+        """The device at present; deletes the remaining data of a removed device. One round trip."""
         said, (state, test), newest = await self._redis.pipeline(
             [
                 ("HGET", keys.devices_told(user), id_),
@@ -155,15 +155,15 @@ class Devices:
         return DeviceNow(_device(said), _state(state), int(float(newest[1])) if newest else 0, test is not None)
 
     async def note(self, user: str, id_: str, state: DeviceState) -> None:
-        """Write down how far the device was told."""
+        """Store the device's progress."""
         await self._redis.command("HSET", keys.device_states(user), id_, orjson.dumps(asdict(state)))
 
     async def forget_test(self, user: str, id_: str) -> None:
-        """The test message was sent."""
+        """Clear the request for a test message, because it was sent."""
         await self._redis.command("HDEL", keys.device_states(user), f"test {id_}")
 
     async def _write(self, user: str, device: Device) -> bool:
-        """Write a device; False where there are too many. Raises Unauthorized for a user who is gone or disabled."""
+        """Write a device; False if there are too many. Raises Unauthorized for a user who is gone or disabled."""
         said, key = orjson.dumps(asdict(device)), keys.devices_told(user)
         places = [keys.user(user), key, keys.user(user)]
         done = await self._redis.script(load("user_record"), places, ["", MOST_DEVICES, "", "", device.id, said])
@@ -179,9 +179,9 @@ _FULL, _IS_THERE = -2, -3
 
 
 def _check_address(address: str) -> None:
-    """Raises InvalidRequest for what no push service has for an address."""
+    """Raise InvalidRequest for an address that no push service uses."""
     parts = web_parts(address) if len(address) <= LONGEST_ADDRESS and address.isascii() else None
-    is_near = parts is not None and parts.hostname in _LOOPBACK  # which the guard refuses unless the admin lists it
+    is_near = parts is not None and parts.hostname in _LOOPBACK  # the guard refuses it unless the admin lists it
     if parts is None or "@" in parts.netloc or (parts.scheme != "https" and not is_near):
         raise InvalidRequest(N_("Your browser sent no valid address for notifications."))
 

@@ -1,6 +1,6 @@
-"""Messages that one browser alone can read (RFC 8291, RFC 8188), and the key by which this server is known (RFC 8292).
+"""Messages that only one browser can read (RFC 8291, RFC 8188), and the key that identifies this server (RFC 8292).
 
-A push service passes messages on and reads none: it sees their size, when they come, and from which server.
+A push service forwards messages but can't read them: it sees their size, their time, and the server that sent them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from microsub.kit.http.headers import origin
 from microsub.kit.texts import N_
 
 MOST_BYTES = 3993
-"""Bytes of a text whose message fits into the 4,096 that every push service takes (RFC 8030, 7.2)."""
+"""Bytes of a text whose message fits into the 4,096 bytes that every push service accepts (RFC 8030, 7.2)."""
 
 _CURVE = SECP256R1()
 _POINT, _SCALAR, _SECRET, _SALT = 65, 32, 16, 16
@@ -41,7 +41,7 @@ _RECORD = 4096
 _LAST = b"\x02"
 """The delimiter at the end of a message's only record (RFC 8188, 2)."""
 _ASSERTED = 12 * 3600
-"""Seconds for which a push service is told who we are; 24 hours at most (RFC 8292, 2)."""
+"""Seconds for which the proof of our identity to a push service is valid; at most 24 hours (RFC 8292, 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class BrowserKeys:
 
     @classmethod
     def of(cls, public: str, secret: str) -> BrowserKeys:
-        """Read `p256dh` and `auth` of the Push API. Raises InvalidRequest for what is no point of the curve."""
+        """Read `p256dh` and `auth` of the Push API. Raises InvalidRequest for a key that isn't a point of the curve."""
         try:
             found = cls(_decoded(public), _decoded(secret))
             _public_key(found.public)
@@ -64,7 +64,7 @@ class BrowserKeys:
         return found
 
     def encrypt(self, text: bytes) -> bytes:
-        """The body of a message with this text, of at most `MOST_BYTES`; each time with another key and salt."""
+        """The body of a message with this text, of at most `MOST_BYTES`; each time with a new key and salt."""
         own, salt = generate_private_key(_CURVE), secrets.token_bytes(_SALT)
         public = _point(own.public_key())
         shared = own.exchange(ECDH(), _public_key(self.public))
@@ -76,7 +76,7 @@ class BrowserKeys:
 
 
 class ServerKey:
-    """The key pair of this server, by which push services know that a message is from who asked for the address."""
+    """The server's key pair, which proves to push services that messages are from the server with the address."""
 
     def __init__(self, private: EllipticCurvePrivateKey) -> None:
         self._private = private
@@ -85,17 +85,17 @@ class ServerKey:
 
     @classmethod
     def of(cls, text: str) -> ServerKey:
-        """Read a key back from what `new_text` made."""
+        """Read a key created by `new_text`."""
         return cls(derive_private_key(int.from_bytes(_decoded(text), "big"), _CURVE))
 
     @staticmethod
     def new_text() -> str:
-        """A new key, as it is stored."""
+        """A new key, in its stored form."""
         number = generate_private_key(_CURVE).private_numbers().private_value
         return base64url(number.to_bytes(_SCALAR, "big"))
 
     def authorization(self, endpoint: str, contact: str, now: float) -> str:
-        """The `Authorization` for a message to that address; `contact` is our URL, or empty."""
+        """The `Authorization` of a message to that address; `contact` is our URL, or empty."""
         claims = {"aud": origin(endpoint), "exp": int(now) + _ASSERTED}
         if contact:
             claims["sub"] = contact

@@ -1,9 +1,9 @@
-"""Messages about new posts to devices: at most one in some minutes, and none that was read meanwhile.
+"""Messages about new posts to devices: limited in number, and only while posts are unread.
 
-A worker looks at each device four times a minute, by what came to its user (`timelines.sync.arrivals`); users without
-a device cost nothing. How far a device was told is written before its message is sent: a crash loses a message, and
-doubles none. What a message counts grows until its user reads, so the last one stands for all before it, at the push
-service (`Topic`) and on the screen.
+A worker looks at each device four times a minute, by its user's order of arrival (`timelines.sync.arrivals`); users
+without a device cost nothing. A device's progress is written before its message is sent: a crash can lose a message,
+but not duplicate it. The count in a message grows until its user reads, so the last message replaces all earlier ones,
+at the push service (`Topic`) and on the screen.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 BETWEEN = 2.0
-"""Seconds between two rounds, in which devices are looked at whose time has come."""
+"""Seconds between two rounds over the devices that are due."""
 LOOK = 15.0
-"""Seconds between two looks at a device to which nothing is sent."""
+"""Seconds until the next look at a device to which nothing is sent."""
 PAUSE = 300.0
-"""Seconds between two messages to a device."""
+"""Minimum seconds between two messages to a device."""
 LONGEST_PAUSE = 6 * 3600.0
 GIVEN_UP = 16
-"""Messages in a row that are not taken, after which a device is forgotten: three days."""
+"""Consecutive refused messages after which a device is removed: three days."""
 MOST_COUNTED = 100
-"""Posts of which a message counts no more."""
+"""Maximum number of posts that a message counts."""
 AT_ONCE = 32
-"""Devices that are looked at together."""
+"""Devices that are processed together."""
 LIMITS = SendLimits(total=5.0, body=0, redirects=-1)
 _LONGEST_NAMES = 200
 _DAY, _MINUTES = 86_400, 600
@@ -83,9 +83,9 @@ class PushMessage:
 
 
 class DeviceMessages:
-    """Tells devices what is new. Any number of workers run it.
+    """Sends messages about new posts to devices. Any number of workers may run it.
 
-    `texts` are those of pages in a language; `contact` is our URL, which push services are told, or empty.
+    `texts` returns the page texts of a language; `contact` is our URL for push services, or empty.
     """
 
     def __init__(
@@ -115,21 +115,21 @@ class DeviceMessages:
         self._resting = RestingServers(clock)
 
     async def run_for_ever(self, pace: RoundTiming) -> None:
-        """Look at devices again and again, until cancelled."""
+        """Look at devices repeatedly, until cancelled."""
         await for_ever(self.look_at_due, "devices", pace, BETWEEN)
 
     async def look_at_due(self, now: float) -> int:
-        """Look at the devices whose time has come; how many."""
+        """Look at the devices that are due; returns their number."""
         return await self._due.visit(now, self._look)
 
     async def _look(self, member: str) -> float | None:
-        """Look at one device; when to look again, None for never."""
+        """Look at one device; returns when to look again, None for never."""
         user, _, id_ = member.partition(" ")
         found, now = await self._devices.look(user, id_), self._clock()
         if found is None:
             return None
         state = found.state
-        if state is None:  # what was there before it came isn't new
+        if state is None:  # posts from before the device was added aren't new
             state = DeviceState(found.newest, found.newest)
             await self._devices.note(user, id_, state)
         if rest := self._resting.left(found.device.address):
@@ -141,7 +141,7 @@ class DeviceMessages:
         return await self._tell(user, found, state)
 
     async def _tell(self, user: str, found: DeviceNow, state: DeviceState) -> float | None:
-        """Tell what has come since the last look, as far as it is unread; later, where its browser reads just now."""
+        """Announce unread posts that arrived since the last look; later if the user is reading in that browser."""
         device, now = found.device, self._clock()
         session = await self._sessions.still_open(user, device.id)
         if session is None:
@@ -171,7 +171,7 @@ class DeviceMessages:
     # --- what there is to tell
 
     async def _news(self, user: str, device: Device, base: int, place: int) -> _News | None:
-        """The unread posts behind `base` in the device's channels; None where none of them came behind `place`."""
+        """The unread posts after `base` in the device's channels; None if none of them arrived after `place`."""
         names, _ = await self._channels.counts(user)
         uids = set(device.channels)
         chosen = [channel for channel in names.channels if channel.uid in uids]
@@ -211,7 +211,7 @@ class DeviceMessages:
     async def _send(
         self, user: str, device: Device, message: PushMessage, told: DeviceState, *, before: DeviceState
     ) -> float | None:
-        """Send a message; when to look again, None where the device is gone."""
+        """Send a message; returns when to look again, None if the device is gone."""
         answer, now = await self._sender.send(await self._sending(device, message)), self._clock()
         if isinstance(answer, FetchFailed) and answer.ours:
             await self._devices.note(user, device.id, before)
@@ -257,7 +257,7 @@ class DeviceMessages:
 
 
 def _pause(failures: int, answer: Answered | FetchFailed, now: float) -> float:
-    """Seconds until another try: doubled each time, longer where the push service says so."""
+    """Seconds until the next attempt: doubled each time, longer if the push service says so."""
     headers = answer.headers if isinstance(answer, Answered) else {}
     wished = retry_after(headers.get("retry-after"), now) or 0.0
     return min(LONGEST_PAUSE, max(wished, PAUSE * 2.0 ** (failures - 1)))

@@ -1,1 +1,1 @@
-"""Pages on which admins see how the server fares."""
+"""Pages about the server's health, for admins."""

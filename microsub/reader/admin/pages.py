@@ -1,6 +1,6 @@
-"""The pages on which admins see how the server fares, and do what needs a person.
+"""The admin pages: the server's health, and repairs that need a decision.
 
-For everybody else they don't exist.
+For all other users they don't exist.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from microsub.upkeep.survey import STATES, FollowedFeed
 
 ADMIN = "/admin"
 PAGE = 50
-"""Feeds, users or letters on one page."""
+"""Feeds, users or dead letters on one page."""
 FARTHEST = 10_000
-"""Pages, beyond which nobody turns."""
+"""The maximum page number."""
 _LONGEST_FIELD = 2_000
 _LONGEST_FILE = 100_000
-"""Characters that are shown of a message's field, and of backend.json."""
+"""Maximum characters shown of a message's field, and of backend.json."""
 
 _BETWEEN = ' "<>\\'
 """Characters that end an address in a text."""
@@ -71,7 +71,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 def _admins(handler: Handler) -> Handler:
-    """A page for admins only; others get NotFound."""
+    """A page for admins only; other users get NotFound."""
 
     async def guarded(visit: PageVisit) -> Response:
         if not visit.require_session().admin:
@@ -83,20 +83,20 @@ def _admins(handler: Handler) -> Handler:
 
 
 def _shown(visit: PageVisit, template: str, **values: Any) -> Response:
-    """A page with the list of sections beside it."""
+    """A page with the list of sections next to it."""
     return visit.page(template, sections=SECTIONS, now=visit.now, **values)
 
 
 @dataclass(frozen=True, slots=True)
 class PageTurn:
-    """A page of a long list, counted from 1; `earlier` and `later` are pages, 0 for none."""
+    """A page of a long list, counted from 1; `earlier` and `later` are page numbers, 0 for none."""
 
     number: int
     later: int
 
     @property
     def earlier(self) -> int:
-        """The page before."""
+        """The previous page's number."""
         return self.number - 1
 
     @property
@@ -112,7 +112,7 @@ def _turn(visit: PageVisit) -> PageTurn:
 
 
 def _turned(turn: PageTurn, found: Sequence[object]) -> PageTurn:
-    """The same, where one more than a page was asked for and `found` is what there was."""
+    """The same page with its neighbours: `found` has one entry more than a page if there is a later one."""
     return PageTurn(turn.number, turn.number + 1 if len(found) > PAGE else 0)
 
 
@@ -136,14 +136,14 @@ async def _overview(visit: PageVisit) -> Response:
 _DAY = 86_400
 HEIGHT = 100.0
 STEP, WIDTH = 4, 3
-"""From one bar to the next, and how wide it is, in units of the drawing."""
+"""The distance between two bars, and the width of a bar, in units of the drawing."""
 
 Value = Callable[[HourFigures], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rectangle of the drawing, from above; the lower `failed` of its `height` stands out."""
+    """A rectangle of the drawing, with its top; the lower `failed` of its `height` is highlighted."""
 
     x: int
     y: float
@@ -161,7 +161,7 @@ class Plot:
 
     @classmethod
     def of(cls, hours: Sequence[HourFigures], value: Value, failed: Value = lambda _: 0.0) -> Plot:
-        """The plot of a value of each hour, of which a part has `failed`."""
+        """The plot of an hourly value, of which a part has `failed`."""
         most = max(map(value, hours), default=0.0)
         scale = HEIGHT / most if most else 0.0
         bars = [
@@ -174,7 +174,7 @@ class Plot:
 
 
 def by_day(hours: Sequence[HourFigures]) -> list[HourFigures]:
-    """The sums of days, of Unix time, the newest first; the oldest one may be a part."""
+    """The sums by day (Unix time), newest first; the oldest day may be incomplete."""
     days: dict[int, HourFigures] = {}
     for hour in hours:
         begin = hour.begin // _DAY * _DAY
@@ -248,7 +248,7 @@ async def _poll(visit: PageVisit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class LetterView:
-    """A dead letter as a page shows it: what its message said in part, addresses without secrets."""
+    """A dead letter as a page shows it: parts of its message, and addresses without secrets."""
 
     letter: DeadLetter
     why: str
@@ -262,11 +262,11 @@ class LetterView:
 
 def _field(value: bytes) -> str:
     text = on_one_line(value[: 4 * _LONGEST_FIELD].decode("utf-8", "replace"))
-    # An address in JSON is to be seen as one, also where its slashes and ampersands are escaped.
+    # Also find addresses in JSON with escaped slashes and ampersands.
     text = _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else "/", text)
     if len(value) > 4 * _LONGEST_FIELD or len(text) > _LONGEST_FIELD:
         text = text[:_LONGEST_FIELD]
-        # Of an address that is cut nobody knows whether it holds a secret.
+        # A truncated address may contain a secret that can't be recognised.
         text = text[: max(map(text.rfind, _BETWEEN)) + 1]
     return redacted_text(text)
 
@@ -274,7 +274,7 @@ def _field(value: bytes) -> str:
 async def _letters(visit: PageVisit, failed: Sequence[str] = ()) -> Response:
     dead, after = visit.site.services.admin.dead_letters, visit.query.get("after", "")
     found = await dead.list(PAGE + 1, after if is_letter_id(after) else None)
-    # In a thread: secrets are looked for in all that fifty messages say.
+    # In a thread, because secrets are searched for in up to fifty messages.
     shown = await asyncio.to_thread(lambda: [LetterView.of(letter) for letter in found[:PAGE]])
     last = found[PAGE - 1].id if len(found) > PAGE else ""
     count = await dead.count()
@@ -295,7 +295,7 @@ async def _drop(visit: PageVisit) -> Response:
 
 
 async def _chosen(visit: PageVisit) -> list[DeadLetter]:
-    """The letter that the form names."""
+    """The dead letter that the form names."""
     letter_id, dead = visit.form.text("letter"), visit.site.services.admin.dead_letters
     letter = await dead.get(letter_id) if is_letter_id(letter_id) else None
     if letter is None:
@@ -308,7 +308,7 @@ async def _chosen(visit: PageVisit) -> list[DeadLetter]:
 
 @dataclass(frozen=True, slots=True)
 class HubView:
-    """A hub, its feeds, those that it pushes, and what it did in the last months."""
+    """A hub, its feeds, those that it pushes, and its counts of the last months."""
 
     host: str
     feeds: int
@@ -327,7 +327,7 @@ async def _hubs(visit: PageVisit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class UserView:
-    """A user, when they were last seen (Unix time, 0 for never), and whether a link waits for them."""
+    """A user, when they were last seen (Unix time, 0 for never), and whether they have a valid one-time link."""
 
     user: User
     seen: float
@@ -363,8 +363,8 @@ async def _configuration(visit: PageVisit) -> Response:
 
 
 def _document(file: AppliedFile) -> tuple[str, bool]:
-    """The whole lines of a file that can be shown, and whether there are more."""
+    """The complete lines of a file that can be shown, and whether there are more."""
     text = orjson.dumps(encode(file.backend), option=orjson.OPT_INDENT_2).decode()
-    # Cut first: to look for secrets in a file of thousands of feeds takes longer than all the rest of the page.
+    # Truncate first: searching a file with thousands of feeds for secrets takes longer than the rest of the page.
     shown = text if len(text) <= _LONGEST_FILE else text[: text.rindex("\n", 0, _LONGEST_FILE)]
     return redacted_text(shown), len(shown) < len(text)

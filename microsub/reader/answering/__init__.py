@@ -1,1 +1,1 @@
-"""Answers: replies, likes, reposts and bookmarks on the reader's own site."""
+"""Answers: replies, likes, reposts and bookmarks on the user's own site."""

@@ -1,7 +1,7 @@
 """Answers to posts, published on the user's own site by Micropub (https://www.w3.org/TR/micropub/#create).
 
-A user lets one browser do that. The token of their site is stored encrypted with a secret that this browser alone
-keeps, so neither who reads the store nor who has the session alone can post.
+A user allows this for one browser. The token of the user's site is stored encrypted with a secret that only this
+browser has, so neither read access to the store nor a stolen session is enough to post.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 AnswerKind = Literal["reply", "like", "repost", "bookmark"]
 KINDS: Sequence[AnswerKind] = get_args(AnswerKind)
 LONGEST_REPLY = 20_000
-"""Characters."""
+"""Maximum characters."""
 MOST_BROWSERS = 10
 _KEPT = 400 * 86_400
 _REMEMBERED = 600
@@ -49,14 +49,14 @@ _RELATIONS = {"reply": "in-reply-to", "like": "like-of", "repost": "repost-of", 
 
 
 class AnswerFailed(InvalidRequest):
-    """The user's site didn't take the answer."""
+    """The user's site refused the answer."""
 
     status = 502
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to the post at `target`; `text` is that of a reply, `title` what a bookmark is called."""
+    """An answer to the post at `target`; `text` is the text of a reply, `title` the title of a bookmark."""
 
     kind: AnswerKind
     target: str
@@ -64,7 +64,7 @@ class Answer:
     title: str = ""
 
     def form(self) -> list[tuple[str, str]]:
-        """The form by which it is created. Raises InvalidRequest for a reply that says nothing, or too much."""
+        """The Micropub form that creates it. Raises InvalidRequest for a reply that is empty or too long."""
         if self.kind == "reply" and not self.text:
             raise InvalidRequest(N_("Write your reply first."))
         if len(self.text) > LONGEST_REPLY:
@@ -81,7 +81,7 @@ class Answer:
 
 
 class Answers:
-    """Publishes answers, and keeps what they are published with. Belongs to one event loop."""
+    """Publishes answers, and stores the permissions for that. Belongs to one event loop."""
 
     def __init__(self, redis: Redis, sender: Sender) -> None:
         self._redis = redis
@@ -89,7 +89,7 @@ class Answers:
         self._limiter = RateLimiter()
 
     async def keep(self, user: str, secret: str, access: PostingAccess, now: float) -> None:
-        """Let the browser with that secret answer from now on, in place of the oldest of `MOST_BROWSERS`."""
+        """Allow the browser with that secret to answer from now on; it may replace the oldest of `MOST_BROWSERS`."""
         key = keys.posting(user)
         held = raw_fields(await self._redis.command("HGETALL", key))
         oldest = sorted(held, key=lambda name: held[name].partition(b" ")[0])[: max(0, len(held) + 1 - MOST_BROWSERS)]
@@ -102,7 +102,7 @@ class Answers:
         )
 
     async def access(self, user: str, secret: str, now: float) -> PostingAccess | None:
-        """The permission of the browser with that secret; None without one."""
+        """The permission of the browser with that secret, or None."""
         kept = await self._redis.command("HGET", keys.posting(user), _browser(secret)) if secret else None
         opened = unseal(kept.partition(b" ")[2], secret, user) if kept is not None else None
         if opened is None:
@@ -111,7 +111,7 @@ class Answers:
         return found if found.expires is None or found.expires > now else None
 
     async def end(self, user: str, secret: str, now: float) -> None:
-        """Let that browser answer no more, and tell the site, where it can be told (RFC 7009)."""
+        """End the browser's permission, and revoke its token at the site if possible (RFC 7009)."""
         access = await self.access(user, secret, now)
         await self._redis.command("HDEL", keys.posting(user), _browser(secret))
         if access is not None and access.revocation is not None:
@@ -123,7 +123,7 @@ class Answers:
             )
 
     async def publish(self, user: str, secret: str, answer: Answer, now: float) -> str:
-        """Publish it; by what name `published` knows it. The same within ten minutes is published once.
+        """Publish an answer; returns the name for `published`. Equal answers within ten minutes are published once.
 
         Raises InvalidRequest, AnswerFailed, TooManyRequests.
         """
@@ -142,7 +142,7 @@ class Answers:
         return answer.digest
 
     async def published(self, user: str, digest: str) -> str | None:
-        """The address of that answer of the last ten minutes, empty if unknown; None without one."""
+        """The address of that answer of the last ten minutes, empty if unknown; None if there is no such answer."""
         found = await self._redis.command("GET", keys.answered(user, digest)) if _DIGEST.fullmatch(digest) else None
         return found.decode() if found not in {None, _UNDER_WAY} else None
 
@@ -158,7 +158,7 @@ class Answers:
     async def _send(
         self, user: str, secret: str, access: PostingAccess, form: Sequence[tuple[str, str]], now: float
     ) -> str:
-        """The address that the site gave the answer; empty where it told none."""
+        """Send an answer; returns its address on the site, empty if the site gave none."""
         if not self._limiter.count(ANSWERS_OF_USER, user):
             raise TooManyRequests(N_("Too many replies in a minute. Wait a minute, then try again."), 60)
         sending = Sending(access.micropub, "POST", form=form, bearer=access.token, limits=_LIMITS)
@@ -180,7 +180,7 @@ class Answers:
 
 
 def _browser(secret: str) -> str:
-    """The name of a browser, by which its secret isn't found."""
+    """The name of a browser, from which its secret can't be derived."""
     return sha256_hex(secret)[:22]
 
 
@@ -188,7 +188,7 @@ def _browser(secret: str) -> str:
 
 
 def seal(text: str, secret: str, about: str) -> bytes:
-    """`text`, to be read with `secret` (256 random bits) alone, and for `about` alone."""
+    """Encrypt `text`, so that it can only be read with `secret` (256 random bits) and for the same `about`."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load
 
     nonce = secrets.token_bytes(_NONCE)

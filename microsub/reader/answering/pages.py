@@ -1,4 +1,4 @@
-"""The pages by which a browser may answer from the user's own site, and the form that does."""
+"""The pages that allow a browser to answer from the user's own site, and the form for answers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _state(visit: PageVisit) -> Response:
-    """Whether this browser may answer from the user's site, and the way there."""
+    """Whether this browser may answer from the user's site, and the form to allow it."""
     user = await reader_of(visit)
     access = await visit.site.services.answers.access(user, visit.posting_secret, visit.now)
     return visit.page(
         "answering.html",
-        # The form leads to whichever provider the user's page names.
+        # The form leads to the provider that the user's page names, which can be any host.
         form_to=["https:"] if visit.base.startswith("https:") else ["https:", "http:"],
         site=provider_name(access.micropub) if access is not None else "",
         is_lent=has_lent_page(visit),
@@ -47,9 +47,9 @@ async def _state(visit: PageVisit) -> Response:
 
 
 async def _allow(visit: PageVisit) -> Response:
-    """Send the user to their own provider, which asks them.
+    """Send the user to their own provider for authorization.
 
-    A page that is lent names this server, which has no place for posts but channels.
+    A page provided by this server is refused, because this server accepts posts only into channels.
     """
     user, me = await reader_of(visit), visit.require_session().me
     if has_lent_page(visit):
@@ -61,7 +61,7 @@ async def _allow(visit: PageVisit) -> Response:
 
 
 async def _allowed(visit: PageVisit) -> Response:
-    """The user is back from their provider."""
+    """Finish the authorization after the user returns from their provider."""
     user, answer = await reader_of(visit), QueryParams(visit.request.url.query).multi_items()
     browser = visit.browser if visit.had_browser else ""
     try:
@@ -70,7 +70,7 @@ async def _allowed(visit: PageVisit) -> Response:
         )
     except SignInFailed as problem:
         response = visit.message(problem.title, problem.description, "error", problem.status)
-        # The address of this page holds a code that may still be good.
+        # The page's address contains a code that may still be valid.
         response.headers["referrer-policy"] = "no-referrer"
         return response
     secret = visit.posting_secret or new_secret()
@@ -80,15 +80,15 @@ async def _allowed(visit: PageVisit) -> Response:
 
 
 async def _end(visit: PageVisit) -> Response:
-    """Take the permission of this browser back."""
+    """End this browser's permission."""
     await visit.site.services.answers.end(await reader_of(visit), visit.posting_secret, visit.now)
     return visit.go(ANSWER)
 
 
 async def _answer(visit: PageVisit) -> Response:
-    """Answer the post of the address.
+    """Answer the post in the page's address.
 
-    The post's URL and title are those that are stored, whatever a form says.
+    The post's URL and title are the stored ones, whatever the form contains.
     """
     user, post = await reader_of(visit), await shown_post(visit)
     kind = next((one for one in KINDS if one == visit.form.text("kind")), None)

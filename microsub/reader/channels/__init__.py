@@ -1,1 +1,1 @@
-"""Tending channels: their names and order, what they follow, what they take, and how long posts stay."""
+"""Management of channels: names, order, follows, filters and retention."""

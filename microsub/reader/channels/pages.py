@@ -1,4 +1,4 @@
-"""The pages on which people tend their channels."""
+"""The pages for the management of channels."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ CHANNELS = "/channels"
 MOST_LISTED = 100
 """Channels on a page."""
 MOST_REMOVED = 20
-"""Removed channels that are kept to be restored; longer removed ones are deleted."""
+"""Deleted channels that can be restored; the oldest ones beyond this number are erased."""
 TRIED = 100
 TRIED_TEXT = 20_000
-"""Posts that a filter is tried on, and characters of the text of each."""
+"""Posts on which a filter is tried, and characters of each post's text."""
 PAGES_MARKED = 10
-"""How many times as many unread posts are marked as read where a filter is to hold for what is there already."""
+"""Pages of `TRIED` unread posts that are checked when a filter is applied to existing posts."""
 MOST_WORDS = 50
-"""Words or phrases of one field of a filter: each is looked for in each post that comes in."""
+"""Words or phrases in one field of a filter, since each is searched for in every new post."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -69,7 +69,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _list(visit: PageVisit) -> Response:
-    """Channels in their order; what was deleted can be brought back for thirty days."""
+    """The channels in order; deleted ones can be restored for thirty days."""
     user, services = await reader_of(visit), visit.site.services
     channels, words = await links(visit), visit.query.get("q", "").strip()
     own = [one for one in channels.named(words) if one.uid not in EVERYBODYS]
@@ -94,7 +94,7 @@ async def _create(visit: PageVisit) -> Response:
 
 
 async def _order(visit: PageVisit) -> Response:
-    """The order of all, or one channel a place up or down."""
+    """Set the order of all channels, or move one channel up or down."""
     user, services = await reader_of(visit), visit.site.services
     uids = [one.uid for one in (await links(visit)).own]
     known = set(uids)
@@ -108,14 +108,14 @@ async def _order(visit: PageVisit) -> Response:
 
 
 def _moved(uids: Sequence[str], uid: str, step: int) -> list[str]:
-    """The order in which that channel is `step` places further down."""
+    """The order after moving that channel down by `step`."""
     rest = [one for one in uids if one != uid]
     rest.insert(max(0, uids.index(uid) + step), uid)
     return rest
 
 
 async def _delete(visit: PageVisit) -> Response:
-    """Remove the channel; for thirty days it can be restored as it was."""
+    """Delete the channel; it can be restored for thirty days."""
     user, uid = await _writer(visit)
     services = visit.site.services
     await services.following.remove_channel(user, uid, visit.now)
@@ -137,7 +137,7 @@ async def _restore(visit: PageVisit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """A feed of a channel and how it is; `url` is empty where it has no publisher."""
+    """A feed of a channel with its health; `url` is empty if it has no publisher."""
 
     feed: str
     url: str
@@ -153,19 +153,19 @@ class SourceView:
 
 
 MOST_SOURCES = 100
-"""Feeds on a page, of those of a channel."""
+"""Feeds on one page of a channel."""
 
 
 async def _channel(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     channel = await _asked(visit, user)
     followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
-    # In a thread: thousands of feeds are looked at.
+    # In a thread, because there may be thousands of feeds.
     troubled = await asyncio.to_thread(_needing_attention, followed, visit.now)
     await services.admin.survey.note_attention(user, channel.uid, len(troubled))
     is_narrowed = visit.query.get("show") == "attention"
     everywhere = await links(visit)
-    # In a thread: thousands of names are put in order.
+    # In a thread, because thousands of names are sorted.
     by_name = await asyncio.to_thread(_by_name, troubled if is_narrowed else followed)
     listed = ListPart.of(by_name, visit.query.get("from", ""), MOST_SOURCES)
     name = visit.query.get("ended", "")
@@ -201,7 +201,7 @@ def _needing_attention(followed: Sequence[Followed], now: float) -> list[Followe
 
 @dataclass(frozen=True, slots=True)
 class EndedFollow:
-    """A follow that was just ended, and by which name it comes back."""
+    """A follow that was just ended, and the name of its undo record."""
 
     name: str
     undo: str
@@ -214,7 +214,7 @@ async def _rename(visit: PageVisit) -> Response:
 
 
 async def _move(visit: PageVisit) -> Response:
-    """Let another channel follow a feed instead; its posts move along."""
+    """Move a follow to another channel; its posts move too."""
     user, uid = await _writer(visit)
     services, target = visit.site.services, (await links(visit)).chosen(visit.form.text("to"))
     followed = await _followed(visit, user, uid)
@@ -225,7 +225,7 @@ async def _move(visit: PageVisit) -> Response:
 
 
 async def _poll(visit: PageVisit) -> Response:
-    """Let a feed of the channel be asked as soon as its host's turn comes."""
+    """Poll a feed of the channel as soon as its host's rate limit allows."""
     user, uid = await _writer(visit)
     await _followed(visit, user, uid)
     await visit.site.services.admin.polls.ask(user, visit.form.text("feed"), visit.now)
@@ -233,7 +233,7 @@ async def _poll(visit: PageVisit) -> Response:
 
 
 async def _unfollow(visit: PageVisit) -> Response:
-    """End a follow; its unread posts leave, and come back where this is undone."""
+    """End a follow; its unread posts are removed, and return if this is undone."""
     user, uid = await _writer(visit)
     services = visit.site.services
     followed = await _followed(visit, user, uid)
@@ -256,7 +256,7 @@ async def _follow_again(visit: PageVisit) -> Response:
 
 
 async def _followed(visit: PageVisit, user: str, uid: str) -> Subscription:
-    """The feed that the form names, as the channel follows it."""
+    """The follow that the form names."""
     feed = visit.form.text("feed")
     found = await visit.site.services.channels.subscription(user, uid, feed) if ITEM_ID.fullmatch(feed) else None
     if found is None:
@@ -295,7 +295,7 @@ def _style(visit: PageVisit) -> UnreadStyle | None:
 
 
 def _number(visit: PageVisit, name: str, most: int) -> int | None:
-    """A number of the form; None where the field is empty, for what holds elsewhere."""
+    """A number in the form; None if the field is empty, which means the default."""
     text = visit.form.text(name)
     if not text:
         return None
@@ -309,12 +309,12 @@ def _number(visit: PageVisit, name: str, most: int) -> int | None:
 
 
 Fields = ImmutableMultiDict[str, str]
-"""Those of a form or of an address."""
+"""The fields of a filter in a form or an address."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedPost:
-    """A post of the channel that a filter would keep out, and which part of it."""
+    """A post of the channel that a filter would reject, and the matching part of the filter."""
 
     id: str
     title: str
@@ -330,7 +330,7 @@ class FilterTrial:
 
 
 async def _filter(visit: PageVisit) -> Response:
-    """The filter of a channel; what stands in the address is tried, and not kept."""
+    """The filter of a channel; a filter in the address is only tried, not stored."""
     user = await reader_of(visit)
     channel = await _asked(visit, user)
     filters = channel.settings.filters
@@ -379,7 +379,7 @@ def _filters(given: Fields, own: Filters) -> Filters:
 
 
 def _words(given: Fields, name: str) -> tuple[str, ...]:
-    """The words or phrases of a field, one in each line."""
+    """The words or phrases of a field, one per line."""
     found = tuple(dict.fromkeys(word for line in given.get(name, "").splitlines() if (word := " ".join(line.split()))))
     if len(found) > MOST_WORDS:
         text = N_("invalid '{name}': found {count} words, expected at most {most}")
@@ -391,13 +391,13 @@ def _words(given: Fields, name: str) -> tuple[str, ...]:
 
 
 async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters) -> FilterTrial:
-    """The filter over the newest posts of the channel."""
+    """The result of the filter on the newest posts of the channel."""
     reply = orjson.loads(await visit.site.services.reading.page(user, channel.uid, PageQuery(TRIED), visit.now))
     return FilterTrial(len(reply["items"]), await _refused(visit, user, reply["items"], filters))
 
 
 async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters) -> str:
-    """Mark the unread posts as read that the filter would keep out, of the newest ones; the name that undoes it."""
+    """Mark those of the newest unread posts as read that the filter rejects; returns the undo record's name."""
     services, found, after = visit.site.services, list[str](), None
     for _ in range(PAGES_MARKED):
         query = PageQuery(TRIED, after=after, view="unread")
@@ -414,7 +414,7 @@ async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters)
 async def _refused(
     visit: PageVisit, user: str, items: Sequence[Mapping[str, object]], filters: Filters
 ) -> list[RefusedPost]:
-    """Those of these posts of the wire that the filter would keep out, without expressions."""
+    """Those of these posts (in wire form) that the filter would reject, without expressions."""
     asked = replace(filters, include_regex=None, exclude_regex=None)
 
     def refused() -> list[RefusedPost]:
@@ -448,7 +448,7 @@ async def _asked(visit: PageVisit, user: str) -> Channel:
 
 
 async def _writer(visit: PageVisit) -> tuple[str, str]:
-    """The user who sends the form, and the channel that its address names."""
+    """The user who sent the form, and the channel in its address."""
     user = await reader_of(visit)
     return user, (await _asked(visit, user)).uid
 

@@ -1,1 +1,1 @@
-"""The first minutes: what an account is offered that follows nothing yet."""
+"""The first page of an account without follows."""

@@ -1,4 +1,4 @@
-"""The page on which a newcomer finds something to read: feeds to start with, which the admin chooses, and more."""
+"""The page on which a new user finds feeds: starter feeds, which the admin can choose, and further ways."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MOST_STARTERS = 50
 
 
 def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
-    """The routes of this module; newcomers are offered `starters`."""
+    """The routes of this module; new users are offered the feeds `starters`."""
 
     async def home(visit: PageVisit) -> Response:
-        """All that is unread; for newcomers what to follow, and for strangers what this server is."""
+        """All unread posts; for new users feeds to follow, without a session the page about this server."""
         if visit.session is None:
             return await start_page(visit)
         follows = await visit.site.services.channels.follows_anything(visit.session.user)
@@ -51,7 +51,7 @@ def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
 
 
 async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:
-    """Follow these in the first of the user's channels, or in one that is made for them; its uid."""
+    """Follow these feeds in the user's first channel, or in a new one; returns its uid."""
     user, services = await reading.reader_of(visit), visit.site.services
     quotas = await services.identity.quotas.of(user)
     own = [one.uid for one in await services.channels.list(user) if one.uid not in STANDING]
@@ -68,7 +68,7 @@ async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StarterFeed:
-    """A feed that newcomers are offered; `about` says in a few words what comes."""
+    """A feed offered to new users; `about` describes it in a few words."""
 
     name: str
     url: str
@@ -76,7 +76,7 @@ class StarterFeed:
 
 
 def starter_feeds(path: Path | None = None) -> Sequence[StarterFeed]:
-    """The feeds of that file, in its order; ours where there is none. Raises ConfigError."""
+    """The feeds of that file, in its order; without a file, the built-in ones. Raises ConfigError."""
     file = path or OUR_STARTERS
     try:
         rows = tomllib.loads(file.read_text("utf-8")).get("feed", [])

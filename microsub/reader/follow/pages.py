@@ -1,4 +1,4 @@
-"""The pages on which people find feeds, look at them, and follow them."""
+"""The pages on which users find, preview and follow feeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from microsub.timelines.channels import MOST_OF_NAME
 
 FOLLOW, PREVIEW, UNFOLLOW = "/follow", "/follow/preview", "/follow/end"
 NEW = "+"
-"""The value for a new channel in the choice of a channel."""
+"""The value for a new channel in the choice of channels."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -37,7 +37,7 @@ def routes(site: PageSite) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class FeedCandidate:
-    """A feed that a search found; `shown` is its address without passwords, `channels` follow it already, by uid."""
+    """A feed that a search found; `shown` is its address without passwords, `channels` are the uids that follow it."""
 
     url: str
     shown: str
@@ -58,7 +58,7 @@ class NewFollow:
 
 
 async def _found(visit: PageVisit) -> Response:
-    """The field, and what is found by what stands in it."""
+    """The search field and its results."""
     answer = None
     await reader_of(visit)
     if asked := _asked(visit):
@@ -98,7 +98,7 @@ async def _found_page(visit: PageVisit, answer: SearchAnswer | None = None) -> R
 
 
 async def _preview(visit: PageVisit) -> Response:
-    """The newest posts of a feed, before anybody follows it."""
+    """The newest posts of a feed, before the user follows it."""
     user = await reader_of(visit)
     url = given_address(visit.query.get("url", ""))
     items = await visit.site.services.search.preview(url, visit.now)
@@ -131,7 +131,7 @@ async def _follow(visit: PageVisit) -> Response:
 
 
 async def _unfollow(visit: PageVisit) -> Response:
-    """End a follow that was just begun."""
+    """End a follow that has just begun."""
     user, services = await reader_of(visit), visit.site.services
     uid, feed = visit.form.text("channel"), visit.form.text("feed")
     record = await services.feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
@@ -157,7 +157,7 @@ async def _candidates(visit: PageVisit, user: str, found: Sequence[FeedLink]) ->
 
 
 async def _followers(visit: PageVisit, user: str, urls: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The user's channels that follow these feeds already; without those that nobody follows."""
+    """The user's channels that already follow these feeds, by feed; feeds without any are left out."""
     services = visit.site.services
     followers: dict[str, list[str]] = {}
     for uid, subscriptions in (await services.channels.all_subscriptions(user)).items():
@@ -168,7 +168,7 @@ async def _followers(visit: PageVisit, user: str, urls: Sequence[str]) -> dict[s
 
 
 async def _choices(visit: PageVisit) -> list[ChannelLink]:
-    """The channels in which one may follow."""
+    """The channels in which the user can follow a feed."""
     return (await links(visit)).own
 
 
@@ -180,11 +180,11 @@ async def _just_followed(visit: PageVisit, user: str) -> NewFollow | None:
     record = await services.feeds.get(feed)
     if record is None:
         raise NotFound(N_("There is no such feed."))
-    # Before its first poll, as the search has called it.
+    # Before the first poll, use the name that the search found.
     name = record.title or visit.query.get("title", "")[:MOST_OF_NAME] or mask_credentials(record.url)
     return NewFollow(feed, record.url, name, channel)
 
 
 def _bookmarklet(visit: PageVisit) -> str:
-    """A bookmark that brings the page that somebody looks at to this one."""
+    """A bookmarklet that opens the page with the current page's address."""
     return f"javascript:location.href='{visit.base}{FOLLOW}?q='+encodeURIComponent(location.href)"

@@ -1,6 +1,6 @@
-"""What browsers ask for to install the web interface: a manifest, a service worker, and the page without a network.
+"""The resources to install the web interface: a manifest, a service worker, and the page for offline use.
 
-The service worker keeps that page and what it is made of, and nothing that anybody reads.
+The service worker stores this page and its files, but nothing that the user reads.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _offline(visit: PageVisit) -> Response:
-    visit.session = None  # it is kept, and others may use the browser next
+    visit.session = None  # it is stored, and others may use the browser later
     return visit.page("offline.html")
 
 
 async def _manifest(visit: PageVisit) -> Response:
-    """The web app manifest. What is shared with the app is looked for as a feed."""
+    """The web app manifest. Text that is shared with the app is searched for as a feed."""
     href = visit.site.pages.href
     manifest = {
         "id": href("/"),
@@ -54,7 +54,7 @@ async def _manifest(visit: PageVisit) -> Response:
 
 
 async def _worker(visit: PageVisit) -> Response:
-    """The service worker, for all addresses; `SHELL` is what it keeps."""
+    """The service worker, for all addresses; `SHELL` lists what it stores."""
     pages = visit.site.pages
     offline = pages.href(OFFLINE)
     files = [offline, pages.static("pages.css"), pages.static("icon.svg")]

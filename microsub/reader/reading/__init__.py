@@ -1,1 +1,1 @@
-"""Reading: channels, timelines, single posts, and what becomes of them."""
+"""Reading: channels, timelines, single posts, and actions on posts."""

@@ -1,6 +1,6 @@
-"""What the forms of reading do: read and unread, saved or not, everything, and undoing that.
+"""The forms of reading: mark as read or unread, save, mark all, and undo.
 
-Each form works without scripts and leads back to where it stood; a script that sends it gets what has changed.
+Each form works without scripts and leads back to the page it was on; a script that sends it gets the changes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from microsub.timelines.saved import save, unsave
 
 MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
 MOST = 1000
-"""Posts that one form names."""
+"""Maximum number of posts in one form."""
 
 Marked = Mapping[str, set[str]]
-"""Posts that changed, by channel."""
+"""Changed posts by channel."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -37,7 +37,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _change(visit: PageVisit) -> Response:
-    """The pressed button: its name is the change, its value the post's id."""
+    """Carry out the pressed button: its name is the change, its value the post's id."""
     user = await reader_of(visit)
     for name, change in _CHANGES.items():
         if name in visit.form:
@@ -46,7 +46,7 @@ async def _change(visit: PageVisit) -> Response:
 
 
 Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
-"""Makes a change; returns the message to show, and the names of what can be undone."""
+"""Makes a change; returns the message to show, and the name of the undo record."""
 
 
 async def _read(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
@@ -60,7 +60,7 @@ async def _unread(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Mar
 
 
 async def _read_above(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-    """Mark the posts of the page down to this one."""
+    """Mark the posts of the page from its top down to this one."""
     listed = _ids(visit.form.text("page"))
     until = listed.index(ids[0]) + 1 if ids and ids[0] in listed else 0
     return "", {_channel(visit): await _mark(visit, user, listed[:until], "read")}
@@ -93,7 +93,7 @@ async def _mark(visit: PageVisit, user: str, ids: list[str], state: Literal["rea
 
 
 async def _mark_all(visit: PageVisit) -> Response:
-    """Mark all that the page's place shows, up to the newest post that was there when the page was made."""
+    """Mark all posts that the page's place shows, up to the newest one when the page was made."""
     user, uid = await reader_of(visit), _channel(visit)
     until = Cursor.decode(visit.form.text("until"), "until")
     source = visit.form.text("source")
@@ -106,7 +106,7 @@ async def _mark_all(visit: PageVisit) -> Response:
 
 
 async def _mark_source(visit: PageVisit, user: str, place: TimelinePlace, until: Cursor) -> set[str]:
-    """Mark what one feed brought into the channel, down from that place."""
+    """Mark the posts of one feed in the channel, from that position downwards."""
     services = visit.site.services
     behind = await services.reading.unread_of(user, place.uid, place.source, visit.now, until)
     return await mark(services.redis, user, place.uid, [until.item, *behind], "read", visit.now)
@@ -120,7 +120,7 @@ async def _undo(visit: PageVisit) -> Response:
 
 
 async def _done(visit: PageVisit, text: str, marked: Marked) -> Response:
-    """Back to where the form stood; for a script, what has changed."""
+    """The reply: a redirect back to the form's page, or for a script the changes."""
     user = visit.require_session().user
     record = await undo.remember(visit.site.services.redis, user, marked)
     if visit.request.headers.get("accept", "").startswith("application/json"):
@@ -142,7 +142,7 @@ def _channel(visit: PageVisit) -> str:
 
 
 def _ids(text: str) -> list[str]:
-    """The ids in a field, which separates them by commas; malformed ones are left out."""
+    """The ids in a comma-separated field; malformed ones are left out."""
     found = [id_ for id_ in text.split(",") if ITEM_ID.fullmatch(id_)]
     if len(found) > MOST:
         raise InvalidRequest(Sentence("The form names more than {most} posts.", most=MOST))

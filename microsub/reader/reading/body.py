@@ -1,8 +1,8 @@
-"""The body of a post as it stands among our own markup.
+"""The body of a post, fitted into the markup of a page.
 
-Stored HTML is sanitised already (`formats.html.sanitise`). Here it is fitted into a page: nothing of it can be taken
-for a part of ours, pictures come through our proxy, and players are links, since the page's policy frames and plays
-nothing of others. The last word is the parser's, with a list of tags that is shorter than the stored one.
+Stored HTML is already sanitised (`formats.html.sanitise`). Here it is fitted into a page: nothing in it can be mistaken
+for a part of the interface, pictures are loaded through our proxy, and players become links, since the page's policy
+allows no foreign frames or media. Finally the parser applies a shorter list of allowed tags than for stored HTML.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from microsub.formats.html.sanitise import ATTRIBUTES, DROPPED, TAGS, candidates
 from microsub.kit.urls import LINK
 
 ImageAddress = Callable[[str], str]
-"""The address of ours for a picture of others."""
+"""Returns the proxy address of a foreign picture."""
 
 _RENAMED = {
     **{"h1": "h3", "h2": "h3", "h3": "h4", "h4": "h5", "h5": "h6"},
     **dict.fromkeys(("main", "article", "section", "aside", "header", "footer", "address", "center"), "div"),
     **{"tt": "code", "strike": "s", "font": "span"},
 }
-"""Headings stand below the post's own; landmarks, and what HTML has given up, become plain elements."""
+"""Headings are ranked below the post's own; landmarks and obsolete elements become plain elements."""
 
 _LEFT_OUT = frozenset({"picture", "source", "track"})
 _PLAYERS = frozenset({"iframe", "video", "audio"})
@@ -40,13 +40,13 @@ _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
 
 
 def body_fitter(image: ImageAddress) -> Callable[[str], str]:
-    """A rewriter of stored HTML for an element of our pages, with pictures at those addresses."""
+    """A rewriter that fits stored HTML into an element of a page, with pictures at those addresses."""
     cleaner = _cleaner(image)
     return lambda html: cleaner.clean(_marked_up(html))
 
 
 def _marked_up(html: str) -> str:
-    """`html` with other tags where ours need it; as it is where the sanitiser didn't write it."""
+    """Replace tags in `html` that conflict with the page's; HTML that the sanitiser didn't write is unchanged."""
     found = pieces(html)
     if found is None:
         return html
@@ -76,7 +76,7 @@ def _renamed(tag: str, name: str | None) -> str:
 
 
 def _player(kind: str, attributes: str) -> str:
-    """A link to what others play; nothing for one that names no address."""
+    """A link to the target of a foreign player; nothing if it has no address."""
     url = unescape(dict(_ATTRIBUTE.findall(attributes)).get("src", ""))
     host = urlsplit(url).hostname or ""
     sign = {"video": "▶", "audio": "♪"}.get(kind, "▶")
@@ -84,7 +84,7 @@ def _player(kind: str, attributes: str) -> str:
 
 
 def _picture(attributes: str) -> str:
-    """A picture with one source, the first of its set where it has no other."""
+    """A picture with one source, the first of its `srcset` if it has no other."""
     found = dict(_ATTRIBUTE.findall(attributes))
     if "src" not in found and (listed := candidates(unescape(found.get("srcset", "")))):
         found["src"] = escape(listed[0][0])
@@ -97,7 +97,7 @@ def _picture(attributes: str) -> str:
 def _cleaner(image: ImageAddress) -> nh3.Cleaner:
     def attribute(tag: str, name: str, value: str) -> str | None:
         if name == "href":
-            return value if _ABSOLUTE.match(value) else None  # what is relative would lead to a page of ours
+            return value if _ABSOLUTE.match(value) else None  # a relative address would lead to one of our pages
         return image(value) or None if name == "src" else value
 
     return nh3.Cleaner(
@@ -112,14 +112,14 @@ def _cleaner(image: ImageAddress) -> nh3.Cleaner:
 
 
 MOST_SHOWN = 2500
-"""Characters of a body that a list shows whole."""
+"""Characters of a body that a list shows completely."""
 _MOST_TAGS = 10_000
-"""Tags of a body that its own page shows. To take ten times as many apart holds up the process for half a second."""
+"""Tags of a body on its own page. Ten times as many would block the process for half a second."""
 _EXCERPT = 320
 
 
 def beginning_of(html: str) -> str:
-    """Stored HTML up to its `_MOST_TAGS`-th tag: all of what people write."""
+    """Stored HTML up to its `_MOST_TAGS`-th tag, which is enough for any post written by people."""
     return "<".join(html.split("<", _MOST_TAGS + 1)[: _MOST_TAGS + 1])
 
 

@@ -1,4 +1,4 @@
-"""The list of channels: beside every page as much of it as can be looked through, all of it to choose from."""
+"""The list of channels: a short one next to every page, and the complete one to choose from."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from microsub.reader.reading.places import CHANNEL, TimelinePlace
 from microsub.timelines.channels import ChannelNames
 
 MOST_BESIDE = 100
-"""Channels of a user that stand beside a page."""
+"""Maximum number of a user's channels next to a page."""
 EVERYBODYS = frozenset({GLOBAL, *STANDING})
-"""Channels that nobody made."""
+"""Channels that the user didn't create."""
 
 
 @dataclass(frozen=True)
 class ChannelLink:
-    """A channel in the list, with `count` unread posts; `unread` is 0 where it shows no count."""
+    """A channel in the list, with `count` unread posts; `unread` is 0 if it shows no count."""
 
     uid: str
     name: str
@@ -29,33 +29,33 @@ class ChannelLink:
     count: int
     unread: int
     is_marked: bool
-    """Something is unread there, of which only that is shown."""
+    """Whether something is unread, for channels that show only this."""
     attention: int
-    """Feeds there that need attention."""
+    """Feeds in the channel that need attention."""
     health: str
-    """The page about these."""
+    """The page about these feeds."""
     html: Callable[[ChannelLink], str]
 
     @cached_property
     def line(self) -> str:
-        """The link as HTML, where another channel is open."""
+        """The link as HTML, while another channel is open."""
         return self.html(self)
 
 
 class ChannelLinks(tuple[ChannelLink, ...]):
-    """All channels of a user in their order, behind the one that holds all posts."""
+    """All channels of a user in order, after the one with all posts."""
 
     __slots__ = ()
 
     @property
     def own(self) -> list[ChannelLink]:
-        """Those that the user made."""
+        """The channels that the user created."""
         return [link for link in self if link.uid not in EVERYBODYS]
 
     def beside(self, uid: str) -> list[ChannelLink]:
-        """What stands beside a page on which that channel is open.
+        """The channels next to a page on which that channel is open.
 
-        Of more than `MOST_BESIDE` channels, those with something unread or amiss that are nearest to it.
+        If there are more than `MOST_BESIDE`, only the nearest ones with unread posts or problems.
         """
         own = self.own
         if self.is_long:
@@ -68,26 +68,26 @@ class ChannelLinks(tuple[ChannelLink, ...]):
 
     @property
     def is_long(self) -> bool:
-        """Whether these are too many to look through."""
+        """Whether there are too many channels for a short list."""
         return len(self) > MOST_BESIDE + len(EVERYBODYS)
 
     def chosen(self, field: str) -> ChannelLink | None:
-        """The one of the user's that a field of a form names: by its name where there are many, else by its uid."""
+        """The user's channel in a form field: by its name if there are many, otherwise by its uid."""
         return self.called(field) if self.is_long else next((link for link in self.own if link.uid == field), None)
 
     def called(self, name: str) -> ChannelLink | None:
-        """The one of the user's with that name; one written otherwise in upper and lower case, where there is none."""
+        """The user's channel with that name; if there is none, one that differs only in upper and lower case."""
         name = name.strip()
         same = [link for link in self.own if link.name.casefold() == name.casefold()]
         return next((link for link in same if link.name == name), same[0] if same else None)
 
     def named(self, words: str) -> list[ChannelLink]:
-        """Those whose names hold the words, in whatever case."""
+        """The channels whose names contain the words, in any case."""
         return [link for link in self if words.casefold() in link.name.casefold()]
 
 
 async def links(visit: PageVisit) -> ChannelLinks:
-    """The list of channels: all together, then each."""
+    """The list of channels: first all together, then each one."""
     user, services = visit.require_session().user, visit.site.services
     inherited = await services.reading.style(user)
     names, counts = await services.channels.counts(user)
@@ -105,9 +105,9 @@ async def unread_counts(visit: PageVisit) -> dict[str, int]:
 
 
 class _ChannelLine:
-    """A channel in the lists of one user, in one language: made again where one of its numbers has changed.
+    """A channel in a user's list in one language, rendered again only if one of its numbers has changed.
 
-    Somebody who follows a lot has hundreds of channels, and most are as they were on the page before.
+    Some users have hundreds of channels, most of which are unchanged since the previous page.
     """
 
     __slots__ = ("_address", "_health", "_html", "_link", "_name", "_style", "uid")
@@ -122,7 +122,7 @@ class _ChannelLine:
         self._link: ChannelLink | None = None
 
     def link(self, count: int, attention: int = 0) -> ChannelLink:
-        """The link while so much is unread, and so many feeds need attention."""
+        """The link with these numbers of unread posts and of feeds that need attention."""
         known = self._link
         if known is None or (count, attention) != (known.count, known.attention):
             known = self._link = ChannelLink(
@@ -140,7 +140,7 @@ class _ChannelLine:
 
 
 _lines: WeakKeyDictionary[ChannelNames, dict[tuple[str, str], list[_ChannelLine]]] = WeakKeyDictionary()
-"""By language and style of counts; kept as long as the names are."""
+"""By language and style of counts; kept as long as the names."""
 
 
 def _lines_of(names: ChannelNames, inherited: str, visit: PageVisit) -> list[_ChannelLine]:

@@ -1,8 +1,8 @@
-"""Pictures of others, fetched by this server for who reads: publishers learn nothing of readers.
+"""Pictures of other sites, fetched by this server for its users, so that publishers learn nothing about them.
 
-An address names a picture and its user, signed: it makes this server fetch nothing else, and for nobody else. What a
-picture is, its first bytes say; it is neither decoded nor changed, and what is none of the listed kinds isn't passed
-on. SVG is none: it is a program.
+An address contains a picture and its user, signed: with it, this server fetches nothing else, and for no other user.
+The type of a picture is read from its first bytes; it is neither decoded nor changed, and other types aren't forwarded.
+SVG isn't allowed, because it can contain scripts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from microsub.redis.replies import text
 PATH = "/image"
 LIMITS = SendLimits(total=15.0, body=8 * 1024 * 1024)
 LONGEST = 4096
-"""Characters of a picture's address."""
+"""Maximum characters of a picture's address."""
 
 _ACCEPT = "image/avif, image/webp, image/png, image/jpeg, image/gif"
 _KINDS = frozenset(_ACCEPT.split(", "))
@@ -35,7 +35,7 @@ _KINDS = frozenset(_ACCEPT.split(", "))
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture as it came, and its type by its first bytes."""
+    """An unchanged picture, and its type by its first bytes."""
 
     body: bytes
     content_type: str
@@ -51,7 +51,7 @@ class Images:
         self._secret = b""
 
     async def addresses(self, user: str) -> Callable[[str], str]:
-        """What gives the path of ours for a picture that this user may see; empty for one that is too long."""
+        """A function from a picture's URL to its path here for this user; empty for a URL that is too long."""
         secret = await self._key()
 
         def address(url: str) -> str:
@@ -60,7 +60,7 @@ class Images:
         return address
 
     async def fetch(self, user: str, signature: str, place: str) -> Picture:
-        """The picture at an address of ours. Raises NotFound, also where there is no picture; TooManyRequests."""
+        """The picture at one of our addresses. Raises NotFound, also if it isn't a picture; TooManyRequests."""
         url = _decoded(place)
         if not is_same(signature, _signature(await self._key(), user, url)):
             raise NotFound(N_("There is no picture at this address."))
@@ -75,7 +75,7 @@ class Images:
         return Picture(found.body, kind)
 
     def _admit(self, user: str) -> Callable[[], None]:
-        """Take a place for a picture; what gives it back. Raises TooManyRequests."""
+        """Reserve a slot for a picture; returns a function that frees it. Raises TooManyRequests."""
         needed = [(IMAGES_AT_ONCE, user), (IMAGES_IN_ALL, "")]
         either = [(IMAGES_OF_HALF, ""), (IMAGES_WHEN_BUSY, user)]
         room = self._limiter.has_room
@@ -92,7 +92,7 @@ class Images:
 
 
 def kind_of_picture(body: bytes) -> str | None:
-    """The type that the first bytes name; None where it is none that browsers show as a picture without running it."""
+    """The type of picture that the first bytes show; None if browsers don't show it as a picture, or could run it."""
     kind = type_of(body)
     return kind if kind in _KINDS else None
 

@@ -1,4 +1,4 @@
-"""The pages on which people read: channels, their timelines, searches, and single posts."""
+"""The pages for reading: channels, timelines, searches, and single posts."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _LIVE_SECONDS, _PING_SECONDS, _REST_SECONDS = 300.0, 15.0, 1.0
 Lack = Literal["", "unread", "posts", "feeds"]
 """Reasons for an empty page: no unread posts, no posts, no feeds."""
 MOST_FOUND = 500
-"""Channels on a page of all of them."""
+"""Channels on one page of the complete list."""
 _MOST_NEW = 100
-"""Posts that have come since a page was made, of which are counted no more."""
+"""Maximum number counted of posts that arrived since a page was made."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -58,11 +58,11 @@ def routes(site: PageSite) -> list[Route]:
 
 
 MUTED_FOR = {"7": N_("for a week"), "30": N_("for 30 days"), "": N_("forever")}
-"""Days that a mute may hold, as forms have them."""
+"""Durations of a mute in days, as forms have them."""
 
 
 async def everything(visit: PageVisit) -> Response:
-    """All that is unread, and on a telephone the list of channels."""
+    """All unread posts, and on a phone the list of channels."""
     return await _timeline(visit, TimelinePlace.of(GLOBAL, visit.query), is_home=True)
 
 
@@ -71,7 +71,7 @@ async def _channel(visit: PageVisit) -> Response:
 
 
 async def _find(visit: PageVisit) -> Response:
-    """All channels, or those whose names hold some words."""
+    """All channels, or those whose names contain the words."""
     await reader_of(visit)
     channels, words = await links(visit), visit.query.get("q", "").strip()
     listed = ListPart.of(channels.named(words), visit.query.get("from", ""), MOST_FOUND)
@@ -142,7 +142,7 @@ async def _posts_page(
         following=following,
         previous=previous,
         top=paging.get("before", ""),
-        # What is new stands at the end of posts whose oldest come first: it can't wait above them.
+        # With the oldest posts first, new ones are at the end and can't be announced above the list.
         news=visit.site.pages.href(NEWS) if is_start and not (place.oldest_first and posts) else "",
         live=visit.site.pages.href(LIVE),
         newest=newest,
@@ -153,7 +153,7 @@ async def _posts_page(
 
 
 def _pages_around(place: TimelinePlace, paging: Mapping[str, str], count: int) -> tuple[str, str]:
-    """The addresses of the pages before and behind this one, in the order in which it is read; empty for none."""
+    """The addresses of the previous and next page, in reading order; empty for none."""
     is_inside = bool(place.before or place.after)
     newer = place.newer(paging["before"]) if "before" in paging else ""
     older = place.older(paging["after"]) if "after" in paging else ""
@@ -173,11 +173,11 @@ async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
 
 
 async def post_page(visit: PageVisit) -> Response:
-    """One post, whole, wherever the user has it; with a problem of an answer to it."""
+    """One complete post, in any of the user's channels; with the problem of an answer to it."""
     user, post = await reader_of(visit), await shown_post(visit)
     return visit.page(
         "post.html",
-        # Publishers' addresses lead on to hosts that nobody can name; nothing is asked for before somebody plays it.
+        # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before the user plays it.
         media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
         post=post,
         place=TimelinePlace.of(post.channel, {}),
@@ -192,7 +192,7 @@ async def post_page(visit: PageVisit) -> Response:
 
 
 async def shown_post(visit: PageVisit) -> PostView:
-    """The post that the page's address names. Raises NotFound."""
+    """The post in the page's address. Raises NotFound."""
     user, id_ = visit.require_session().user, visit.request.path_params["id"]
     services = visit.site.services
     found = await shown(services.redis, user, GLOBAL, [id_]) if ITEM_ID.fullmatch(id_) else None
@@ -207,7 +207,7 @@ async def shown_post(visit: PageVisit) -> PostView:
 
 
 async def _answering(visit: PageVisit) -> Literal["ready", "possible", ""]:
-    """Whether this browser answers posts from the user's site, or they could let it: they have a page of their own."""
+    """Whether this browser may answer from the user's site, or could be allowed to because the user has a site."""
     user, answers = visit.require_session().user, visit.site.services.answers
     if await answers.access(user, visit.posting_secret, visit.now) is not None:
         return "ready"
@@ -215,7 +215,7 @@ async def _answering(visit: PageVisit) -> Literal["ready", "possible", ""]:
 
 
 async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:
-    """The names of further feeds that carry the post, of those that the user follows."""
+    """The names of other feeds with the post that the user follows."""
     services = visit.site.services
     carrying = {one.feed for item in await services.items.timeline_items([id_]) for one in item.duplicates}
     if not carrying:
@@ -226,7 +226,7 @@ async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:
 
 
 async def _news(visit: PageVisit) -> Response:
-    """The number of posts since the page was rendered, and the unread counts, for its script."""
+    """The number of posts that arrived since the page was made, and the unread counts, for its script."""
     user, place = await reader_of(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
     found = await visit.site.services.reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
     count = len(found.ids)
@@ -235,7 +235,7 @@ async def _news(visit: PageVisit) -> Response:
 
 
 async def _live(visit: PageVisit) -> Response:
-    """Say to the page's script when something changes in the user's channels; what has, it asks for."""
+    """Notify the page's script when something changes in the user's channels; the script then requests the changes."""
     user, services = await reader_of(visit), visit.site.services
     await open_events(services.redis, user)
     places = [(EVENTS_OF_USER, user), (EVENTS_IN_ALL, "")]
@@ -250,7 +250,7 @@ async def _live(visit: PageVisit) -> Response:
 
 
 async def _changes(listeners: Listeners, user: str, places: Sequence[Place]) -> AsyncIterator[bytes]:
-    """A line for each time that something changed, for some minutes; then the browser asks again, with its session."""
+    """A line for each change, for some minutes; then the browser connects again with its session."""
     leave, until = listeners.limits.take(places), time.monotonic() + _LIVE_SECONDS
     news = listeners.news(user)
     try:
@@ -258,7 +258,7 @@ async def _changes(listeners: Listeners, user: str, places: Sequence[Place]) -> 
         while not listeners.stopped and time.monotonic() < until:
             await asyncio.wait([news], timeout=_PING_SECONDS)
             changed = news.done()
-            if changed:  # what changes from here on is told after the rest
+            if changed:  # changes during the reply are announced afterwards
                 news = listeners.news(user)
             yield b"data: changed\n\n" if changed else b": waiting\n\n"
             await asyncio.sleep(_REST_SECONDS)
@@ -299,7 +299,7 @@ async def reader_of(visit: PageVisit) -> str:
 
 
 def change(site: PageSite, path: str, handler: Handler, again: Handler | None = None) -> Route:
-    """A form that changes what backend.json declares, or what topics of the hub show."""
+    """A form that changes data declared in backend.json, or the content of the hub's topics."""
 
     async def handle(visit: PageVisit) -> Response:
         services = visit.site.services
@@ -313,7 +313,7 @@ def change(site: PageSite, path: str, handler: Handler, again: Handler | None = 
 
 
 async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:
-    """Items of the wire as pages show them."""
+    """Items in wire form as pages show them."""
     services, user = visit.site.services, visit.require_session().user
     records = await services.feeds.get_many({item["_source"] for item in items if "_source" in item})
     address = await services.images.addresses(user)
@@ -323,14 +323,14 @@ async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: boo
         return visit.site.pages.href(path) if path else ""
 
     titles = {id_: record.title or "" for id_, record in records.items()}
-    # A long post of thousands of elements takes a second, in which nobody else would be served; and a hundred at once
-    # would leave the others no thread.
+    # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one user
+    # can't occupy all threads.
     async with visit.site.turns.of(user):
         return await asyncio.to_thread(PostForms(image, titles, whole).views, items)
 
 
 async def _newest(visit: PageVisit, place: TimelinePlace, reply: dict[str, Any]) -> str:
-    """The cursor of the newest post that the page's mark for all means; empty for none."""
+    """The cursor of the newest post that "mark all" on the page includes; empty for none."""
     if not (place.before or place.after or place.oldest_first):
         return str(reply["paging"].get("before", ""))
     user, services = visit.require_session().user, visit.site.services

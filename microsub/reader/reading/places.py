@@ -1,4 +1,4 @@
-"""Places of reading: a channel or a search, the part that is shown, and related addresses."""
+"""Places of reading: a channel or a search with its view, and related addresses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery, PostSe
 CHANNEL, SEARCH, POST, HOME = "/channel", "/search", "/post", "/"
 PAGE_SIZE = 20
 MOST_OF_QUERY = 1000
-"""Characters of a search."""
+"""Maximum characters of a search."""
 
 Show = Literal["all", "unread"]
 
 _BEGINNING = Cursor("-99999999999", "0")
-"""Before all posts."""
+"""The cursor before all posts."""
 
 ITEM_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 """The id of a post or a feed."""
@@ -32,9 +32,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ListPart(Generic[_T]):
-    """Some of a long list: those from `start` on, of `count`.
+    """A part of a long list: the entries from `start` on, of `count`.
 
-    `earlier` and `later` are where the parts around begin, None for none.
+    `earlier` and `later` are the starts of the neighbouring parts, None for none.
     """
 
     shown: Sequence[_T]
@@ -45,7 +45,7 @@ class ListPart(Generic[_T]):
 
     @classmethod
     def of(cls, everything: Sequence[_T], start: str, most: int) -> Self:
-        """At most `most` from `start` on, as an address has it."""
+        """At most `most` entries from `start` on, as given in an address."""
         first = int(start) if ITEM_ID.fullmatch(start) else 0
         earlier = max(0, min(first, len(everything)) - most) if first else None
         later = first + most if first + most < len(everything) else None
@@ -54,8 +54,8 @@ class ListPart(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class TimelinePlace:
-    """A piece of a timeline, or of the posts that match `words`. `before` and `after` are cursors on the wire: what is
-    newer than the one, or older than the other.
+    """A part of a timeline, or of the posts that match `words`. `before` and `after` are wire cursors: newer than the
+    one, or older than the other.
     """
 
     uid: str
@@ -68,7 +68,7 @@ class TimelinePlace:
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> Self:
-        """The place that an address names. Raises NotFound for invalid channels and feeds."""
+        """The place in an address. Raises NotFound for invalid channels and feeds."""
         source = query.get("source", "")
         if not NAME.match(uid) or not ITEM_ID.fullmatch(source or "1"):
             raise NotFound(N_("There is no such channel."))
@@ -77,7 +77,7 @@ class TimelinePlace:
 
     @classmethod
     def searched(cls, query: Mapping[str, str]) -> Self:
-        """The place that the address of a search names."""
+        """The place in the address of a search."""
         words = query.get("q", "").strip()
         if len(words) > MOST_OF_QUERY:
             raise InvalidRequest(Sentence("The search has more than {most} characters.", most=MOST_OF_QUERY))
@@ -88,29 +88,29 @@ class TimelinePlace:
 
     @property
     def path(self) -> str:
-        """Its address."""
+        """The place's address."""
         return self._path({"before": self.before, "after": self.after})
 
     @property
     def at_start(self) -> Self:
-        """The newest of it."""
+        """The beginning of the place, with its newest posts."""
         return replace(self, before="", after="")
 
     @property
     def start(self) -> str:
-        """The address of the newest of it."""
+        """The address of the beginning."""
         return self._path({})
 
     def showing(self, show: Show) -> str:
-        """The address of the same place with all posts, or with those that are unread."""
+        """The address of the same place with all or only unread posts."""
         return replace(self, show=show).start
 
     def older(self, cursor: str) -> str:
-        """The address of what lies behind the cursor."""
+        """The address of the posts older than the cursor."""
         return self._path({"after": cursor})
 
     def newer(self, cursor: str) -> str:
-        """The address of what came after the cursor."""
+        """The address of the posts newer than the cursor."""
         return self._path({"before": cursor})
 
     def page_query(self, limit: int = PAGE_SIZE) -> PageQuery:
@@ -145,7 +145,7 @@ def default_show(uid: str) -> Show:
 
 
 def given_address(text: str) -> str:
-    """The address of a feed or of an author's page that somebody typed. Raises InvalidRequest."""
+    """The address of a feed or author's page that the user entered. Raises InvalidRequest."""
     found = web_address(text)
     if found is None:
         raise InvalidRequest(

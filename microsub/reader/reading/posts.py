@@ -1,4 +1,4 @@
-"""Posts as they are shown: what kind each is, and which of its properties stand where."""
+"""Posts as pages show them: their kinds, and the places of their properties."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ContextView:
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """Something to play or to save: `kind` is `video`, `audio` or `file`; sizes are 0 where they are unknown."""
+    """A media file or download: `kind` is `video`, `audio` or `file`; sizes are 0 if unknown."""
 
     kind: str
     url: str
@@ -47,9 +47,9 @@ class FileView:
 
 @dataclass(frozen=True, slots=True)
 class PostView:
-    """A post in somebody's timeline. Addresses are of the web, those of pictures ours; `body` is safe HTML.
+    """A post in a user's timeline. Links are web addresses, pictures have proxy addresses; `body` is safe HTML.
 
-    `published` is Unix time, 0 for none; `is_cut`: the body goes on at the post's own page, or behind that at `url`.
+    `published` is Unix time, 0 for none; `is_cut`: the rest of the body is on the post's own page, or at `url`.
     """
 
     id: str
@@ -146,7 +146,7 @@ class PostForms:
 
 
 def web(url: str | None) -> str:
-    """`url` where it is a web address, else nothing."""
+    """`url` if it is a web address, otherwise empty."""
     return url if url and url.startswith(("http://", "https://")) else ""
 
 
@@ -158,7 +158,7 @@ def _host(url: str | None) -> str:
 
 
 def _photos(entry: Entry) -> Sequence[str]:
-    """The pictures that stand beside the body, not in it."""
+    """The pictures that are shown next to the body, not in it."""
     html = entry.content.html or "" if entry.content is not None else ""
     listed = entry.photo or ((entry.featured,) if entry.featured else ())
     return [url for url in listed if Markup.escape(url) not in html]

@@ -1,7 +1,7 @@
-"""What somebody marked as read at once, or a follow that they ended, kept for some minutes, so that it can be undone.
+"""Undo records: the posts that the user last marked as read together, or an ended follow, kept for ten minutes.
 
-The last one of each user alone is kept, of at most `MOST` posts. It names what was the user's own: a form that brings
-back a follow says nothing of the feed, whose id anybody could count up to.
+Each user has only one record, with at most `MOST` posts. It stores a follow itself, so that a form can't bring back a
+feed by an id that anybody could guess.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from microsub.timelines.pages import mark_again
 
 SECONDS = 600
 MOST = 500_000
-"""Posts that can be undone at once: 4 MB for ten minutes."""
+"""Maximum number of posts that can be undone together: 4 MB for ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoRecord:
-    """The name by which something can be undone, and how many posts it is about."""
+    """The name of an undo record, and the number of its posts."""
 
     id: str
     count: int
 
 
 async def remember(redis: Redis, user: str, marked: Mapping[str, Collection[str]]) -> UndoRecord | None:
-    """Keep what was marked as read, by channel, instead of what was kept; None for nothing or too much."""
+    """Record posts that were marked as read, by channel, replacing the previous record; None for none or too many."""
     count = sum(map(len, marked.values()))
     return await _keep(redis, user, count, _packed(marked)) if 0 < count <= MOST else None
 
@@ -41,7 +41,7 @@ async def remember(redis: Redis, user: str, marked: Mapping[str, Collection[str]
 async def remember_follow(
     redis: Redis, user: str, uid: str, ended: Subscription, unread: Collection[str]
 ) -> UndoRecord:
-    """Keep a follow of the channel that is ended, with what was unread of it, unless that is too much."""
+    """Record an ended follow of the channel, with its unread posts unless there are too many."""
     kept = unread if len(unread) <= MOST else ()
     follow = orjson.dumps([ended.feed, ended.url, ended.followed_at, ended.name])
     return await _keep(redis, user, len(kept), [f"follow {uid}", follow, *_packed({uid: kept})])
@@ -68,13 +68,13 @@ async def find(redis: Redis, user: str, id_: str) -> UndoRecord | None:
 
 
 async def ended_follow(redis: Redis, user: str, uid: str, id_: str) -> Subscription | None:
-    """The follow of that channel that can still be brought back by that name."""
+    """The ended follow of that channel that this name can restore."""
     kept, follow = await redis.command("HMGET", keys.undo(user), "id", f"follow {uid}")
     return Subscription(*orjson.loads(follow)) if id_ and kept == id_.encode() and follow else None
 
 
 async def undo(redis: Redis, user: str, id_: str, now: float) -> int:
-    """Mark as unread what was marked as read by that name; how many posts. What has left meanwhile stays away."""
+    """Mark the record's posts as unread; returns their number. Posts that have left the channel meanwhile stay away."""
     kept = await _kept(redis, user, id_)
     if kept:
         await redis.command("DEL", keys.undo(user))
@@ -83,7 +83,7 @@ async def undo(redis: Redis, user: str, id_: str, now: float) -> int:
 
 
 async def _kept(redis: Redis, user: str, id_: str) -> dict[str, bytes]:
-    """The ids of posts by channel; nothing where another record took its place."""
+    """The ids of posts by channel; nothing if another record has replaced this one."""
     kept = raw_fields(await redis.command("HGETALL", keys.undo(user)))
     if kept.pop("id", b"") != id_.encode():
         return {}

@@ -1,4 +1,4 @@
-"""The page of devices: whether this browser hears of new posts, in which channels, and the other browsers that do."""
+"""The page of devices: notifications in this browser, their channels, and the user's other devices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def routes(site: PageSite) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """A device in the list, how far it was told (None: not looked at yet), and the names of its channels."""
+    """A device in the list, its progress (None: not looked at yet), and the names of its channels."""
 
     device: Device
     state: DeviceState | None
@@ -78,7 +78,7 @@ def _names(device: Device, places: list[ChannelLink]) -> str:
 
 
 async def _tell(visit: PageVisit) -> Response:
-    """Let this browser hear of channels: with the address that it got from its push service, or as before."""
+    """Turn on notifications for channels: with the push service's address, or the stored one."""
     user, session, devices = await reader_of(visit), visit.require_session(), visit.site.services.devices
     async with visit.turn():
         channels, address = _chosen(visit, await links(visit)), visit.form.text("address")
@@ -93,7 +93,7 @@ async def _tell(visit: PageVisit) -> Response:
 
 
 def _chosen(visit: PageVisit, everywhere: ChannelLinks) -> list[str]:
-    """The uids of ticked channels, and of one that was named beside them. Raises NotFound."""
+    """The uids of the selected channels, including the one named separately. Raises NotFound."""
     known = {link.uid for link in everywhere} - {GLOBAL, SAVED}
     ticked, name = visit.form.getlist("channel"), visit.form.text("also")
     named = everywhere.called(name) if name else None

@@ -1,4 +1,4 @@
-"""The pages of what comes in beside feeds: sources, which post into a channel, and webmentions of one's own pages."""
+"""The pages of other incoming posts: sources, which post into a channel, and webmentions of the user's pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from microsub.reader.settings.menu import MENTIONS, SOURCES
 from microsub.webmention.store import MentionStore, Order
 
 MOST_MENTIONS = 200
-"""Webmentions that the page lists, the latest first."""
+"""Maximum number of webmentions on the page, the latest first."""
 _BLOCK = "block"
 
 
@@ -41,7 +41,7 @@ def routes(site: PageSite) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class PostingSource:
-    """A source, and the channel into which it posts; None where its user has ended that."""
+    """A source, and the channel into which it posts; None if its user has ended that."""
 
     source: Source
     channel: ChannelLink | None
@@ -63,7 +63,7 @@ async def _sources(visit: PageVisit) -> Response:
 
 
 async def _create(visit: PageVisit) -> Response:
-    """Make a source. Its token has no end and outlives the session, so whose browser it is is asked again."""
+    """Create a source. Its token doesn't expire and outlives the session, so this needs a confirmation."""
     user, services = await reader_of(visit), visit.site.services
     await visit.require_confirmed()
     most, uid = await services.identity.quotas.most("sources", user), visit.form.text("channel")
@@ -74,13 +74,13 @@ async def _create(visit: PageVisit) -> Response:
 
 
 async def _renew(visit: PageVisit) -> Response:
-    """Give a source another token; the former one ends."""
+    """Give a source a new token; the previous one ends."""
     await visit.require_confirmed()
     return await _token(visit, await reader_of(visit), visit.form.text("source"))
 
 
 async def _token(visit: PageVisit, user: str, source: str) -> Response:
-    """A new token, the only time that it is seen, with a command that tries it."""
+    """A new token, which is shown only once, with a command that tries it."""
     sources = visit.site.services.sources
     token = await sources.renew_token(user, source, visit.now)
     address = micropub_line(visit.base).href
@@ -117,7 +117,7 @@ async def _mentions(visit: PageVisit) -> Response:
 
 
 async def _order(visit: PageVisit) -> Response:
-    """The pressed button: its name is the action, its value the webmention's id."""
+    """Carry out the pressed button: its name is the action, its value the webmention's id."""
     user, services = await reader_of(visit), visit.site.services
     store = MentionStore(services.redis)
     for what in (*get_args(Order), _BLOCK):

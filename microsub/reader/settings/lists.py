@@ -1,4 +1,4 @@
-"""The pages on which lists of feeds come in, and on which they, or everything, are taken along."""
+"""The pages to import and export lists of feeds, and to export all data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _lists(visit: PageVisit) -> Response:
-    """Progress and result of the last import, and the field for another."""
+    """Progress and result of the last import, and the field for another one."""
     user = await reader_of(visit)
     latest = await visit.site.services.list_imports.latest(user)
     return visit.page(
@@ -73,7 +73,7 @@ async def _export_list(visit: PageVisit) -> Response:
 
 
 def _exporting(limiter: RateLimiter) -> Handler:
-    """The handler that sends everything that is a user's, a few at the same time."""
+    """The handler that sends an export of all the user's data; only a few run at the same time."""
 
     async def export(visit: PageVisit) -> Response:
         user, services = await reader_of(visit), visit.site.services
@@ -89,7 +89,7 @@ def _exporting(limiter: RateLimiter) -> Handler:
 
 
 def _admitted(limiter: RateLimiter, user: str) -> TakenPlaces:
-    """The places of one more export. Raises TooManyRequests."""
+    """Reserve the slots for an export. Raises TooManyRequests."""
     if not limiter.has_room(EXPORTS_OF_USER, user):
         raise TooManyRequests(
             Sentence("You can download your data {most} times a minute. Wait a minute.", most=EXPORTS_OF_USER.most), 60
@@ -102,7 +102,7 @@ def _admitted(limiter: RateLimiter, user: str) -> TakenPlaces:
 
 
 class _Export(StreamingResponse):
-    """A reply that gives its places back, whether it was begun or its client had gone by then."""
+    """A reply that frees its slots, even if the client disconnected before it began."""
 
     def __init__(self, lines: AsyncIterator[bytes], headers: dict[str, str], taken: TakenPlaces) -> None:
         super().__init__(lines, headers=headers)

@@ -1,4 +1,4 @@
-"""The page that leads to all others on which somebody sets something."""
+"""The page with links to all settings."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ _ENTRIES = {
     "/answer": (N_("Reply from your site"), N_("Replies, likes, reposts and bookmarks with Micropub.")),
     "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),
 }
-"""Each page with its name and a line about it."""
+"""Each page with its name and a line of description."""

@@ -1,4 +1,4 @@
-"""The pages on which somebody passes posts on: output feeds, their addresses, limits and items."""
+"""The pages of output feeds: their addresses, limits and items."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from microsub.reader.settings.menu import OUTPUTS
 from microsub.timelines.channels import slug
 
 MOST_ITEMS = 100
-"""Items of an output feed that its page lists, those first that were edited last."""
+"""Items of an output feed on its page, most recently edited first."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -46,7 +46,7 @@ def routes(site: PageSite) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class OutputOverview:
-    """An output feed in the list: how many items it shows, and how many were shown as often as they may be."""
+    """An output feed in the list: the numbers of published and imported items."""
 
     feed: OutputFeed
     published: int
@@ -79,7 +79,7 @@ async def _create(visit: PageVisit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class OutputItemView:
-    """An item with what names its post; empty where the post is gone."""
+    """An item with the title of its post; empty if the post is gone."""
 
     item: OutputItem
     title: str
@@ -120,14 +120,14 @@ async def _change(visit: PageVisit) -> Response:
 
 
 async def _add(visit: PageVisit) -> Response:
-    """Pass a post on, from its own page."""
+    """Publish a post from its own page."""
     user, name = await reader_of(visit), visit.form.text("output")
     await visit.site.services.output_contents.add(user, name, _items(visit, "item"), visit.now)
     return _done(visit, name)
 
 
 async def _edit(visit: PageVisit) -> Response:
-    """Publish an item afresh, or take it out: what the button says that was pressed."""
+    """Publish an item again, or remove it, depending on the pressed button."""
     user, contents, name = await reader_of(visit), visit.site.services.output_contents, _name(visit)
     if "publish" in visit.form:
         await contents.publish(user, name, _items(visit, "publish"), visit.now)
@@ -168,7 +168,7 @@ async def _settings(visit: PageVisit, user: str, before: OutputConfig) -> Output
 
 
 async def _sources(visit: PageVisit) -> list[ChannelLink]:
-    """The channels whose posts an output feed may take in."""
+    """The channels that can be the source of an output feed."""
     return [link for link in await links(visit) if link.uid != GLOBAL]
 
 
@@ -181,7 +181,7 @@ def _items(visit: PageVisit, field: str) -> list[str]:
 
 
 def _fields(feed: OutputFeed) -> dict[str, str]:
-    """The settings as the form has them; what holds where nothing is said is left out."""
+    """The settings as form fields; unset ones are left out."""
     settings = feed.settings
     texts = {
         "title": feed.title,

@@ -1,4 +1,4 @@
-"""The page of mutes and blocks: what is hidden or kept out, where, and until when."""
+"""The page of mutes and blocks: their targets, channels and ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def routes(site: PageSite) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A mute or block in a channel, or in all of them; `until` is Unix time, None where it holds for good."""
+    """A mute or block in a channel or in all channels; `until` is Unix time, None if it doesn't end."""
 
     kind: Kind
     url: str
@@ -68,7 +68,7 @@ async def _rules(visit: PageVisit) -> Response:
 
 
 async def _add(visit: PageVisit) -> Response:
-    """Mute or block an author or a feed; the page says how many posts that has moved."""
+    """Mute or block an author or a feed; the page shows how many posts that changed."""
     user, services = await reader_of(visit), visit.site.services
     uid, url = visit.form.text("channel"), await _address(visit, user)
     most = await services.identity.quotas.most("rules", user)
@@ -89,7 +89,7 @@ async def _end(visit: PageVisit) -> Response:
 
 
 async def _address(visit: PageVisit, user: str) -> str:
-    """The address that the form names, or that of the feed which its user follows."""
+    """The address in the form, or that of the followed feed that it names."""
     text = visit.form.text("url")
     if text.startswith(_FEED):
         followed = (await visit.site.services.channels.followed_feeds(user)).get(text.removeprefix(_FEED))
@@ -100,7 +100,7 @@ async def _address(visit: PageVisit, user: str) -> str:
 
 
 def _until(visit: PageVisit) -> float | None:
-    """When the mute ends, by the days that the form says; None for never."""
+    """The end of the mute, by the form's number of days; None for never."""
     days = visit.form.text("days")
     if days not in MUTED_FOR:
         raise InvalidRequest(N_("choose a mute duration"))
