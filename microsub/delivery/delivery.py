@@ -1,8 +1,8 @@
 """Delivery of stored items to the timelines of all followers, or to a single one that is rebuilt.
 
 Adding is idempotent and independent of earlier attempts: an interrupted delivery is simply repeated. Redis does most of
-the work, in one script call per timeline. So calls are sent in batches, small enough for readers' requests to get
-through between them, and the next batch is written while Redis works on the last one.
+the work, in one script call per timeline. So calls are sent in batches, small enough for users' requests to be
+answered between them, and the next batch is written while Redis works on the last one.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def recipients(
 
 
 AT_ONCE = 20
-"""Timelines per round trip. Two of these are under way at a time, which block Redis for little more than a
+"""Timelines per round trip. Two batches are in progress at a time, which block Redis for little more than a
 millisecond; larger ones gain almost nothing.
 """
 
@@ -99,8 +99,8 @@ Delivered = Callable[[str, Sequence[str]], Awaitable[object]]
 class Delivery:
     """Adds items to timelines and applies edits there.
 
-    `limits` decide which timelines `backlog` notes for later; `activity` tells when users were last seen. `delivered`
-    is called after each delivery.
+    `limits` decide which timelines `backlog` notes for later; `activity` has the times when users were last seen.
+    `delivered` is called after each delivery.
     """
 
     redis: Redis
@@ -268,8 +268,8 @@ class Rebuilding:
     async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
         """Rebuild one channel of a user, or all that follow feeds.
 
-        Posts arrive as the workers get to them; `now` is Unix time. A channel without feeds gets nothing back: only its
-        timeline refers to its posts.
+        Posts arrive when the workers deliver them; `now` is Unix time. A channel without feeds gets nothing back: its
+        timeline alone refers to its posts.
 
         Raises NotFound if the user has no such channel, and StoreError.
         """
@@ -312,7 +312,7 @@ _FEEDS_AT_ONCE = 500
 
 @dataclass(eq=False, repr=False)
 class Reminder:
-    """Finds posts that are in their feed's outbox in two consecutive rounds, and equally old notes of changed feeds."""
+    """Finds posts that are in their feed's outbox in two consecutive rounds, and notes of changed feeds as old."""
 
     feeds: Feeds
     items: Items
@@ -322,7 +322,7 @@ class Reminder:
     _notes: Mapping[str, str] = field(init=False, default_factory=dict)
 
     async def run(self) -> int:
-        """Hand on posts that are in an outbox since the last round; their number. Raises StoreError."""
+        """Pass on posts that have been in an outbox since the last round; returns their number. Raises StoreError."""
         count = 0
         now: dict[str, frozenset[str]] = {}
         notes: dict[str, str] = {}

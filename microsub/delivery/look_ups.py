@@ -4,10 +4,10 @@
 limits, from a stream of its own. The post can be read before; the result arrives as an update. A failed look-up leaves
 the post as it is; a post that was edited meanwhile is left to the message of that edit.
 
-Look-ups must not delay new posts, so beyond a bound they are postponed. That any was postponed is noted before the post
-leaves its feed's outbox; which ones is written in the posts themselves, so the expensive walk over all posts is needed
-only after the bound was reached. Some look-ups never succeed, so each is requested again at most `MOST_TIMES` times.
-Those requested less often come first, and of these the oldest. So every round leaves fewer.
+Look-ups must not delay new posts, so beyond a limit they are postponed. That any was postponed is noted before the post
+leaves its feed's outbox. The posts themselves note which ones, so the expensive read of all posts is needed only after
+the limit was reached. Some look-ups never succeed, so each is requested again at most `MOST_TIMES` times. Those
+requested least often come first, and of these the oldest. So every round leaves fewer.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 8
-"""Look-ups under way together in one process."""
+"""Look-ups in progress at the same time in one process."""
 
 SECONDS = 30.0
 """Seconds that the look-ups of one call may take; unfinished ones are left out."""
 
 MOST = 200
-"""Look-ups of one call, however many the entries lack."""
+"""Maximum number of look-ups per call, however many the entries lack."""
 
 REMEMBERED = 6 * 3600.0
 FAILURES_REMEMBERED = 600.0
@@ -73,8 +73,8 @@ class Completing:
 
     Pages are read by `parser`, microformats only in small ones (`formats.references`).
 
-    The same pages give the same entries, in any order, and complete entries don't change, so repeated calls are
-    harmless. A failed look-up leaves its gap. Belongs to one event loop.
+    The same pages give the same entries, in any order, and complete entries don't change, so repeated calls do no
+    harm. A failed look-up leaves its gap. Belongs to one event loop.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Completing:
         return {look_up: said for look_up, said in answers.items() if said is not None}
 
     async def _one(self, look_up: LookUp) -> Answer:
-        # Look-ups that wait for a busy host take no place from others, and hold no documents.
+        # Look-ups that wait for a busy host occupy no place, and hold no documents.
         async with self._hosts.of(host_of(look_up.url)), self._turn:
             known = self._authors.get(look_up)
             if known is not None and self._clock() < known[0]:
@@ -130,7 +130,7 @@ class Completing:
             try:
                 said = await self._ask(look_up)
             except ParserUnavailable:
-                return None  # our own fault, so it isn't remembered
+                return None  # our own fault, so the failure isn't remembered
         log.debug("looked up", url=mask_credentials(look_up.url), kind=type(look_up).__name__, found=said is not None)
         if isinstance(look_up, AuthorPage):
             self._remember(look_up, said)
@@ -225,14 +225,14 @@ FEW = 1_000
 """Waiting look-ups below which more are requested. As many may be requested twice, which costs a read each."""
 
 AT_A_ROUND = 25_000
-"""Look-ups that one round requests: new posts need room too."""
+"""Maximum number of look-ups per round: new posts need room too."""
 
 MOST_TIMES = 3
-"""How often a look-up is requested again, until its post is edited."""
+"""Maximum number of times that a look-up is requested again, until its post is edited."""
 
 _BATCH = 1_000
 _PAUSE = 0.005
-"""Seconds after each batch, so that Redis has time for readers."""
+"""Seconds after each batch, so that Redis has time for users' requests."""
 
 
 @dataclass(eq=False, repr=False)
@@ -247,7 +247,7 @@ class AskingAgain:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> int:
-        """Request postponed look-ups, at most `at_once`; their number. Raises StoreError.
+        """Request postponed look-ups, at most `at_once`; returns their number. Raises StoreError.
 
         If more are left, the next round continues.
         """
@@ -268,7 +268,7 @@ class AskingAgain:
         for start in range(0, len(wanted), _BATCH):
             batch = wanted[start : start + _BATCH]
             await self.incomplete.add([one.message.to_fields() for one in batch])
-            # After a crash in between they are requested once more than is noted.
+            # After a crash in between they are requested once more than noted.
             await self.items.note({str(one.item): {"asked": one.note} for one in batch})
             await self.pause(_PAUSE)
         if is_all:
@@ -278,7 +278,7 @@ class AskingAgain:
         return len(wanted)
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Request repeatedly, until cancelled."""
+        """Request postponed look-ups repeatedly, until cancelled."""
         await for_ever(lambda _: self.run(), "asking_again", pace)
 
 

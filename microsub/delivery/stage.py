@@ -1,8 +1,8 @@
 """The stages after ingest: each takes messages from a stream, and acknowledges them last.
 
-Any number of processes run the same stage. A handler may get a message twice, or while a slow consumer that was taken
-for dead still works on it; it must be idempotent. A message that fails repeatedly becomes a dead letter, which an admin
-can inspect, and the others continue.
+Any number of processes run the same stage. A handler may get a message twice, or while a slow consumer that was
+presumed dead still works on it; it must be idempotent. A message that fails repeatedly becomes a dead letter, which an
+admin can inspect, and the others continue.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Stage:
         self._wake.set()
 
     async def run(self, grace: float) -> None:
-        """Handle messages until `stop`; then give those in hand `grace` seconds, and hand back the others."""
+        """Handle messages until `stop`; then give those in progress `grace` seconds, and release the others."""
         keeper = asyncio.create_task(self._keep(), name=f"{self.name} keeper")
         try:
             while not self._stopping:
@@ -123,7 +123,7 @@ class Stage:
                     log.warning("worker paused: Redis is unavailable", stage=self.name, error=str(error))
                     pause = self._patience.trouble
                 except Exception:
-                    # A bug, or a key of a wrong type: the other stages continue, and this one once it is repaired.
+                    # A bug, or a key of a wrong type: the other stages continue, and this one does once it is repaired.
                     log.exception("a stage failed and will be retried", stage=self.name)
                     pause = self._patience.trouble
                 with suppress(TimeoutError):
@@ -134,7 +134,7 @@ class Stage:
             keeper.cancel()
 
     async def run_once(self) -> int:
-        """Handle waiting messages, and those they lead to, until none is left; the number that succeeded.
+        """Handle waiting messages, and those they lead to, until none is left; returns how many succeeded.
 
         Raises StoreError.
         """
@@ -202,7 +202,7 @@ class Stage:
             task.exception()
 
     async def _one(self, message: Message) -> bool:
-        """Handle one message; whether it succeeded. Raises only StoreError."""
+        """Handle one message; returns whether it succeeded. Raises only StoreError."""
         began = time.perf_counter()
         try:
             await self._handle(message)
@@ -237,7 +237,7 @@ class Stage:
         STAGE_MESSAGES.labels(self.name, "dead").inc()
 
     async def _keep(self) -> None:
-        """Send heartbeats for messages in hand; cancel those that another consumer has taken over."""
+        """Send heartbeats for messages in progress; cancel those that another consumer has taken over."""
         while True:
             await asyncio.sleep(self._patience.idle / 3)
             mine = dict(self._in_hand)
@@ -269,10 +269,10 @@ class Stage:
 
 
 LOOK_UPS_AT_ONCE = 16
-"""Items that are completed together; most of that time is spent waiting for other servers."""
+"""Number of items that are completed together; most of that time is spent waiting for other servers."""
 
 _ROOM_HOLDS = 1.0
-"""Seconds for which a stream that had room is assumed to have it still."""
+"""Seconds for which a stream that had room is assumed to still have room."""
 
 
 class _Room:
@@ -330,7 +330,7 @@ class Stages:
         self._stages.append(self._stage(Stream(self._redis, name), handle, at_once=4, has_room=self.has_room))
 
     async def run(self, grace: float) -> None:
-        """Run until `stop`; then finish messages in hand within `grace` seconds, and hand back the others."""
+        """Run until `stop`; then finish messages in progress within `grace` seconds, and release the others."""
         if self._tracker is not None:
             self._tracker.start(self)
         try:
@@ -340,7 +340,7 @@ class Stages:
                 await self._tracker.aclose()
 
     async def run_once(self) -> int:
-        """Handle all waiting messages, and those they lead to; their number. Raises StoreError."""
+        """Handle all waiting messages, and those they lead to; returns their number. Raises StoreError."""
         handled = 0
         while now := sum([await stage.run_once() for stage in self._stages]):
             handled += now
@@ -396,7 +396,7 @@ async def forget_workers(redis: Redis, _now: float) -> None:
 
 
 async def retry(dead: DeadLetters, letters: Sequence[DeadLetter], store: StorePosts) -> list[str]:
-    """Put messages of dead letters back into their streams, as new ones, and `store` posts; the failures, as sentences.
+    """Put messages of dead letters back into their streams, as new ones, and `store` posts; returns failures as text.
 
     A message is added before its letter is deleted: a crash in between leaves both, which is harmless. Letters that
     fail again are kept, as are those with an unknown stage. Raises StoreError if Redis is unavailable.

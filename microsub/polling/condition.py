@@ -18,7 +18,7 @@ Answer = tuple[float, str]
 """Unix time and outcome of a poll."""
 
 ANSWERS = 10
-"""Polls whose outcomes a record keeps."""
+"""Number of polls whose outcomes a record keeps."""
 
 
 def answered(feed: FeedRecord, outcome: str, now: float) -> str:

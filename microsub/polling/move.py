@@ -37,9 +37,9 @@ log = structlog.get_logger(__name__)
 
 _MOST_ITEMS = 300
 _MOST_MERGED = 5
-"""Former feeds whose posts are compared with a feed's new posts."""
+"""Maximum number of former feeds whose posts are compared with a feed's new posts."""
 MOST_PAGES = 3
-"""How many pages a feed is followed through, which also ends cycles of pages that name each other as feeds."""
+"""Maximum number of pages that lead to a feed, which also ends cycles of pages that name each other as feeds."""
 
 _AS_NEW = dict.fromkeys(
     (
@@ -87,8 +87,8 @@ class Mover:
     async def from_page(self, page: FeedRecord, urls: Iterable[str], now: float) -> Moved | None:
         """Make the followers of `page` follow the first usable feed of `urls`; None without one.
 
-        Unusable are gone feeds, and former addresses of this record: two pages that name each other would send it back
-        and forth.
+        Gone feeds are unusable, and former addresses of this record too: two pages that name each other would send it
+        back and forth.
         """
         here, passed = canonical_feed_url(page.url), pages_of(page)
         if len(passed) >= MOST_PAGES:
@@ -124,7 +124,7 @@ class Mover:
 
         The subscription changes first; then the owner's duplicates replace the old posts and keep their read state,
         because a duplicate whose feed isn't followed any more is replaced. The feeds declared these duplicates by
-        moving, so their hosts don't matter. Before all that the old addresses are changed: new followers need no
+        moving, so their hosts don't matter. The old addresses are changed before all that: new followers need no
         merging, and the next poll finds the latest former ones.
         """
         for url in (feed.url, *pages_of(feed)):

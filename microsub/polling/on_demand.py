@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN = 0.05
 _LOOKS_PER_SECOND = 5000
-"""Records that are read per second of waiting, so that waiting for thousands of feeds doesn't load Redis."""
+"""Maximum number of records read per second of waiting, so that waiting for thousands of feeds doesn't load Redis."""
 
 _BUMP_AGAIN = 1.0
 _FIRST_CHANCE = 5.0
-"""Seconds without a finished poll during which a server's worker is left to do it: its settings are the real ones."""
+"""Seconds without a finished poll for which the poll is left to a server's worker: its settings are the real ones."""
 
 _LAST_CHANCE = 30.0
-"""Seconds after which our own refusal counts although a server's worker, which may be allowed more, is alive."""
+"""Seconds after which our own refusal counts, even if a server's worker, which may be allowed more, is alive."""
 
 _LAST_WORDS = 2.0
 """Seconds for finished turns to hand back their hosts."""
 
 _EARLIEST = 0.0
-"""A due time before all others: a feed polled on demand doesn't wait for the host's other feeds."""
+"""A due time earlier than all others: a feed polled on demand doesn't wait for the host's other feeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class PollOnRequest:
         self._limiter = RateLimiter()
 
     async def ask(self, user: str, feed_id: str, now: float) -> None:
-        """Have the feed polled at its host's next turn; spacing and holds stay in force.
+        """Make the feed due at its host's next turn; spacing and holds stay in force.
 
         Raises NotFound, InvalidRequest for one that isn't polled, and TooManyRequests.
         """

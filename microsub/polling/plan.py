@@ -1,7 +1,7 @@
-"""When a feed is polled next, how politely, and whether it has moved. Pure.
+"""The next poll of a feed, its host's rate, and whether the feed has moved. Pure.
 
 The interval adapts to the feed: it grows with the square root of the usual time between two posts, or of the time since
-the last one if that is longer. So a feed that falls silent is polled less and less, and one post brings it back. The
+the last one if that is longer. So a silent feed is polled less and less often until its next post. The
 square root makes the best use of a number of requests: it shares them among the feeds so that posts are found as early
 as possible on average (docs: explanation, polling). Edits don't count, because many documents differ with every
 request.
@@ -64,7 +64,7 @@ class HostManners:
 
 
 def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
-    """The settings of the feed at the canonical `url`, whatever spelling of its address they use."""
+    """The settings of the feed at the canonical `url`, in any spelling of its address."""
     polling = settings.polling
     own = settings.feeds.get(url)
     if own is None:
@@ -189,7 +189,7 @@ def plan_next(
 ) -> PollPlan:
     """Decide when to poll next. `random` is in [0, 1) and the only source of chance."""
     if history.last_change is not None and history.last_change > now:
-        history = replace(history, last_change=now)  # a clock was ahead then
+        history = replace(history, last_change=now)  # a clock was ahead at that time
     match outcome:
         case Gone():
             return PollPlan(None, history.interval, history.gap, history.last_change, history.failures + 1)
@@ -302,7 +302,7 @@ def history_of(feed: FeedRecord, now: float) -> PollHistory:
 
 
 def pushed_fields(feed: FeedRecord, new: int, now: float) -> dict[str, str]:
-    """What a delivery with so many new posts teaches the schedule, as fields of the record; edits teach nothing."""
+    """The fields of the record that a delivery with so many new posts changes; edits change none."""
     history = history_of(feed, now)
     if not new or history.last_change is None:
         return {}
@@ -311,9 +311,9 @@ def pushed_fields(feed: FeedRecord, new: int, now: float) -> dict[str, str]:
 
 
 def polled_first(feed: FeedRecord, new: int, now: float) -> dict[str, str | None]:
-    """What it says of the hub that a poll found so many new posts, as fields of the record.
+    """The fields of the record that change if a poll found so many new posts before a hub.
 
-    A hub that delivers is trusted no more, until its next delivery with something new.
+    A hub that was overtaken isn't trusted until its next delivery with something new.
     """
     health = push_health(feed, now)
     if not new or not health.subscribed:
@@ -342,7 +342,7 @@ def fields_of(
 ) -> dict[str, str | None]:
     """The fields of the record to write at a poll's end; None removes a field.
 
-    `last_poll` is when the request was sent, not when all was done: `PollNow` compares with it.
+    `last_poll` is the time of the request, not of the poll's end: `PollNow` compares with it.
     """
     fields: dict[str, str | None] = {
         "last_poll": _text(asked),

@@ -68,16 +68,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None}
-"""Written with a change of the feed's metadata: if this poll ends there, the next one reads the document."""
+"""Written with a change of the feed's metadata: after a crash at that point, the next poll reads the document."""
 
 _ATTEMPTS = 2
 """Attempts to store a post: with the others of its document, and alone."""
 
 PUT_OFF_SECONDS = 15.0
-"""Seconds until a feed is polled again after a failure that was ours."""
+"""Seconds until a feed is polled again after a failure of this process."""
 
 _SOME = 20
-"""Followers of a feed among whom the one with the least usage is chosen to account for its document."""
+"""Number of followers of a feed, of which the one with the least usage is charged for its document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Poller:
     on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
-        """Poll a feed once, now, due or not, unless it is gone or nobody follows it.
+        """Poll a feed once, due or not, unless it is gone or nobody follows it.
 
         If the poll ends with a plan for the same feed on the same host, without a hold, the calls of `ending` are sent
         with that plan. Raises StoreError, and unexpected errors; the caller plans the next attempt then.
@@ -181,7 +181,7 @@ class Poller:
                 return self.put_off(feed.id, str(error))
 
     async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
-        """Plan the next attempt after a poll that ended in an unexpected error; otherwise it would be at once."""
+        """Plan the next attempt after a poll that ended in an unexpected error; otherwise it would follow at once."""
         feed = await self.feeds.get(feed_id)
         if feed is None:
             return PollResult(feed_id, "gone", None, "")
@@ -189,7 +189,7 @@ class Poller:
             return await self._settle(FeedDue(feed, self.clock()), Failed(reason, detail), {}, None)
 
     def put_off(self, feed_id: str, detail: str) -> PollResult:
-        """Leave the feed unchanged, to be polled soon; a lack of our own isn't counted as its failure."""
+        """Leave the feed unchanged, to be polled soon; a shortage of this process isn't counted as its failure."""
         return PollResult(feed_id, "local", self.clock() + PUT_OFF_SECONDS, "", detail=detail)
 
     async def _fetch(self, due: FeedDue, subscribers: int) -> FetchResult:
@@ -229,7 +229,7 @@ class Poller:
                 return await self._take(due, reply)
 
     def _refused(self, feed: FeedRecord, detail: str) -> PollResult:
-        """Leave the feed, and when it was due, to a worker that may poll it."""
+        """Leave the feed and its due time unchanged, for a worker that may poll it."""
         due = max(feed.next_poll or 0.0, self.clock() + 1.0)
         result = PollResult(feed.id, "blocked", due, host_of(feed.url), detail=detail)
         if self.on_refused is not None:
@@ -250,11 +250,11 @@ class Poller:
             fingerprints = due.fingerprints or await self.feeds.fingerprints(due.feed)
             parsed, seconds = await self.parser.posts_in(document, source, fingerprints, when, due.keys)
         except ParseError as error:
-            parsed = error.with_traceback(None)  # a traceback would keep this frame, and the document, for long
+            parsed = error.with_traceback(None)  # a traceback would keep this frame and the document in memory for long
             seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
         if due.feed.last_success is None:
             links = await self._named(due, document, parsed)
-            # Instead of the page we may have got a request for consent or sign-in, but we may know its feed.
+            # Instead of the page we may have received a request for consent or sign-in, but we may know its feed.
             if not links and isinstance(parsed, ParseError):
                 links = feeds_by_address(due.feed.url)
             if left := await self._go_over(due, instead_of_page(due.feed, links)):

@@ -49,7 +49,7 @@ CORRUPT_SECONDS = 3600.0
 """Seconds until a feed with corrupt stored data is polled again."""
 
 REST_SECONDS = 10.0
-"""Seconds without polls once there was no file descriptor left: requests under way then free some."""
+"""Seconds without polls after file descriptors ran out: requests in progress then free some."""
 
 
 @dataclass(slots=True)
@@ -93,11 +93,11 @@ class Turn:
         return self._clock() < self._rests_until
 
     def stop(self) -> None:
-        """Begin no further feed of a host."""
+        """Stop beginning further feeds of a host."""
         self._stopping = True
 
     async def of(self, lease: HostLease) -> int:
-        """Poll the host's due feeds; their number. Ends early, as if cancelled, when the lease is lost.
+        """Poll the host's due feeds; returns their number. Ends early, as if cancelled, when the lease is lost.
 
         A store error ends the turn and is logged, not raised: the feeds are still due.
         """
@@ -178,7 +178,7 @@ class Turn:
         if result.hold_until is not None:
             await self._schedule.hold(lease.host, feed_id, result.hold_until, now)
         if result.next_poll is not None and result.host and result.host != lease.host:
-            # The feed has moved: first into the other host's queue, then out of this one, so it is never in neither.
+            # The feed has moved: it joins the other host's queue, then leaves this one, so it is never in neither.
             await self._schedule.add(feed_id, result.host, result.next_poll)
             await self._schedule.finish(lease, feed_id, None)
             return
@@ -188,7 +188,7 @@ class Turn:
         if not await self._schedule.finish(lease, feed_id, result.next_poll):
             log.warning("a lease was lost during a poll", host=lease.host, feed=feed_id)
         if result.next_poll is None and result.outcome != "gone" and await self._feeds.subscriber_count(feed_id):
-            # Somebody followed it after the followers were counted, or had left for another feed.
+            # It got a follower after the followers were counted, or had left for another feed.
             await self._schedule.add(feed_id, lease.host, now)
 
     async def _keep(self, lease: HostLease, work: asyncio.Task[object] | None) -> None:
@@ -210,7 +210,7 @@ class Turn:
                 return
 
     async def _hand_back(self, lease: HostLease, pause: float, left: _Left, after: float = 0.0) -> None:
-        """Give the host back, so that it can be polled again; in the background while the store fails."""
+        """Release the host, so that it can be polled again; in the background while the store fails."""
         await asyncio.sleep(after)
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(HAND_BACK_SECONDS):
@@ -232,12 +232,12 @@ STAGES_GRACE_SECONDS = 1.0
 """Seconds for the stages after the last poll; other workers take their remaining work."""
 
 AT_A_TIME = 16
-"""Hosts that are begun together. Hundreds at once would do each step of their polls in the same turn of the loop, and
-delay readers' requests in the same process.
+"""Hosts that are begun together. If hundreds began at once, each step of their polls would fall into the same turn of
+the loop, and delay users' requests in the same process.
 """
 
 STAGES_END_SECONDS = 2.0
-"""Seconds after which the stages aren't waited for, if Redis doesn't respond: others take over by themselves."""
+"""Seconds after which the stages aren't waited for, if Redis doesn't respond: others take over automatically."""
 
 _TROUBLE_SECONDS = 5.0
 
@@ -300,14 +300,14 @@ class Worker:
             log.debug("worker stopped", worker=self.name)
 
     def stop(self) -> None:
-        """Take nothing new; `run` returns soon."""
+        """Begin nothing new; `run` returns soon."""
         self._stop.set()
         self._turn.stop()
         self._wake.set()
 
     @property
     def in_flight(self) -> int:
-        """The number of hosts that have their turn right now."""
+        """The number of hosts that have their turn now."""
         return len(self._hosts)
 
     async def run_once(self, among: Sequence[str] | None = None) -> int:
@@ -347,7 +347,7 @@ class Worker:
             log.warning("the schedule can't be read", error=str(error))
             return False
         except Exception:
-            # A bug, or corrupt data: the stages go on.
+            # A bug, or corrupt data: the stages continue.
             log.exception("the schedule can't be read")
             return False
         for lease in leases:

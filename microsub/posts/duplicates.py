@@ -25,7 +25,7 @@ LIFETIME = 400 * 86400
 """Seconds for which duplicates are remembered after the last of them was written or seen in its feed."""
 
 MOST = 64
-"""Posts of one common identity that are remembered; half of them are for the host that the post's link leads to."""
+"""Maximum number of remembered posts per common identity; half of them are for the host of the post's link."""
 
 REFRESH = 30 * 86400
 """Seconds after which that time is extended for a post that its feed still lists."""
@@ -109,7 +109,7 @@ def was_of(text: str) -> tuple[Duplicate, ...]:
 
 
 async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-    """Items of that feed, by key, that are the posts (key → identity and link) of its successor.
+    """Items of that feed, by key, that are the same as posts (key → identity and link) of its successor.
 
     The identities agree, and the links too if both are known; a deleted post, or one that was never here, has only its
     identity. Two round trips.

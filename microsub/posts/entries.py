@@ -62,7 +62,7 @@ def posts_in(
 
 
 def with_hub(feed: Feed, link_header: str | None, url: str) -> Feed:
-    """`feed` with the hub and the topic of the HTTP header, which take precedence over those in the document.
+    """`feed` with the hub and topic in the HTTP header, which take precedence over those in the document.
 
     WebSub, 4: https://www.w3.org/TR/websub/#discovery.
     """
@@ -129,7 +129,7 @@ def scores_of(published: Sequence[datetime]) -> list[float]:
 
 
 def content_hash(wire: Mapping[str, Any]) -> str:
-    """A digest of everything a reader can see of an entry except its dates; if it changes, the post was edited.
+    """A digest of everything a user can see of an entry except its dates; if it changes, the post was edited.
 
     Dates don't count: some publishers give every entry a new date with every request.
     """

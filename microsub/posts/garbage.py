@@ -79,7 +79,7 @@ async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
 
 
 async def missing(redis: Redis, ids: Sequence[str]) -> list[str]:
-    """Those of the ids without an item."""
+    """The given ids that have no item."""
     there = await redis.pipeline([("EXISTS", keys.item(item_id)) for item_id in ids])
     return [item_id for item_id, exists in zip(ids, there, strict=True) if not exists]
 
@@ -95,11 +95,11 @@ async def spare(redis: Redis, ids: Sequence[str]) -> None:
 
 
 async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
-    """Delete condemned items that weren't spared meanwhile, and leave tombstones; the number deleted.
+    """Delete condemned items that weren't spared meanwhile, and leave tombstones; returns their number.
 
     Their duplicates still know them: one that is added later stays out of timelines that they have left. They leave the
     feed's order first: a crash in between leaves items that no feed lists, and the next sweep finds those. An item that
-    is spared in this very moment gets its place back.
+    is spared at that moment gets its place back.
     """
     await _bury(redis, doomed, now)
     gone = await redis.scripts([(_END, [keys.item(one.id)], ["delete", one.condemned or "-"]) for one in doomed])
@@ -130,7 +130,7 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
 
 
 async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
-    """The second half, once they have left all timelines. Both are idempotent."""
+    """The second half, to be called when they have left all timelines. Both are idempotent."""
     for one in retired:
         await redis.pipeline([("DEL", keys.item(one.id)), *(await _duplicate_left(redis, one))])
 
@@ -165,7 +165,7 @@ async def listed_again(redis: Redis, feed_id: str, tombstones: Mapping[str, str]
 
 
 async def forget_tombstones(redis: Redis, feed_ids: Sequence[str], now: float) -> int:
-    """Forget deleted posts that their feeds hadn't listed for a year when they were last read; the number forgotten.
+    """Forget deleted posts that their feeds hadn't listed for a year when they were last read; returns their number.
 
     A feed that doesn't change, or can't be fetched, for so long gives no information about its posts.
     """

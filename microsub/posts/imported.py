@@ -33,14 +33,14 @@ class Imported:
         return {guid: text(item) for guid, item in zip(guids, found, strict=True) if item is not None}
 
     async def missing(self, user: str, uid: str, old: Sequence[str]) -> list[str]:
-        """Those of another server's posts that no import has added to this channel yet."""
+        """The given posts of another server that no import has added to this channel yet."""
         if not old:
             return []
         arrived = await self._redis.command("HMGET", keys.imported(user), *(f"{uid} {one}" for one in old))
         return [one for one, value in zip(old, arrived, strict=True) if value is None]
 
     async def ids(self, user: str, old: Sequence[str]) -> dict[str, str]:
-        """The item ids of another server's posts, the same with every call."""
+        """The item ids of another server's posts, the same in every call."""
         if not old:
             return {}
         key = keys.imported(user)

@@ -1,9 +1,9 @@
-"""The only way for posts into the store: new and edited ones are stored once, handed to delivery, and announced.
+"""The only way for posts into the store: new and edited ones are stored once, passed to delivery, and announced.
 
 An item's hash is written first. Then one script on the feed's slot claims its guid and puts the item into the feed's
 outbox, where it remains until delivery and the stream of events have it. If two processes handle one document, the one
 that doesn't get a guid deletes the hash that it wrote. After a crash before the claim, the sweep deletes that hash;
-after a later crash, the item in the outbox is handed on by the feed's next reading, by the next program that saves
+after a later crash, the item in the outbox is passed on by the feed's next reading, by the next program that saves
 into it, or by upkeep.
 
 A guid in the feed's map without an item is a tombstone: the post was deleted, and doesn't come back.
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LOOK_UPS = Bounds(messages=50_000)
-"""Look-ups that may wait; beyond that, posts remain incomplete for now."""
+"""Maximum number of waiting look-ups; beyond it, posts remain incomplete for now."""
 
 _CLAIM, _UPDATE, _ANNOUNCED, _HANDED_ON = (
     load(name) for name in ("item_claim", "item_update", "compare_and_set", "feed_handed_on")
@@ -80,7 +80,7 @@ class _Known:
 class _Compared:
     """A document's posts, each guid once, compared with the store.
 
-    `ids` has tombstones too. `last` is the last of as many new ids as there are posts, if these are taken already.
+    `ids` has tombstones too. `last` is the last of as many new ids as there are posts, if these are already assigned.
     """
 
     listed: Mapping[str, ItemToStore]
@@ -110,9 +110,9 @@ class _Compared:
 
 
 class PostWriter:
-    """Finds and writes the new and edited posts of a feed, in a handful of round trips.
+    """Finds and writes the new and edited posts of a feed, in a few round trips.
 
-    Announces nothing: that is done by `Ingest`, which everything except an import uses.
+    Announces nothing: `Ingest` does that, and everything except an import uses it.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -131,9 +131,9 @@ class PostWriter:
         """Store new posts and update edited ones; repeated or simultaneous calls have no further effect.
 
         `version` orders writes: a post that a later version has changed or confirmed is left alone. New and edited
-        posts are in the feed's outbox until they are handed on; an edit that was written but never announced is among
+        posts are in the feed's outbox until they are passed on; an edit that was written but never announced is among
         the `updated` again. With a `reading`, nothing is written if a later one has begun. The ids of `mostly_new`
-        posts are taken at once, which saves a round trip. Raises StoreError.
+        posts are assigned at once, which saves a round trip. Raises StoreError.
         """
         posts = _of(feed, posts)
         compared = await self._compare(feed.id, posts, take_ids=mostly_new)
@@ -164,9 +164,9 @@ class PostWriter:
         return Stored(tuple(new), tuple(updated), version, outbox, noted)
 
     async def write_missing(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float) -> Mapping[str, str]:
-        """Store posts that the feed doesn't know, without announcing them; the known items, by guid.
+        """Store posts that the feed doesn't know, without announcing them; returns the known items, by guid.
 
-        Known items aren't changed: they come from the publisher, these posts from somebody else. Raises StoreError.
+        Known items aren't changed: they come from the publisher, unlike these posts. Raises StoreError.
         """
         compared = await self._compare(feed.id, _of(feed, posts))
         if compared.new and (claimed := await self._claim(feed, compared, (), now, ANY, None)) and claimed[0]:
@@ -255,7 +255,7 @@ class PostWriter:
         """Write new items and claim their guids.
 
         Returns the items stored now, those that another process has stored meanwhile, and the outbox as in `Stored`;
-        None if a later reading has begun, which forbids writing.
+        None if a later reading has begun, so that nothing is written.
         """
         fresh = compared.new
         numbered = await self._write_new(feed, fresh, compared.last, now, version) if fresh else []
@@ -346,7 +346,7 @@ class PostWriter:
     async def _confirm(
         self, same: Sequence[tuple[_Known, ItemToStore]], version: str
     ) -> list[tuple[_Known, ItemToStore]]:
-        """Note that a document confirms these items, so that no earlier one changes them; those that differ by now."""
+        """Note that a document confirms these items, so that no earlier one changes them; returns those that differ."""
         older = [(old, candidate) for old, candidate in same if old.version < version]
         calls = [(_UPDATE, [keys.item(old.id)], ["confirm", version, candidate.hash]) for old, candidate in older]
         replies = await self._redis.scripts(calls) if calls else []
@@ -370,7 +370,7 @@ class PostWriter:
 class Ingested:
     """The numbers of new and edited posts, and the properties that edits changed.
 
-    `last` are calls for the caller's last round trip, which remove from the outbox what was handed on.
+    `last` are calls for the caller's last round trip, which remove the posts that were passed on from the outbox.
     """
 
     new: int = 0
@@ -412,7 +412,7 @@ class Ingest:
         *,
         mostly_new: bool = False,
     ) -> Ingested:
-        """Store posts of a feed and hand on new and edited ones, and those in the outbox since a crash.
+        """Store posts of a feed and pass on new and edited ones, and those in the outbox since a crash.
 
         `version` and `mostly_new` as in `PostWriter.write`. `changed` are properties that an edit changes in addition
         to visible ones. Raises StoreError; repeat the call after an interruption.
@@ -423,7 +423,7 @@ class Ingest:
         return added
 
     async def add_found(self, found: EntriesFound) -> None:
-        """`add` for posts that couldn't be stored before; nothing if their feed is gone by now."""
+        """`add` for posts that couldn't be stored before; does nothing if their feed no longer exists."""
         feed = (await self._feeds.get_many([found.feed])).get(found.feed)
         if feed is not None:
             await self.add(feed, found.items, found.found, found.version)
@@ -479,7 +479,7 @@ class Ingest:
         if wanted:
             calls.append(self._incomplete.adding_within(LOOK_UPS, [one.to_fields() for one in wanted]))
         events = self._events(feed.id, stored, await self._guids_of(left))
-        # In one round trip, and in this order: look-ups, for which no reader waits, come last.
+        # In one round trip, and in this order: look-ups, for which no user waits, come last.
         replies = await self._redis.scripts([*calls, *self._stream.publishing(events)])
         self._notify()
         if wanted and not replies[len(calls) - 1]:
@@ -512,7 +512,7 @@ class LookUpLeft:
 
     @property
     def message(self) -> ItemIncomplete:
-        """The message that requests it."""
+        """The message that requests the look-up."""
         return ItemIncomplete(str(self.item), self.version)
 
     @property

@@ -45,7 +45,7 @@ class Items:
     async def complete(self, item_id: str, version: str, digest: str, fields: Mapping[str, Arg]) -> bool:
         """Write the results of look-ups for the version of an item with that hash. Idempotent.
 
-        False if the item has another hash by now, or is gone.
+        False if the item has another hash by now, or no longer exists.
         """
         args = [part for pair in fields.items() for part in pair]
         return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], ["complete", version, digest, *args]))
@@ -97,7 +97,7 @@ class Items:
         rows = dict(zip(ids, found_rows, strict=True))
         if condemned := [item_id for item_id, row in rows.items() if row[5] is not None]:
             await spare(self._redis, condemned)
-            # An item deleted or retired in this moment is missing now.
+            # An item deleted or retired at this moment is missing now.
             alive = await self._redis.pipeline([("HEXISTS", keys.item(item_id), "score") for item_id in condemned])
             dead = {item_id for item_id, exists in zip(condemned, alive, strict=True) if not exists}
             rows = {item_id: row for item_id, row in rows.items() if item_id not in dead}
@@ -121,7 +121,7 @@ class Items:
         ]
 
     async def succeed(self, feed_id: str, former: str, limit: int) -> int:
-        """Note which of the feed's `limit` latest posts replace posts of a former feed; their number.
+        """Note which of the feed's `limit` latest posts replace posts of a former feed; returns their number.
 
         Posts stored later are compared with those too, once the record has `feeds.record.MERGED`.
         """
@@ -217,7 +217,7 @@ class Items:
         return [text(row[0]) if row[0] is not None else None for row in rows]
 
     async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that are posts of the feed."""
+        """The given ids that are posts of the feed."""
         if not ids:
             return set()
         ranks = await self._redis.command("ZMSCORE", keys.feed_items(feed_id), *ids)

@@ -27,7 +27,7 @@ class ItemToStore:
     """A post from a document.
 
     `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
-    `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
+    `hash` a digest of its content that users see, `score` Unix seconds, `author` the normalised profile URL or empty,
     `common` the identity that it shares with duplicates, `extra` further fields to save. `incomplete`: look-ups would
     add something. `shared`, if not empty, is the identity that it would have if no other post had its guid.
     """
@@ -102,7 +102,7 @@ class EntriesFound:
     reading: float | None = None
 
     def to_fields(self) -> Fields:
-        """Fields with each post's JSON unparsed: it isn't read before it is served."""
+        """Fields with each post's JSON unparsed: it is parsed only when needed."""
         fields: Fields = {"feed": self.feed.encode(), "found": b"%.6f" % self.found}
         if self.reading is not None:
             fields["reading"] = b"%.3f" % self.reading
@@ -114,7 +114,7 @@ class EntriesFound:
 
     @property
     def version(self) -> str:
-        """The version of the message: of two for one post, the higher one wins."""
+        """The version of the message: of two messages for one post, the one with the higher version wins."""
         return version_of(self.found if self.reading is None else self.reading)
 
     @classmethod

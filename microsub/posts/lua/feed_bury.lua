@@ -4,7 +4,7 @@
 --
 -- KEYS  1 feed  2 guids  3 items  4 tombstones  5 outbox
 -- ARGV  1 now  2 time to live if the feed is gone  3.. per item: id, guid
--- reply how many left the order
+-- reply number of items that left the order
 local left = 0
 for at = 3, #ARGV, 2 do
   local id, guid = ARGV[at], ARGV[at + 1]

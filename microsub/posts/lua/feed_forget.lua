@@ -1,10 +1,10 @@
--- Deletes the tombstones of posts that the feed hasn't listed for long.
+-- Deletes the tombstones of posts that the feed hasn't listed for a long time.
 --
--- Atomic: a guid that is listed again in this moment keeps its tombstone.
+-- Atomic: a guid that is listed again at this moment keeps its tombstone.
 --
 -- KEYS  1 guids  2 tombstones
--- ARGV  1 last listed before  2 how many at most
--- reply how many were forgotten
+-- ARGV  1 last listed before  2 maximum number
+-- reply number of forgotten ones
 local old = redis.call('ZRANGE', KEYS[2], '-inf', '(' .. ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
 for _, guid in ipairs(old) do
   redis.call('HDEL', KEYS[1], guid)

@@ -1,9 +1,9 @@
--- Marks an item without references, so that the next sweep may delete it; deletes it; or retires it: an item without a
--- score is added to no timeline any more.
+-- Marks an item without references, so that the next sweep may delete it; deletes it; or retires it: no timeline adds
+-- an item without a score.
 --
 -- Atomic: an item whose mark was removed is left alone. A process that adds an item to a timeline removes its mark
--- first, and finds the item there or gone. The time of the first marking is kept, unless it is in the future: a clock
--- was wrong, and the item would never be deleted.
+-- first, and finds the item either existing or deleted. The time of the first marking is kept, unless it is in the
+-- future: a clock was wrong, and the item would never be deleted.
 --
 -- KEYS  1 item
 -- ARGV  1 'condemn', 'delete' or 'retire'  2 now ('condemn'), or the mark that it must have, '' for one or none

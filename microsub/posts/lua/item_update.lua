@@ -1,8 +1,8 @@
 -- Replaces fields of an item, or notes that a document confirms it as stored.
 --
--- Atomic: only an existing item is written to (a deleted one isn't recreated), and none that a later document has
--- changed or confirmed. The result of a look-up is written only to the version it is for, and an item that differs from
--- the document in this moment is left to an edit.
+-- Atomic: an item is written only if it exists (a deleted one isn't recreated) and no later document has changed or
+-- confirmed it. The result of a look-up is written only to its version, and an item that differs from the document at
+-- this moment is left to an edit.
 --
 -- KEYS  1 item
 -- ARGV  1 'change', 'complete' or 'confirm'  2 version of the change or of the document, '' without an order
