@@ -1,12 +1,12 @@
 """Every Redis key of the product, named once by its form; nothing else builds a key string.
 
 `<…>` in a form stands for a value. The text below each form gives: type, member or field, score or value; lifetime;
-the modules that write and read it. Braces are Redis Cluster hash tags: the keys of one user share a slot, and so do
-those of one feed and those of one host. No script touches two slots.
+the modules that write and read it. `microsub check` takes type and lifetime from these words (`check.keynames`).
+Braces are Redis Cluster hash tags: the keys of one user, of one feed and of one host each share a slot. No script
+touches two slots.
 
-`Permanent` keys are deleted with their owner. Every other key has a time to live; a test fails on any key that has
-neither a time to live nor a line here. Secrets for signing in are stored as hashes only: random ones as SHA-256,
-passwords as argon2.
+`Permanent` keys are deleted with their owner. Every other key has a time to live; a test fails on any key without
+one. Secrets for signing in are stored as hashes only: random ones as SHA-256, passwords as argon2.
 
 Lua never joins key strings. A script that walks all channels of a user gets patterns made by `pattern`, in which `*`
 stands for the channel uid.
