@@ -122,7 +122,7 @@ async def test_a_large_body_keeps_nobody_waiting(content_type: str, body: bytes)
 
 
 async def test_a_body_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sender may hold a place that others wait for, such as one of four for lists of feeds."""
+    """Otherwise its sender could keep a place that others wait for, such as one of four for lists of feeds."""
     monkeypatch.setattr(params, "BODY_SECONDS", 0.01)
     with pytest.raises(TooSlow, match="not complete after"):
         await read_body({"headers": []}, asyncio.Event().wait)  # type: ignore[arg-type]

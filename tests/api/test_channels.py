@@ -19,7 +19,7 @@ def uids(reply: dict[str, object]) -> list[str]:
 
 
 async def test_what_can_not_be_done_to_channels(alice: Reader) -> None:
-    """`notifications` and `saved` stay; `global` is no channel; unknown ones are not found."""
+    """`notifications` and `saved` stay; `global` isn't a channel; unknown ones are not found."""
     for uid in ("notifications", "saved"):
         refused = await alice.post(400, action="channels", method="delete", channel=uid)
         assert refused["error"] == "invalid_request"

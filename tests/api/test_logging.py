@@ -18,7 +18,7 @@ from tests.support.world import World
 
 @pytest.fixture
 def lines() -> Any:
-    """The log of the test, with what is bound to its request."""
+    """The log of the test, with the fields bound to its request."""
     capture = LogCapture()
     before = structlog.get_config()["processors"]
     structlog.configure(processors=[structlog.contextvars.merge_contextvars, capture])

@@ -1,4 +1,4 @@
-"""`/opml`: lists of feeds in and out, with a user's token."""
+"""`/opml`: import and export of lists of feeds, with a user's token."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_scopes(server: World, alice: Reader, scopes: tuple[str, ...], ver
 
 
 async def test_whose_list_it_is(server: World, alice: Reader, bob: Reader) -> None:
-    """A token opens its own user's lists."""
+    """A token gives access to its own user's list."""
     for verb in ("GET", "POST"):
         assert (await ask(server, alice.token, verb, "/opml/")).status_code == 200
         assert (await ask(server, alice.token, verb, "/opml/bob")).status_code == 404

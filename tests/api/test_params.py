@@ -152,7 +152,7 @@ SECRETS = (
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_errors_tell_no_secrets(name: str) -> None:
-    """Neither for two tokens, however they are sent, nor for an invalid one."""
+    """This holds for two values, however they are sent, and for an invalid one."""
     for params in (
         from_query(f"{name}=Hunter1&{name}[]=Hunter2"),
         collect(json_object(b'{"%b":["Hunter1","Hunter2"]}' % name.encode())),

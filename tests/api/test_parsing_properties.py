@@ -70,7 +70,7 @@ def test_json_and_forms_mean_the_same(document: dict[str, list[str]]) -> None:
 
 @given(st.text(max_size=60))
 def test_any_cursor(text: str) -> None:
-    """Decodes to a cursor that encodes to the same place, or is refused."""
+    """It decodes to a cursor that encodes to the same place, or is refused."""
     with suppress(RequestError):
         cursor = Cursor.decode(text, "after")
         assert Cursor.decode(cursor.encode(), "after") == cursor
@@ -78,7 +78,7 @@ def test_any_cursor(text: str) -> None:
 
 @given(st.integers(0, 10**10), st.integers(0, 999999), st.integers(1, 10**18))
 def test_cursors_are_url_safe_and_come_back(seconds: int, fraction: int, item: int) -> None:
-    """Without encoding, whatever the place."""
+    """Every place has a cursor that needs no encoding."""
     cursor = Cursor(f"{seconds}.{fraction:06d}", str(item))
     assert set(cursor.encode()) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
     assert Cursor.decode(cursor.encode(), "after") == cursor

@@ -202,7 +202,7 @@ async def test_events_in_pages(server: World, program: Program) -> None:
 
 
 async def test_nothing_can_be_written(server: World, program: Program) -> None:
-    """Every method but GET and HEAD is 405 and names these; OPTIONS needs no token."""
+    """Every method but GET and HEAD gets 405, with these two named; OPTIONS needs no token."""
     feed = await server.publish(BLOG, *posts("one"))
     for path in ("feeds", f"feeds/{feed.id}/posts", "posts/1", "events"):
         for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -291,7 +291,7 @@ async def test_secrets_are_kept_as_hashes(server: World, program: Program) -> No
 async def test_trouble_is_told_as_at_the_endpoint(
     server: World, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """503 with Retry-After while Redis is away, 500 without details for a bug; both with the request's id."""
+    """503 with Retry-After while Redis is unavailable, 500 without details for a bug; both with the request's id."""
 
     async def away(*_: Any) -> Any:
         raise StoreUnavailable("redis://:sesame@10.0.0.1")

@@ -1,4 +1,4 @@
-"""Saved posts, as reader apps meet them."""
+"""Saved posts in the API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def ids(server: World, alice: Reader) -> list[str]:
 
 
 async def test_moving_into_saved(alice: Reader, ids: list[str]) -> None:
-    """As into any channel."""
+    """A move works as into any other channel."""
     assert (await alice.post(action="timeline", method="move", channel="saved", entry=ids[0]))["updated"] == 1
     assert (await alice.ids("home"), await alice.ids("saved")) == (ids[1:], ids[:1])
 

@@ -91,7 +91,7 @@ async def test_a_published_address_is_the_one_that_was_meant(here: Tab) -> None:
 
 
 async def test_identities_have_one_reading(here: Tab) -> None:
-    """Chromium writes a canonical profile URL in the same way: nobody is another person in another program."""
+    """Chromium writes a canonical profile URL in the same way, so no program takes it for another identity."""
     written = [
         f"{scheme}://{host}{path}" for scheme in ("https", "http") for host in HOSTS for path in ("", "/", "/a?b")
     ]

@@ -115,7 +115,7 @@ async def test_axe_finds_nothing(reading: Page, site: Site) -> None:
 
 
 async def test_axe_finds_nothing_for_strangers(browser: Browser, site: Site) -> None:
-    """Nor on the pages for people who aren't signed in yet, and on those without content."""
+    """This holds for pages before the sign-in, and for pages without content."""
     context = await browser.new_context(bypass_csp=True)
     page = await context.new_page()
     assert await violations(page, site.url, STRANGERS) == []

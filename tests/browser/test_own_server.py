@@ -394,7 +394,7 @@ async def test_an_invitation_is_good_once_and_leaves_no_trace(here: Tab, browser
 
 
 async def test_a_password_needs_no_scripts(browser: Browser, world: Instances) -> None:
-    """Neither for choosing it, with the code copied into the field, nor for signing in."""
+    """This holds for choosing it, with the code copied into the field, and for signing in."""
     async with tab(browser, scripts=False) as here:
         link = await world.link("frank")
         await here.page.goto(link)

@@ -235,7 +235,7 @@ class Watched:
 
 @asynccontextmanager
 async def watched(browser: Browser) -> AsyncIterator[Watched]:
-    """A tab whose reports come in as they happen."""
+    """A tab that collects reports as they happen."""
     context = await browser.new_context()
     page = await context.new_page()
     made = Watched(page)

@@ -78,7 +78,7 @@ def test_an_invalid_scope_is_refused(run: Run) -> None:
 
 
 def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
-    """`user add` makes a user once, and the file shows them with the next write-back."""
+    """`user add` creates a user once, and the next write-back adds the user to the file."""
     run("token", "create", "alice")
     assert run("user", "add", "bob", "--me", "https://bob.example/").exit_code == 0
     assert {row["name"] for row in json.loads(run("user", "list", "--json").stdout)} == {"alice", "bob"}
@@ -352,7 +352,7 @@ def test_poll_of_a_stranger_says_that_nobody_follows_it(run: Run) -> None:
 
 
 def test_cleanup_says_what_it_did(run: Run) -> None:
-    """A dry run and a real one report numbers."""
+    """Both a dry run and a real one report numbers."""
     run("user", "add", "bob")
     assert "0 items would leave" in run("cleanup", "--dry-run").stdout
     assert json.loads(run("cleanup", "--json").stdout)["dry_run"] is False

@@ -77,7 +77,7 @@ def test_the_demo_never_touches_a_redis_or_a_file_of_yours(
 def test_the_demo_logs_trouble_alone_unless_more_is_asked_for(
     started: list[Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default of the demo is `warning`; the flag and the variable both change it."""
+    """The demo's default is `warning`; the flag and the variable both change it."""
     CliRunner().invoke(main, DEMO)
     CliRunner().invoke(main, [*DEMO, "--log-level", "info"])
     monkeypatch.setenv("MICROSUB_LOG_LEVEL", "debug")

@@ -266,7 +266,7 @@ async def test_a_change_that_a_store_refuses_stops_nothing(
 
 
 async def test_a_conflict_goes_to_the_later_change_and_is_logged(configured: Configured) -> None:
-    """The API renamed the channel before the file was edited, and then after."""
+    """The API renamed the channel once before the edit of the file, and once after it."""
     await configured.apply(alice(channel("home")), at=NOW)
     await configured.channels.rename("alice", "home", "By API", NOW + 10)
     configured.save(alice(channel("home", name="By file")), at=NOW + 20)

@@ -413,7 +413,7 @@ def test_a_file_that_changed_meanwhile_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_the_time_of_modification_never_goes_back(tmp_path: Path) -> None:
-    """A file from the future is replaced by one that isn't older."""
+    """The replacement of a file from the future isn't older than that file."""
     path = tmp_path / "backend.json"
     path.write_text("seen")
     future = time.time() + 1000

@@ -97,7 +97,7 @@ async def test_what_apps_did_is_taken_out_by_hand(configured: Configured) -> Non
 
 
 async def test_an_edit_by_hand_is_taken_back_by_hand(configured: Configured) -> None:
-    """Only changes by the server may be unknown to an editor: a version saved by hand is known to the person."""
+    """Only the server's changes may be unknown to an editor: people know the versions that they saved."""
     configured.save(with_feed(with_feed(configured.saved(), B), C))
     await apply(configured)
     document = configured.saved()

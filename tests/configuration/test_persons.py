@@ -35,7 +35,7 @@ async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> Non
 
 
 async def test_nobody_gets_an_address_that_is_none(redis: Redis, tmp_path: Path) -> None:
-    """Neither a new user nor an existing one gets one; a restored user has the old address."""
+    """This holds for new and existing users; a restored user has the old address."""
     made = Configured(redis, tmp_path / "backend.json")
     await made.accounts.add_user("old", "https://old.example/#me", NOW)
     for change in (

@@ -30,7 +30,7 @@ def test_an_empty_variable_counts_as_absent() -> None:
 
 
 def test_values_are_read_from_the_environment() -> None:
-    """Each variable lands typed."""
+    """Each variable gets its type."""
     settings = read_settings(
         {
             "MICROSUB_HOST": "::1",
@@ -145,7 +145,7 @@ def test_only_user_and_password_are_masked(url: str, masked: str) -> None:
 
 
 def test_write_back_follows_the_kind_of_redis() -> None:
-    """On with the embedded one, off with another, unless it is set."""
+    """On with the embedded one, off with another one, unless it is set."""
     assert Settings().writes_back
     assert not Settings(redis_url="redis://h").writes_back
     assert Settings(redis_url="redis://h", write_back=True).writes_back

@@ -121,7 +121,7 @@ def test_every_entry_is_what_was_compared_by_hand(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_feed_is_read_whole(name: str) -> None:
-    """Number of entries, format, title and home are the publisher's."""
+    """Number of entries, format, title and home are as published."""
     feed = read(name)
     assert (len(feed.entries), feed.format, feed.name, feed.home) == EXPECTED[name]
 

@@ -106,12 +106,12 @@ def test_short_markup_that_is_not_parsed_for_its_depth_nests_no_deeper_than_its_
 
 @pytest.mark.parametrize("tags", [DEEP[name] for name in ("list items", "options", "cells", "foreign elements")])
 def test_readers_get_no_more_than_the_promised_levels(tags: str) -> None:
-    """The text stays."""
+    """The text isn't lost."""
     cleaned = clean_html(f"{tags}words " * 8000, "https://a.example/")
     assert levels(cleaned) <= LIMIT
     assert "words" in cleaned
 
 
 def test_much_of_what_is_flat_is_too_much() -> None:
-    """A tree of it would take tens of megabytes."""
+    """Its tree would take tens of megabytes."""
     assert too_deep("<p>" * 100_001)

@@ -125,7 +125,7 @@ def test_a_feed_has_one_key(url: str, key: str) -> None:
 
 
 def test_credentials_are_masked() -> None:
-    """User, password and secret parameters never reach a log or a list; all else stays readable."""
+    """User, password and secret parameters never get into a log or a list; the rest stays readable."""
     assert mask_credentials("https://ann:pw@ex.example/f?a=1") == "https://***@ex.example/f?a=1"
     assert mask_credentials("https://ex.example/f?token=abc&page=2") == "https://ex.example/f?token=***&page=2"
     assert mask_credentials("https://ex.example/f?api_key=abc") == "https://ex.example/f?api_key=***"

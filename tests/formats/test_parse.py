@@ -55,7 +55,7 @@ def test_a_format_is_known_by_what_stands_there(text: str, content_type: str | N
     ],
 )
 def test_what_is_no_feed_says_why(body: bytes, part: str) -> None:
-    """The error names the address and, in plain words, what was found."""
+    """The error names the address and the kind of document found."""
     with pytest.raises(ParseError, match=part) as caught:
         parse(body, URL, None)
     assert caught.value.url == URL

@@ -169,7 +169,7 @@ def test_only_players_are_framed(source: str, kept: str | None) -> None:
 
 
 def test_cleaning_twice_changes_nothing() -> None:
-    """The result is a fixed point, so a planet's copy of a post equals the original."""
+    """So a planet's copy of a post equals the original."""
     html = '<p>a <a href="/x">b</a><img src="c.png" srcset="d.png 2x"><q cite="/e">f</q> &nbsp; &lt;g&gt;</p>'
     html += '<pre><code class="language-c">x</code></pre><math><mi>y</mi></math><video src="/v"></video>'
     once = clean_html(html, BASE)
@@ -205,7 +205,7 @@ def test_the_result_is_the_same_in_every_process() -> None:
     ],
 )
 def test_a_srcset_keeps_its_web_addresses(srcset: str, cleaned: str | None) -> None:
-    """Candidates become absolute; others leave the list."""
+    """They become absolute; other candidates are removed."""
     assert clean_srcset(srcset, BASE) == cleaned
 
 

@@ -24,7 +24,7 @@ def _deflated(wbits: int) -> bytes:
 
 
 def sends(body: bytes, *lines: str) -> Act:
-    """Answer 200 with that body."""
+    """Answers 200 with that body."""
 
     async def act(visit: Asked) -> None:
         await visit.reply(body, *(lines or (XML,)))
@@ -33,7 +33,7 @@ def sends(body: bytes, *lines: str) -> Act:
 
 
 def bomb(coding: str, wbits: int) -> Act:
-    """A small body that becomes a large one."""
+    """A small body that decompresses to a large one."""
 
     async def act(visit: Asked) -> None:
         await visit.reply(_deflated(wbits), XML, f"Content-Encoding: {coding}")

@@ -39,7 +39,7 @@ async def test_nobody_is_subscribed_who_does_not_confirm_it(client: HubClient) -
 
 
 async def test_a_host_is_asked_so_often_alone(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More requests with callbacks on that host are refused, by whatever sender."""
+    """Further requests with callbacks on that host are refused for all senders."""
     monkeypatch.setattr(api, "HUB_REQUESTS_TO_HOST", api.HUB_REQUESTS_TO_HOST.__class__("requests", "host", 10))
     statuses = [(await client.ask(client.site.url(f"/{number}", "victim.test"))).status_code for number in range(12)]
     assert statuses == [202] * 10 + [429] * 2
@@ -102,7 +102,7 @@ async def test_callbacks_in_private_networks_are_asked_nothing(redis: Redis, cal
 
 
 async def test_callbacks_are_on_the_ports_of_websites(redis: Redis) -> None:
-    """In networks that the admin lists, too, the hub connects to no other service of a host."""
+    """Outside networks that the admin lists, the hub connects to no other service of a host."""
     async with hub_client(redis) as client:
         sender = Fetcher(FetchSettings(), resolver=lambda _host, _port: public())
         client.server.distribution = Distribution(

@@ -113,7 +113,7 @@ async def test_the_terminal_is_not_controlled(world: World) -> None:
 
 
 async def test_it_is_no_hammer(world: World) -> None:
-    """One page causes few requests, however many links it has."""
+    """A page causes few requests, however many links it has."""
     many = "".join(f'<link rel="{rel}" href="/x{number}">' for number in range(300) for rel in RELS)
     world.site.pages["/many"] = html_reply(many)
     world.site.asked.clear()

@@ -134,7 +134,7 @@ async def test_callbacks_cannot_be_guessed(push: Push) -> None:
 
 
 async def test_late_deliveries_are_gone(push: Push) -> None:
-    """Nothing is accepted after the lease and some minutes for clock differences."""
+    """A delivery is refused from some minutes after the lease, which allow for clock differences."""
     one = await subscribed(push)
     push.it.clock.advance(10 * DAY + 300)
     assert (await push.hub.deliver(one.callback, push.document("in time"), one.secret)).status_code == 202
@@ -196,7 +196,7 @@ async def test_a_delivery_that_stops_half_way_has_counted(push: Push) -> None:
 
 
 async def test_what_one_hub_is_slow_with_leaves_room_for_others(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hub whose deliveries don't end has a share of the memory for them, and two minutes."""
+    """A hub whose deliveries don't end gets only a share of the memory for them, and two minutes."""
     monkeypatch.setattr(callbacks, "LARGEST", 1000)
     monkeypatch.setattr(callbacks, "HELD_OF_HUB", 2000)
     monkeypatch.setattr(callbacks, "BODY_SECONDS", 0.2)

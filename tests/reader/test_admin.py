@@ -50,7 +50,7 @@ def words(page: Shown) -> str:
 
 
 async def test_for_others_there_is_nothing(ann: ReadingVisitor) -> None:
-    """Neither page nor link, from the first request after the right has ended; strangers are asked to sign in."""
+    """They get neither page nor link, from the first request after the right has ended; strangers must sign in."""
     for path in PAGES:
         assert (await ann.get(path)).status == 404
     assert "/admin" not in (await ann.get("/channels")).response.text

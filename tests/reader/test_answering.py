@@ -44,7 +44,7 @@ class AnsweringVisitor:
         return await here.get(await self.permitted(here, next_))
 
     async def permitted(self, here: Visitor, next_: str = "") -> str:
-        """Our path with the provider's answer to that browser."""
+        """Our callback path with the provider's answer for that browser."""
         page = await here.get(f"/answer?next={next_}")
         asked = await here.submit(page, "/answer")
         assert asked.status == 303, asked.text
@@ -230,7 +230,7 @@ def test_what_is_sealed_is_read_with_its_key_alone() -> None:
 
 
 def test_a_reply_says_something_and_not_too_much() -> None:
-    """The other kinds need no text."""
+    """A text is only required for replies."""
     for text in ("", "x" * (LONGEST_REPLY + 1)):
         with pytest.raises(InvalidRequest):
             Answer("reply", "https://a.example/", text).form()

@@ -179,7 +179,7 @@ async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
     "path", ["/channel/none", "/channel/a%20b", "/channel/home?source=x", "/post/1", "/post/x", "/channel/home?after=x"]
 )
 async def test_what_isnt_there(ann: ReadingVisitor, path: str) -> None:
-    """A page that says so."""
+    """The page says that it doesn't exist."""
     assert (await ann.get(path)).status in {400, 404}
 
 

@@ -17,7 +17,7 @@ LOUD = "https://loud.example/"
 
 
 async def _publish(ann: ReadingVisitor) -> None:
-    """A post of somebody loud, and one of somebody else."""
+    """A post of an author to mute, and one of another author."""
     for name, url in (("loud", LOUD), ("calm", "https://calm.example/")):
         entry = Entry(url=f"https://blog.example/{name}", name=name, author=Card(name=name.title(), url=url))
         await ann.server.publish(FEED, candidate(name, wire=dump(to_wire(entry)), author=url))

@@ -1,4 +1,4 @@
-"""Channels, their order, and subscriptions."""
+"""Channels, their order, and follows."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_what_a_removed_channel_brings_back_counts(world: OneReader) -> No
 
 
 async def test_subscriptions_are_kept_per_channel(world: OneReader) -> None:
-    """Following is idempotent; names can change; a feed that moved takes its followers along."""
+    """Following is idempotent; names can change; a feed that moves keeps its followers."""
     assert await world.channels.follow(ANN, "work", "7", "https://seven.example/", 1700000000.123456, "Seven")
     assert not await world.channels.follow(ANN, "work", "7", "https://other.example/", NOW)
     seven = Subscription("7", "https://seven.example/", 1700000000.123456, "Seven")

@@ -95,7 +95,7 @@ async def actors(request: pytest.FixtureRequest) -> AsyncIterator[list[Actor]]:
 
 
 async def check_counts(actor: Actor) -> None:
-    """Every key agrees with every other, and every count with what the pages show."""
+    """The keys agree with each other, and the counts with the pages."""
     for uid in UIDS:
         assert await violations(actor.redis, ANN, uid) == []
         unread = await actor.ids(uid, view="unread")

@@ -24,7 +24,7 @@ async def calls(redis: Redis) -> dict[str, int]:
 
 
 async def steps(world: OneReader, uid: str, query: PageQuery) -> dict[str, int]:
-    """How often each command on sorted sets ran for one page."""
+    """The number of calls of each command on sorted sets for one page."""
     await calls(world.redis)
     assert len((await world.timelines.page(ANN, uid, query, NOW)).rows) == query.limit
     return {name: count for name, count in (await calls(world.redis)).items() if name.startswith("z")}

@@ -219,7 +219,7 @@ async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
     ],
 )
 def test_who_may_be_deleted(created: float, disabled: float | None, overdue: bool) -> None:
-    """No active user, and nobody whose times can't be right."""
+    """An active user isn't overdue, and neither is one with impossible times."""
     assert is_overdue(User(ANN, "", created, disabled), NOW + RESTORABLE) is overdue
 
 
