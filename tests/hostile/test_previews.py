@@ -41,7 +41,9 @@ async def test_a_preview_that_would_never_end_is_ended(server: World) -> None:
     assert (await alice.get(action="channels"))["channels"]
     assert not preview.done()
     reply = await preview
-    assert "could not be parsed in 1 s of processor time" in reply["error_description"]
+    # On a busy machine, the time for the whole preview can end before the process has had its second.
+    reasons = "could not be parsed in 1 s of processor time", "no answer in time"
+    assert any(reason in reply["error_description"] for reason in reasons)
     assert URL in reply["error_description"]
     await wait_until(lambda: not server.parser._crew.running)
 
