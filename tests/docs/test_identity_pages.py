@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from microsub.identity.limits import CONFIRMATION, HOUR, INVITATION, SIGN_IN
-from microsub.identity.protocol.documents import microsub_line, provider_lines, webmention_line
+from microsub.identity.protocol.documents import micropub_line, microsub_line, provider_lines, webmention_line
 from microsub.parsing.process import tasks
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def test_every_attack_has_a_counter_and_a_test() -> None:
 def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None:
     """A line copied from any page is the one that `/` shows."""
     own = {line.html for base in BASES for line in (*provider_lines(base), microsub_line(base, "alice"))}
-    own |= {webmention_line(base, "alice").html for base in BASES}
+    own |= {line.html for base in BASES for line in (micropub_line(base), webmention_line(base, "alice"))}
     own |= {microsub_line(BASES[1], "YOUR-NAME").html, '<link rel="microsub" href="https://reader.example/microsub">'}
     found = [match[0] for match in LINE.finditer(unescape(page.read_text("utf-8")))]
     assert set(found) <= own, page
