@@ -95,9 +95,7 @@ _LONGEST_FIRST = (
     "ekster",
     "parsing",
 )
-"""Folders whose modules take long, in the order in which they are begun: short ones fill the gap at the end between the
-test processes.
-"""
+"""Folders with slow modules, in starting order: short modules fill the gap at the end between the test processes."""
 
 _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -21,7 +21,7 @@ def checking(here: World, redis: Redis) -> Checking:
 
 
 _ROUNDS = 40
-"""How often every feed is polled while the check looks."""
+"""Polls of each feed while the check runs."""
 
 
 async def _publish(site: Publisher, here: World, names: list[str]) -> None:

@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 ENOUGH = 15
-"""Changes before and after each death."""
+"""Changes before and after each kill."""
 USERS = {"alice": {"me": "https://alice.example/", "channels": [{"uid": "home", "name": "Home", "feeds": []}]}}
 
 

@@ -9,7 +9,7 @@ from tests.support.polling import World, dated, rss
 from tests.support.redis_wrappers import KilledError, die
 
 FRESH = 10
-"""What the timelines of a `World` take as unread."""
+"""Unread posts of a new feed in the timelines of a `World`."""
 
 
 async def unread(it: World, user: str = "alice") -> int:

@@ -30,7 +30,7 @@ ADDRESS = "https://reader.example"
 ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"
 KEYS = sorted(TABLE)
 OK = frozenset({200, 400, 404})
-"""What a request may come to that is let in."""
+"""Statuses of accepted requests."""
 
 
 @dataclass

@@ -36,7 +36,7 @@ EXAMPLES = examples(20)
 LIMITS = ChannelSettings(keep_read_days=2, keep_unread_days=20, max_items=8, unread="count", first_fetch_unread=3)
 AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
 SPELLINGS = ("https://{feed}.test/{n}", "http://{feed}.test/{n}", "https://{feed}.test/{n}?utm_source=feed")
-"""One guid, as publishers write it from one day to the next."""
+"""Spellings of one guid, as publishers change it between days."""
 
 uids = st.sampled_from(UIDS)
 feeds = st.sampled_from(FEEDS)

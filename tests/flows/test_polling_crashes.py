@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 
 IMPATIENT = Patience(idle=0.0, deliveries=1000)
-"""What the dead worker had is taken over at once."""
+"""The messages of a killed worker are taken over at once."""
 
 
 async def _empty(redis: Redis) -> None:

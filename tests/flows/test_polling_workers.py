@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, Publisher, publisher
 
 FOR_EVER = FetchLimits(total=3600, idle=3600)
-"""No fetch of a publisher that hangs ends by itself as long as a test may last."""
+"""The fetch of a silent publisher never times out during a test."""
 
 
 @asynccontextmanager

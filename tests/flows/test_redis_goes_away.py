@@ -25,9 +25,9 @@ from tests.support.web import Publisher, publisher
 
 POSTS = 40
 ENOUGH = 30
-"""Acknowledged changes before and after the death of Redis."""
+"""Acknowledged changes before and after Redis is killed."""
 HELD_BACK = 2.5
-"""Seconds: with `everysec` Redis writes nothing for two of them where a sync takes long, by a clock of 10 Hz."""
+"""Seconds: with `everysec`, Redis writes nothing for two of them while a sync is slow, with a clock of 10 Hz."""
 
 
 @asynccontextmanager
@@ -221,7 +221,7 @@ class Promises:
     acknowledged: int = 0
     refused: int = 0
     times: dict[str, float] = field(default_factory=dict)
-    """When the newest change of a post, feed or channel was acknowledged, by `time.monotonic`."""
+    """The time of the last acknowledged change of each post, feed or channel, by `time.monotonic`."""
 
     async def make(self, ids: list[str]) -> None:
         """Mark each post in turn as read and as unread, and sometimes follow a feed or create a channel; for ever."""

@@ -1,4 +1,4 @@
-"""A reader whose channel has posts, and who passes some of them on."""
+"""A reader who passes posts of her channel on in output feeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.world import World
 
 @dataclass
 class Publisher:
-    """Alice, her items by name, and what anybody gets at the addresses of her feeds."""
+    """Alice, her items by name, and requests to the addresses of her feeds."""
 
     server: World
     reader: Reader
@@ -26,7 +26,7 @@ class Publisher:
         return {item["name"]: item["_id"] for item in await self.reader.timeline("home")}
 
     async def make(self, name: str = "picks", **settings: Any) -> dict[str, str]:
-        """A feed; its addresses."""
+        """Create a feed; its addresses."""
         made = await self.reader.post(action="outputs", method="create", output=name, **settings)
         addresses: dict[str, str] = made["addresses"]
         return addresses
@@ -46,7 +46,7 @@ class Publisher:
         return [item["title"] for item in reply.json()["items"]]
 
     async def state(self, name: str = "picks") -> dict[str, tuple[str, int]]:
-        """Every item of the feed by its title: state and impressions."""
+        """State and impressions of each item in the feed, by title."""
         names = {item: title for title, item in (await self.items()).items()}
         found = await self.reader.get(action="outputs", output=name, limit=100)
         return {names.get(item["id"], item["id"]): (item["state"], item["impressions"]) for item in found["items"]}
@@ -63,7 +63,7 @@ async def server(redis: Redis, tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def alice(server: World) -> Publisher:
-    """She follows one feed, which has the posts `a`, `b` and `c`, the newest first."""
+    """Alice follows one feed with the posts `a`, `b` and `c`, newest first."""
     reader = await server.reader("alice", "home", "later")
     made = Publisher(server, reader)
     await made.publish("a", "b", "c")

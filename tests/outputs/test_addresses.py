@@ -1,4 +1,4 @@
-"""The addresses of output feeds: formats, what is gone, caching, ranges, archives, limits, what logs say."""
+"""The addresses of output feeds: formats, removed feeds, caching, ranges, archives, limits, logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMS = {
 
 
 async def test_every_format_has_its_address(alice: Publisher) -> None:
-    """With the type that readers expect, and the same items in each."""
+    """Each reply has the content type that readers expect, and the same items."""
     addresses, ids = await alice.make(title="My picks"), await alice.items()
     await alice.add(ids["a"], ids["b"])
     for form, kind in FORMS.items():
@@ -40,7 +40,7 @@ async def test_every_format_has_its_address(alice: Publisher) -> None:
 
 
 async def test_a_public_feed_has_a_readable_address(alice: Publisher) -> None:
-    """And loses it when it is public no more; its other address always works."""
+    """The readable address ends when the feed isn't public any more; the other address always works."""
     secret = (await alice.make())["json"]
     assert (await alice.get("/feeds/alice/picks.json")).status_code == 404
     changed = await alice.reader.post(action="outputs", method="change", output="picks", public="true")
@@ -56,7 +56,7 @@ async def test_a_public_feed_has_a_readable_address(alice: Publisher) -> None:
 
 
 async def test_what_is_not_there_and_what_is_gone(alice: Publisher) -> None:
-    """404 for what never was, 410 for what was revoked, renewed or deleted, or belongs to a disabled user."""
+    """An unknown address is 404; a revoked, renewed or deleted feed's is 410; a disabled user's is 404."""
     first = (await alice.make())["rss"]
     guessed = re.sub(r"alice\.[^.]*", "alice." + "x" * 32, first)
     for address in (guessed, "/feeds/nobody.rss", "/feeds/", "/feeds/a/b/c.rss", first.replace(".rss", ".exe")):
@@ -79,7 +79,7 @@ async def test_what_is_not_there_and_what_is_gone(alice: Publisher) -> None:
 
 
 async def test_only_full_replies_are_impressions(alice: Publisher) -> None:
-    """Not HEAD, 304 or a range."""
+    """HEAD, 304 and ranges don't count."""
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"])
     head = await alice.get(addresses["rss"], "HEAD")
@@ -97,7 +97,7 @@ async def test_only_full_replies_are_impressions(alice: Publisher) -> None:
 
 
 async def test_ranges(alice: Publisher) -> None:
-    """RFC 9110, 14: first and last bytes, what lies beyond, and what has changed meanwhile."""
+    """RFC 9110, section 14: first and last bytes, ranges beyond the end, and changed documents."""
     addresses = await alice.make()
     whole = await alice.get(addresses["json"])
     size = len(whole.content)
@@ -116,7 +116,7 @@ async def test_ranges(alice: Publisher) -> None:
 
 
 async def test_conditional_by_date(alice: Publisher) -> None:
-    """For clients that know no tags; the date is that of the last change."""
+    """For clients that ignore ETags; the date is that of the last change."""
     addresses, ids = await alice.make(), await alice.items()
     reply = await alice.get(addresses["atom"])
     stamp = reply.headers["last-modified"]
@@ -130,7 +130,7 @@ async def test_conditional_by_date(alice: Publisher) -> None:
 
 
 async def test_who_may_keep_copies(alice: Publisher) -> None:
-    """Everybody of a public feed, the asker of others; nobody without asking of one that counts."""
+    """A public feed may be cached by everybody, others by the client, one with impressions only with revalidation."""
     kept = {}
     for name, settings in {"plain": {}, "open": {"public": "true"}, "few": {"max_impressions": 4}}.items():
         addresses = await alice.make(name, **settings)
@@ -139,7 +139,7 @@ async def test_who_may_keep_copies(alice: Publisher) -> None:
 
 
 async def test_archives_never_change_and_end(alice: Publisher) -> None:
-    """What is older than the document lies in archives, each at an address of its own (RFC 5005)."""
+    """Older items are in archives, each with its own address (RFC 5005)."""
     server = alice.server
     names = [f"post {number:03}" for number in range(175)]
     await alice.publish(*names)
@@ -168,14 +168,14 @@ async def test_archives_never_change_and_end(alice: Publisher) -> None:
 
 
 async def test_a_feed_that_counts_is_complete(alice: Publisher) -> None:
-    """What isn't listed isn't part of it any more."""
+    """An item that isn't listed has left the feed."""
     addresses = await alice.make(max_impressions=4)
     for form in ("rss", "atom"):
         assert "<fh:complete/>" in (await alice.get(addresses[form])).text
 
 
 async def test_guessing_and_asking_without_end_have_limits(alice: Publisher) -> None:
-    """429, with the time after which it may go on; who has an address isn't held up by who guesses."""
+    """Further guesses get 429 with Retry-After; clients with a valid address aren't affected."""
     address = (await alice.make())["json"]
     found = [(await alice.get(f"/feeds/alice.{number:032}.rss")).status_code for number in range(40)]
     assert found == [404] * OUTPUT_GUESSES_OF_NETWORK.most + [429] * (40 - OUTPUT_GUESSES_OF_NETWORK.most)
@@ -183,14 +183,14 @@ async def test_guessing_and_asking_without_end_have_limits(alice: Publisher) -> 
 
 
 async def test_one_feed_is_given_out_so_often(alice: Publisher) -> None:
-    """Whatever the networks are that ask."""
+    """The limit applies across all networks."""
     address = (await alice.make())["json"]
     found = [(await alice.get(address, "HEAD")).status_code for _ in range(OUTPUTS_OF_FEED.most + 5)]
     assert found == [200] * OUTPUTS_OF_FEED.most + [429] * 5
 
 
 async def test_logs_do_not_show_addresses(alice: Publisher) -> None:
-    """Refused requests are logged without the secret."""
+    """Refused requests are logged without the secret of the address."""
     address = (await alice.make())["rss"]
     secret = address.rpartition("/")[2].split(".")[1]
     await alice.reader.post(action="outputs", method="revoke", output="picks")
@@ -201,14 +201,14 @@ async def test_logs_do_not_show_addresses(alice: Publisher) -> None:
 
 
 async def test_other_methods(alice: Publisher) -> None:
-    """OPTIONS for apps in browsers, and nothing that writes."""
+    """OPTIONS works for apps in browsers; writing methods are refused."""
     address = (await alice.make())["rss"]
     assert (await alice.get(address, "OPTIONS")).headers["access-control-allow-origin"] == "*"
     assert (await alice.get(address, "POST")).status_code == 405
 
 
 async def test_entries_have_who_wrote_them(alice: Publisher) -> None:
-    """Who is named nowhere is called by their feed."""
+    """A post without an author is attributed to its feed."""
     addresses, ids = await alice.make(), await alice.items()
     await alice.server.publish("https://blog.example/feed", *posts("nameless", author=""), title="The blog")
     ids = await alice.items()
@@ -219,7 +219,7 @@ async def test_entries_have_who_wrote_them(alice: Publisher) -> None:
 
 
 async def test_asking_again_costs_little(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document is written once until something in it changes, however often anybody asks for it."""
+    """A document is written once until it changes, whatever the number of requests."""
     for settings in ({}, {"max_impressions": 1000}):
         name = f"picks{len(settings)}"
         addresses, ids = await alice.make(name, **settings), await alice.items()
@@ -243,7 +243,7 @@ async def test_asking_again_costs_little(alice: Publisher, monkeypatch: pytest.M
 
 
 async def test_headers_that_can_not_be_used(alice: Publisher) -> None:
-    """A host that names nothing is refused, a date beyond all times passed over."""
+    """An invalid host is refused, and an out-of-range date is ignored."""
     address = (await alice.make(public="true"))["rss"]
     for host in ("\xff:99999", 'a"><b', "a b", "[::1", "evil.example/path"):
         reply = await alice.server.client.get(address, headers={b"host": host.encode("latin-1")})
@@ -253,7 +253,7 @@ async def test_headers_that_can_not_be_used(alice: Publisher) -> None:
 
 
 async def test_a_date_never_hides_what_has_changed(alice: Publisher) -> None:
-    """What leaves a limited feed leaves without a note, so such a feed has tags alone; a new title moves the date."""
+    """Items leave a limited feed without a recorded change, so it has only ETags; a new title updates the date."""
     server, ids = alice.server, await alice.items()
     limited, plain = await alice.make("limited", max_age="1h"), await alice.make("plain")
     await alice.add(ids["a"], name="limited")

@@ -1,4 +1,4 @@
-"""What ends with a channel, with a removal from backend.json, and with an address; and what comes back."""
+"""Output feeds after the removal of their channel, entry in backend.json or address, and after their return."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.fake_too
 
 
 async def declare(alice: Publisher, outputs: dict[str, Any]) -> None:
-    """Output feeds of hers in backend.json."""
+    """Declare output feeds of Alice in backend.json."""
     alice.server.now += 10
     alice.server.save({"users": {"alice": {"outputs": outputs}}}, at=alice.server.now)
     await alice.server.configuration.look()
 
 
 async def test_a_feed_ends_to_take_in_with_its_channel(alice: Publisher) -> None:
-    """Another channel of that uid isn't passed on; what came in stays, and the feed may be given the new one."""
+    """A new channel with the same uid isn't passed on; existing items stay, and the feed can be set to the new one."""
     addresses = await alice.make(channel="home", public="true")
     assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
     await alice.reader.post(action="channels", method="delete", channel="home")
@@ -40,7 +40,7 @@ async def test_a_feed_ends_to_take_in_with_its_channel(alice: Publisher) -> None
 
 
 async def test_a_channel_that_was_put_aside_is_passed_on_when_it_is_back(alice: Publisher) -> None:
-    """Meanwhile the feed shows what it has."""
+    """Meanwhile the feed shows only items that it already has."""
     server, addresses = alice.server, await alice.make(channel="home")
     await server.channels.disable("alice", "home", server.now)
     assert await alice.shown(addresses["json"]) == []
@@ -49,7 +49,7 @@ async def test_a_channel_that_was_put_aside_is_passed_on_when_it_is_back(alice: 
 
 
 async def test_a_channel_may_be_made_after_the_feed(alice: Publisher) -> None:
-    """An import may name one that isn't there yet: the first of that uid is meant, and no later one."""
+    """An import may name a channel that doesn't exist yet: the first one with this uid is used, and no later one."""
     await alice.server.outputs.put("alice", "picks", OutputConfig(channel="coming"), alice.server.now)
     (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
     address = feed["addresses"]["json"]
@@ -64,7 +64,7 @@ async def test_a_channel_may_be_made_after_the_feed(alice: Publisher) -> None:
 
 
 async def test_create_begins_with_nothing_of_a_feed_that_was_removed(alice: Publisher) -> None:
-    """It has another address and no items; the former address is gone for good."""
+    """The new feed has another address and no items; the former address is gone permanently."""
     ids = await alice.items()
     await declare(alice, {"picks": {"title": "Old"}})
     (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
@@ -79,7 +79,7 @@ async def test_create_begins_with_nothing_of_a_feed_that_was_removed(alice: Publ
 
 
 async def test_removed_feeds_do_not_count(alice: Publisher) -> None:
-    """Neither against others, nor for one that takes the name of a removed one where there are enough."""
+    """They don't count for other feeds, but recreating one needs a free place."""
     outputs, now = alice.server.outputs, alice.server.now
     first = await outputs.create("alice", "one", OutputConfig(), now, most=1)
     await outputs.remove("alice", "one", now)

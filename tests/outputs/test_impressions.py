@@ -1,4 +1,4 @@
-"""Impressions are exact: parallel replies, replies that break, processes that die, feeds that change meanwhile."""
+"""Impressions are exact with parallel and broken replies, killed processes, and feeds that change meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 4
 
 
 async def one_item(alice: Publisher) -> tuple[OutputFeed, str, dict[str, str]]:
-    """A feed with one item, to be shown four times."""
+    """A feed with one item and a maximum of four impressions."""
     addresses, ids = await alice.make(max_impressions=MOST), await alice.items()
     await alice.add(ids["a"])
     return await alice.server.outputs.get("alice", "picks"), ids["a"], addresses
@@ -32,7 +32,7 @@ async def reserve(server: World, feed: OutputFeed) -> Reservation:
 
 @pytest.mark.fake_too
 async def test_a_feed_that_goes_while_replies_are_sent(alice: Publisher) -> None:
-    """Nothing is left of it, and nothing comes back."""
+    """Its keys are deleted, and a late reply doesn't restore any."""
     server = alice.server
     feed, _, _ = await one_item(alice)
     held = await reserve(server, feed)
@@ -49,7 +49,9 @@ async def asked(
     client: str = "192.0.2.1",
     until: asyncio.Event | None = None,
 ) -> tuple[list[dict[str, Any]], bytes]:
-    """One GET of the application: messages and body. Its client may leave after so many bytes, or take none `until`."""
+    """One GET to the application: messages and body. Its client may leave after some bytes, or read nothing `until` an
+    event.
+    """
     path, _, query = address.removeprefix("http://server.test").partition("?")
     scope = {
         "type": "http",
@@ -89,7 +91,7 @@ async def asked(
 
 
 async def test_a_client_that_leaves_has_seen_nothing(alice: Publisher) -> None:
-    """Anywhere within the body: its impressions are given back at once, and the body stays unfinished."""
+    """Wherever in the body it leaves, its impressions are returned at once, and the body stays incomplete."""
     server = alice.server
     _, _, addresses = await one_item(alice)
     whole, body = await asked(server, addresses["rss"])
@@ -104,7 +106,7 @@ async def test_a_client_that_leaves_has_seen_nothing(alice: Publisher) -> None:
 
 
 async def test_a_part_of_a_limited_feed_is_all_of_it_and_counts(alice: Publisher) -> None:
-    """Else who asks for the bytes from the first on would have the items without end."""
+    """Otherwise a client could request the bytes from the second on without ever counting."""
     _, _, addresses = await one_item(alice)
     for count, asked_for in enumerate(("bytes=0-", "bytes=1-", "bytes=-100000"), 1):
         reply = await alice.get(addresses["json"], range=asked_for)
@@ -114,7 +116,7 @@ async def test_a_part_of_a_limited_feed_is_all_of_it_and_counts(alice: Publisher
 
 
 async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redis) -> None:
-    """An impression that can't be counted isn't given: the body stays unfinished."""
+    """If an impression can't be counted, the body stays incomplete."""
     server = alice.server
     _, _, addresses = await one_item(alice)
     outputs = server.outputs
@@ -131,7 +133,7 @@ async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redi
 
 
 async def test_who_reads_slowly_keeps_nobody_else_out(alice: Publisher) -> None:
-    """One network takes ten replies at a time; its neighbours are others."""
+    """One network gets ten replies at a time; other networks aren't affected."""
     server = alice.server
     _, _, addresses = await one_item(alice)
     going_on = asyncio.Event()
@@ -150,7 +152,7 @@ async def test_who_reads_slowly_keeps_nobody_else_out(alice: Publisher) -> None:
 
 @pytest.mark.fake_too
 async def test_a_reply_that_can_not_be_written_holds_nothing(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another took an impression in between, and then Redis failed: what was reserved is free at once."""
+    """If another reply took an impression and then Redis fails, the reservations are released at once."""
     server = alice.server
     feed, item, addresses = await one_item(alice)
     await alice.add((await alice.items())["b"])

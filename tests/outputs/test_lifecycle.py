@@ -1,4 +1,4 @@
-"""What becomes of an item in an output feed: published, shown, imported, published afresh, removed."""
+"""The states of an item in an output feed: published, shown, imported, published again, removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fake_too
 
 
 async def test_items_by_hand_are_shown_newest_publication_first(alice: Publisher) -> None:
-    """The order is that of publication, not that of the timeline."""
+    """The order is that of publication, not of the timeline."""
     addresses, ids = await alice.make(), await alice.items()
     assert await alice.shown(addresses["json"]) == []
     await alice.add(ids["a"])
@@ -30,7 +30,7 @@ async def test_items_by_hand_are_shown_newest_publication_first(alice: Publisher
 
 
 async def test_only_items_of_ones_own_can_be_passed_on(alice: Publisher) -> None:
-    """An id of a post that stands in nobody's or somebody else's channel is unknown."""
+    """The id of a post that is in none of the user's channels is unknown."""
     bob = await alice.server.reader("bob", "home")
     await alice.server.publish(OTHER, *posts("private", host="other.example"))
     await bob.post(action="follow", channel="home", url=OTHER)
@@ -41,7 +41,7 @@ async def test_only_items_of_ones_own_can_be_passed_on(alice: Publisher) -> None
 
 
 async def test_after_its_last_impression_an_item_is_imported(alice: Publisher) -> None:
-    """Twice here; the feed then shows what is left, and the item can be published afresh."""
+    """After two impressions here; the feed then shows the other items, and the item can be published again."""
     addresses, ids = await alice.make(max_impressions=2), await alice.items()
     await alice.add(ids["a"])
     assert await alice.shown(addresses["json"]) == ["a"]
@@ -56,7 +56,7 @@ async def test_after_its_last_impression_an_item_is_imported(alice: Publisher) -
 
 
 async def test_a_removed_item_leaves_and_may_be_added_again(alice: Publisher) -> None:
-    """It is listed as removed."""
+    """Its state is `removed`."""
     addresses, ids = await alice.make(max_impressions=3), await alice.items()
     await alice.add(ids["a"], ids["b"])
     assert await alice.shown(addresses["json"]) == ["b", "a"]
@@ -68,7 +68,7 @@ async def test_a_removed_item_leaves_and_may_be_added_again(alice: Publisher) ->
 
 
 async def test_an_item_leaves_when_it_is_too_old(alice: Publisher) -> None:
-    """Since it was published, not since its post was."""
+    """Its age counts from its publication in the feed, not from the post's."""
     addresses, ids = await alice.make(max_age="24h"), await alice.items()
     await alice.add(ids["a"])
     alice.server.now += 86_000
@@ -79,7 +79,7 @@ async def test_an_item_leaves_when_it_is_too_old(alice: Publisher) -> None:
 
 
 async def test_an_edited_post_is_published_afresh(alice: Publisher) -> None:
-    """Imported or not: who has taken it in shall get what it says now."""
+    """This includes imported items, so that their readers get the new text."""
     addresses, ids = await alice.make(max_impressions=1), await alice.items()
     await alice.add(ids["a"])
     assert await alice.shown(addresses["json"]) == ["a"]
@@ -90,7 +90,7 @@ async def test_an_edited_post_is_published_afresh(alice: Publisher) -> None:
 
 
 async def test_a_channel_goes_out_as_it_comes_in(alice: Publisher) -> None:
-    """All of its newest items; what was removed by hand stays out."""
+    """The newest items are passed on; items that were removed by hand stay removed."""
     addresses = await alice.make(channel="home")
     assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
     await alice.publish("new", at=alice.server.now)
@@ -101,7 +101,7 @@ async def test_a_channel_goes_out_as_it_comes_in(alice: Publisher) -> None:
 
 
 async def test_a_channel_goes_out_through_filters(alice: Publisher) -> None:
-    """Those that backend.json gives the output feed."""
+    """The filters are those of the output feed in backend.json."""
     document = {"users": {"alice": {"outputs": {"picks": {"channel": "home", "filters": {"exclude_words": ["b"]}}}}}}
     alice.server.save(document)
     await alice.server.configuration.look()
@@ -111,7 +111,7 @@ async def test_a_channel_goes_out_through_filters(alice: Publisher) -> None:
 
 
 async def test_what_a_search_finds_goes_out(alice: Publisher) -> None:
-    """In a channel or all of them; while it can't be searched, what was found stays."""
+    """The search covers one channel or all; while search isn't available, earlier results stay."""
     server, ids = alice.server, await alice.items()
     asked: list[tuple[str, str, str]] = []
 
@@ -138,7 +138,7 @@ async def test_what_a_search_finds_goes_out(alice: Publisher) -> None:
 
 
 async def test_hubs_are_named_where_subscribers_look(alice: Publisher) -> None:
-    """In the headers and in the document, as soon as the server knows one."""
+    """The hub is in the headers and in the document, if the server has one."""
     server = alice.server
     hubbed = OutputContents(server.outputs, server.items, server.feeds, unlimited, hubs=["https://hub.example/"])
     addresses = await alice.make()
@@ -152,7 +152,7 @@ async def test_hubs_are_named_where_subscribers_look(alice: Publisher) -> None:
 
 
 async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:
-    """Whatever leaves the timelines: neither retention nor the sweep takes what was passed on."""
+    """Neither retention nor the sweep deletes posts of an output feed."""
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"])
     await alice.reader.post(action="timeline", method="remove", channel="home", **{"entry[]": [ids["a"], ids["b"]]})
@@ -166,7 +166,7 @@ async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:
 
 
 async def test_a_post_that_is_deleted_leaves_the_feeds(alice: Publisher) -> None:
-    """A program has withdrawn it."""
+    """The example is a post that a program withdraws."""
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"], ids["b"])
     server = alice.server
@@ -177,7 +177,7 @@ async def test_a_post_that_is_deleted_leaves_the_feeds(alice: Publisher) -> None
 
 
 async def test_quotas_hold(alice: Publisher) -> None:
-    """Of feeds, and of items in one; the oldest imported ones make room."""
+    """They limit feeds per user and items per feed; the oldest imported items make room."""
     server = alice.server
     ids = await alice.items()
     quotas = UserSettings(quotas=Quotas(outputs=1, output_items=2))
@@ -200,7 +200,7 @@ async def test_quotas_hold(alice: Publisher) -> None:
      ("channel", "nowhere"), ("output", "a/b"), ("title", "x" * 201)],
 )  # fmt: skip
 async def test_settings_that_cannot_be(alice: Publisher, name: str, value: str) -> None:
-    """The answer names the value."""
+    """The error quotes the value."""
     given = {"action": "outputs", "method": "create", "output": "picks", name: value}
     refused = await alice.reader.post(404 if value == "nowhere" else 400, **given)
     assert value[:40] in refused["error_description"]
@@ -208,7 +208,7 @@ async def test_settings_that_cannot_be(alice: Publisher, name: str, value: str) 
 
 
 async def test_a_lower_maximum_imports_what_was_shown_as_often(alice: Publisher) -> None:
-    """The state of items and the feed's numbers agree; a higher one brings nothing back."""
+    """Item states and the feed's counts agree; a higher maximum restores nothing."""
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"])
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Anything that can happen to an output feed, in any order, against a model; and documents of any content."""
+"""Any sequence of events of an output feed, against a model; and documents with any content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _steps = st.lists(
 
 @dataclass
 class Model:
-    """What an output feed is by the words of the glossary."""
+    """An output feed as defined in the glossary."""
 
     state: dict[str, str] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
@@ -122,7 +122,7 @@ async def _history(steps: list[tuple[str, str]]) -> None:
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(_steps)
 def test_any_history_ends_as_the_model_does(steps: list[tuple[str, str]]) -> None:
-    """Replies that are sent, broken and lost among edits of all kinds: what is shown, and every count."""
+    """Complete, broken and lost replies between edits of all kinds: shown items and counts match the model."""
     asyncio.run(_history(steps))
 
 
@@ -151,7 +151,7 @@ _entries = st.builds(
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(st.lists(_entries, max_size=3), _text)
 def test_whatever_stands_in_posts_documents_are_valid(entries: list[Entry], title: str) -> None:
-    """Controls, lone surrogates, markup, empty texts: well-formed in each format, with every entry."""
+    """Control characters, lone surrogates, markup and empty texts give well-formed documents with every entry."""
     identity = "urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-000000000001"
     made = FeedDocument(identity, f"Picks {title}", ADDRESSES, datetime.now(UTC), entries)
     for form, rules in RULES.items():

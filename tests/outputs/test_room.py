@@ -1,4 +1,4 @@
-"""What leaves an output feed that has as many items as there may be, and what is refused."""
+"""Items that leave an output feed at its maximum size, and items that are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.fake_too
 
 
 def limited(alice: Publisher, most: int) -> None:
-    """Her output feeds have so many items at most."""
+    """Limit Alice's output feeds to this number of items."""
 
     async def room(_user: str) -> int:
         return most
@@ -22,14 +22,14 @@ def limited(alice: Publisher, most: int) -> None:
 
 @pytest.fixture
 async def later(alice: Publisher) -> dict[str, str]:
-    """Two items of another channel of hers, by name."""
+    """Two items of another channel, by name."""
     await alice.server.publish(OTHER, *posts("mine", "other", at=alice.server.now - 100, host="other.example"))
     await alice.reader.post(action="follow", channel="later", url=OTHER)
     return {item["name"]: item["_id"] for item in await alice.reader.timeline("later")}
 
 
 async def test_what_came_in_stays_and_the_oldest_leave(alice: Publisher) -> None:
-    """Also in feeds that are smaller than what leaves a large one together."""
+    """This also holds for feeds that are smaller than the number that leaves a large feed at once."""
     limited(alice, 10)
     addresses = await alice.make(channel="home")
     assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
@@ -45,7 +45,7 @@ async def test_what_came_in_stays_and_the_oldest_leave(alice: Publisher) -> None
 
 
 async def test_archives_stay_when_the_oldest_leave(alice: Publisher) -> None:
-    """Of a feed that is large enough for archives, so many leave together as stand in one."""
+    """In a feed that is large enough for archives, the items of a whole archive leave together."""
     limited(alice, 250)
     addresses, server = await alice.make(channel="home"), alice.server
     sizes = []
@@ -59,7 +59,7 @@ async def test_archives_stay_when_the_oldest_leave(alice: Publisher) -> None:
 
 
 async def test_what_is_published_afresh_counts(alice: Publisher) -> None:
-    """Imported items that come back need room as new ones do; where there is none, nothing is changed."""
+    """An imported item needs room like a new one; if there is none, nothing changes."""
     ids = await alice.items()
     addresses = await alice.make(max_impressions=1)
     await alice.add(ids["a"], ids["b"])
@@ -75,7 +75,7 @@ async def test_what_is_published_afresh_counts(alice: Publisher) -> None:
 
 
 async def test_picks_make_room_of_what_a_channel_brought_in(alice: Publisher, later: dict[str, str]) -> None:
-    """Never of other picks: once these are all that the feed has, one more is refused."""
+    """Picks never replace other picks: if the feed has only picks, one more is refused."""
     limited(alice, 3)
     addresses = await alice.make(channel="home")
     assert await alice.shown(addresses["json"]) == ["a", "b", "c"]

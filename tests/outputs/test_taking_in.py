@@ -1,4 +1,4 @@
-"""What came to a feed's channel or search between two requests: all of it, however much, old and late as it may be."""
+"""All posts that came to a feed's channel or search between two requests are taken in, in any number and order."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ ONE_REQUEST = _STEPS * _WINDOW
 
 
 async def standing(alice: Publisher, name: str = "picks") -> set[str]:
-    """Ids of all that the feed shows."""
+    """The ids of all items that the feed shows."""
     server = alice.server
     return {row.item for row in await server.outputs.rows(await server.outputs.get("alice", name), server.now)}
 
 
 async def titles(alice: Publisher) -> set[str]:
-    """Titles of all that the feed shows."""
+    """The titles of all items that the feed shows."""
     found = await alice.server.items.data(list(await standing(alice)))
     return {orjson.loads(data)["name"] for data in found if data is not None}
 
 
 async def come(alice: Publisher, count: int, stem: str = "new", *, at: float | None = None) -> set[str]:
-    """So many posts come to the channel, half a thousand with each document."""
+    """Publish this many posts in the channel, 500 per document."""
     names = [f"{stem} {number}" for number in range(count)]
     for start in range(0, count, 500):
         alice.server.now += 1
@@ -51,7 +51,7 @@ async def come(alice: Publisher, count: int, stem: str = "new", *, at: float | N
 
 @pytest.fixture
 async def feed(alice: Publisher) -> dict[str, str]:
-    """The addresses of `picks`, which passes on `home`, a channel for many posts, after its first request."""
+    """The addresses of `picks`, which passes on the large channel `home`, after its first request."""
     server = alice.server
     await server.redis.command("HSET", keys.channel("alice", "home"), "max_items", 10_000)
     await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=10_000)))
@@ -64,14 +64,14 @@ async def feed(alice: Publisher) -> dict[str, str]:
 async def test_whatever_came_between_two_requests_is_taken_in(
     alice: Publisher, feed: dict[str, str], count: int
 ) -> None:
-    """One more than the newest that are looked at, and as many as one request takes in."""
+    """The numbers are one more than the window of newest items, and the maximum of one request."""
     new = await come(alice, count)
     await alice.shown(feed["json"])
     assert await titles(alice) == new | {"a", "b", "c"}
 
 
 async def test_what_is_too_much_for_one_request_comes_in_with_the_next(alice: Publisher, feed: dict[str, str]) -> None:
-    """Those first that came first; also when more comes in meanwhile."""
+    """The oldest arrivals are taken in first, also if more posts arrive meanwhile."""
     new = await come(alice, ONE_REQUEST + 1)
     await alice.shown(feed["json"])
     assert len(await titles(alice)) == 3 + ONE_REQUEST
@@ -83,7 +83,7 @@ async def test_what_is_too_much_for_one_request_comes_in_with_the_next(alice: Pu
 async def test_posts_that_come_in_long_after_their_publication_are_taken_in(
     alice: Publisher, feed: dict[str, str]
 ) -> None:
-    """Though the channel has more than enough newer ones."""
+    """This holds even if the channel has more newer posts than the window."""
     await come(alice, 2 * _WINDOW)
     await alice.shown(feed["json"])
     late = await come(alice, 3, "late", at=NOON - 1_000_000)
@@ -92,7 +92,7 @@ async def test_posts_that_come_in_long_after_their_publication_are_taken_in(
 
 
 async def test_what_is_saved_or_moved_is_taken_in(alice: Publisher) -> None:
-    """However long ago it came to its user, and whatever the channel has that is newer."""
+    """This holds whenever the post arrived, and whatever newer posts the channel has."""
     old = await alice.items()
     await come(alice, _WINDOW + 5)
     newer = [item["_id"] for item in await alice.reader.timeline("home") if item["_id"] not in old.values()]
@@ -110,7 +110,7 @@ async def test_what_is_saved_or_moved_is_taken_in(alice: Publisher) -> None:
 
 
 async def test_a_feed_begins_with_the_newest(alice: Publisher) -> None:
-    """Once for each channel that it is given, and what comes afterwards comes in."""
+    """This applies once for each channel of the feed; later arrivals are added."""
     await come(alice, 2 * _WINDOW)
     addresses = await alice.make(channel="home")
     await alice.shown(addresses["json"])
@@ -124,7 +124,7 @@ async def test_a_feed_begins_with_the_newest(alice: Publisher) -> None:
 
 
 async def test_other_filters_lose_nothing(alice: Publisher) -> None:
-    """What came before they were changed, and wasn't taken in yet, is held against the new ones."""
+    """Posts that arrived before the change, but weren't taken in, are matched with the new filters."""
 
     async def declare(word: str) -> None:
         outputs = {"picks": {"channel": "home", "filters": {"exclude_words": [word]}}}
@@ -142,7 +142,7 @@ async def test_other_filters_lose_nothing(alice: Publisher) -> None:
 
 
 async def test_a_quota_bounds_what_is_taken_in(alice: Publisher, feed: dict[str, str]) -> None:
-    """The latest stay."""
+    """The latest items stay."""
     server = alice.server
     await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=300)))
     await come(alice, 500, "early")
@@ -156,7 +156,7 @@ async def test_a_quota_bounds_what_is_taken_in(alice: Publisher, feed: dict[str,
 async def test_a_step_that_breaks_off_is_taken_again(
     alice: Publisher, feed: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever dies between taking in and noting it."""
+    """This holds if the process dies between adding the items and recording the position."""
     new = await come(alice, _WINDOW + 1)
     note = alice.server.outputs.note_taken
 
@@ -173,7 +173,7 @@ async def test_a_step_that_breaks_off_is_taken_again(
 
 
 async def test_what_a_search_finds_is_taken_in_when_the_index_has_it(alice: Publisher) -> None:
-    """All of it, not the newest alone; what the index lacks for a while isn't passed over."""
+    """All matches are taken in, not just the newest; while the index lacks posts, they aren't skipped."""
     server = alice.server
     knows = True
 
@@ -200,7 +200,7 @@ async def test_what_a_search_finds_is_taken_in_when_the_index_has_it(alice: Publ
 
 
 async def test_an_id_is_the_same_on_every_instance(alice: Publisher) -> None:
-    """Where its guid is no address, it comes from that and the feed's address, not from ids of this server."""
+    """If the guid isn't a URL, the id is derived from guid and feed address, not from ids of this server."""
     server = alice.server
     addresses = await alice.make(channel="home")
     await server.publish(FEED, candidate("plain", guid="post 7", at=NOON + 100))
@@ -224,7 +224,7 @@ _steps = st.lists(
 def test_after_enough_requests_a_feed_has_all_that_stood_in_its_channel(
     redis_url: str, steps: list[tuple[str, int]]
 ) -> None:
-    """Whatever came, late or not, or was moved or saved, in steps of two items, of which a request takes two."""
+    """Posts may be new, late, moved or saved; a step takes two items, and a request takes two steps."""
     asyncio.run(_history(redis_url, steps))
 
 
@@ -251,7 +251,7 @@ async def _history(redis_url: str, steps: list[tuple[str, int]]) -> None:
                 elif ids:
                     target = {"channel": "later"} if step == "move" else {}
                     some = [ids[value % len(ids)]]
-                    # What leaves a channel before it is asked for isn't passed on.
+                    # Items that leave a channel before the next request aren't passed on.
                     await alice.get(feeds["home"])
                     await alice.reader.post(action="timeline", method=step, **target, **{"entry[]": some})
             for _ in range(len(steps) + 2):

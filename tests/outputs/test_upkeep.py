@@ -1,4 +1,4 @@
-"""What upkeep, the check and backend.json do with output feeds."""
+"""Output feeds in upkeep, in the check and in backend.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = {
 
 
 async def test_a_user_goes_with_all_that_is_theirs(alice: Publisher) -> None:
-    """No key is left, and the address answers 404."""
+    """No key remains, and the address answers 404."""
     server, ids = alice.server, await alice.items()
     addresses = await alice.make(max_impressions=1)
     await alice.add(ids["a"], ids["b"])
@@ -33,7 +33,7 @@ async def test_a_user_goes_with_all_that_is_theirs(alice: Publisher) -> None:
 
 
 async def test_the_check_finds_and_repairs(alice: Publisher) -> None:
-    """Whatever was lost or doubled by hand."""
+    """Lost and duplicate data are found and repaired."""
     server, ids = alice.server, await alice.items()
     addresses = await alice.make(max_impressions=3)
     await alice.add(ids["a"], ids["b"])
@@ -58,7 +58,7 @@ async def test_the_check_finds_and_repairs(alice: Publisher) -> None:
 
 
 async def test_backend_json_declares_output_feeds(alice: Publisher) -> None:
-    """What the file adds, changes and removes; a removed one comes back with its address and items."""
+    """The file can add, change and remove feeds; a removed one returns with its address and items."""
     server, ids = alice.server, await alice.items()
     server.save(FILE, at=server.now)
     await server.configuration.look()
@@ -81,7 +81,7 @@ async def test_backend_json_declares_output_feeds(alice: Publisher) -> None:
 
 
 async def test_backend_json_cant_name_a_channel_that_isnt_there(alice: Publisher) -> None:
-    """The whole file is refused with the place; one of the file, one made by an app, and `saved` are there."""
+    """The whole file is refused, with the location; a channel of the file, one of an app, and `saved` are valid."""
     server = alice.server
     outputs = {"a": {"channel": "home"}, "b": {"channel": "new"}, "c": {"channel": "saved"}, "d": {"channel": "hmoe"}}
     server.save({"users": {"alice": {"channels": [{"uid": "new"}], "outputs": outputs}}}, at=server.now + 10)
@@ -96,7 +96,7 @@ async def test_backend_json_cant_name_a_channel_that_isnt_there(alice: Publisher
 
 
 async def test_a_feed_leaves_the_file_with_its_channel(alice: Publisher) -> None:
-    """So the file that the server writes can be applied where all data was lost."""
+    """Otherwise the file that the server writes couldn't be applied after a loss of all data."""
     server = replace(alice.server, write_back=True)
     server.save({"users": {"alice": {}}})
     await server.configuration.look()
@@ -110,7 +110,7 @@ async def test_a_feed_leaves_the_file_with_its_channel(alice: Publisher) -> None
 
 
 async def test_what_the_file_removed_is_forgotten_in_the_end(alice: Publisher) -> None:
-    """After thirty days, as channels are."""
+    """It is deleted after 30 days, like a channel."""
     server = alice.server
     await alice.make()
     await server.outputs.remove("alice", "picks", server.now)
@@ -123,7 +123,7 @@ async def test_what_the_file_removed_is_forgotten_in_the_end(alice: Publisher) -
 
 
 async def test_what_is_made_by_http_comes_into_the_file(alice: Publisher) -> None:
-    """And an edit of the file elsewhere undoes nothing of it."""
+    """A concurrent edit of the file doesn't undo the change."""
     server = replace(alice.server, write_back=True)
     server.save({"users": {"alice": {"outputs": {"old": {"x-note": "mine", "public": True}}}}})
     await server.configuration.look()

@@ -1,4 +1,4 @@
-"""How documents are written: in threads, of which no user takes more than one."""
+"""Writing of documents in threads, at most one per user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fake_too
 async def test_documents_of_one_user_are_written_one_at_a_time(
     alice: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred at once left readers' pages without a thread for ten seconds; the same one isn't written twice."""
+    """Otherwise 100 requests would leave no thread for readers' pages; the same document isn't written twice."""
     addresses = await alice.make(channel="home")
     held = HeldWork(lambda write, document: write(document))
     formats = {form: replace(one, write=partial(held, one.write)) for form, one in FORMATS.items()}

@@ -1,4 +1,4 @@
-"""What apps say of themselves, in place of the network."""
+"""Metadata of apps, in place of the network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from microsub.fetch import Answered, FetchFailed, Sending
 
 
 class Apps:
-    """Answers by URL; everything else can't be reached. `asked` is what was asked for."""
+    """Answers by URL; everything else can't be reached. `asked` lists the requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answered] = {}
@@ -30,5 +30,5 @@ class Apps:
 
 
 def new_verifier() -> str:
-    """A fresh secret of 256 bits, in the 43 characters of base64url."""
+    """A new secret of 256 bits, as 43 characters of base64url."""
     return secrets.token_urlsafe(32)

@@ -1,4 +1,4 @@
-"""An authenticator in a few lines: makes passkeys and signs with them as WebAuthn Level 2 says, and lies where told.
+"""A minimal authenticator: creates passkeys and signs with them as in WebAuthn Level 2, with faults on request.
 
 https://www.w3.org/TR/webauthn-2/#sctn-authenticator-data. ES256 keys; no attestation.
 """
@@ -23,7 +23,7 @@ UP, UV, AT = 0x01, 0x04, 0x40
 
 @dataclass
 class Authenticator:
-    """One device with one passkey at most. `counts` False: it is kept in sync, and its counter stays 0."""
+    """One device with at most one passkey. `counts` False: a synchronised passkey, whose counter stays 0."""
 
     origin: str
     counts: bool = True

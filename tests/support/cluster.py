@@ -1,4 +1,4 @@
-"""A Redis Cluster on loopback: three masters, each with a replica if wanted. Its servers end with the tests."""
+"""A Redis Cluster on loopback: three masters, optionally with replicas. Its servers end with the tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from microsub.redis.embedded.server import programs
 
 MASTERS = 3
 _BUS = 10_000
-"""How much higher than a node's port the one is by which the nodes talk to each other."""
+"""The distance between a node's port and its cluster bus port."""
 
 
 @dataclass
@@ -46,13 +46,13 @@ class Node:
         return redis_py.Redis(port=self.port, socket_timeout=60)
 
     def has_joined(self) -> bool:
-        """Whether it sees a whole cluster, and has caught up with its master."""
+        """Whether the node sees a complete cluster, and is in sync with its master."""
         with self.client() as client:
             whole = bool(client.cluster("INFO")["cluster_state"] == "ok")
             return whole and (self.master == "-" or client.info("replication")["master_link_status"] == "up")
 
     def start(self) -> None:
-        """Start it, again if it was killed, with what it had."""
+        """Start the node, with its earlier data if it was killed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         options = {
             "port": self.port, "bind": "127.0.0.1", "cluster-enabled": "yes", "cluster-config-file": "nodes.conf",
@@ -61,29 +61,29 @@ class Node:
         }  # fmt: skip
         args = [str(part) for name, value in (options | self.options).items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen([str(programs()[0].path), *args])
-        # Its standard input ends with this process, however that ends.
+        # The guard's standard input ends with this process, however that ends.
         guard = ["sh", "-c", f"read _; kill -9 {self.process.pid} 2>/dev/null"]
         self.guard = subprocess.Popen(guard, stdin=subprocess.PIPE)
 
     def send(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the node."""
         assert self.process is not None
         self.process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """End it; it is gone when this returns."""
+        """Stop the node and wait until it has ended."""
         if self.process is not None:
             if self.process.poll() is None:
                 self.process.send_signal(number)
                 self.process.send_signal(signal.SIGCONT)
-            # The guard goes first: as long as nobody has waited for the server, its number belongs to nobody else.
+            # The guard ends first: until the server has been waited for, its process id can't be reused.
             if self.guard is not None:
                 self.guard.kill()
                 self.guard.communicate()
             self.process.wait(60)
 
     def line(self, epoch: int) -> str:
-        """The node in the words of `nodes.conf`."""
+        """The node's line in `nodes.conf`."""
         role = "slave" if self.master != "-" else "master"
         slots = f" {self.first}-{self.last}" if self.first >= 0 else ""
         return f"{self.id} 127.0.0.1:{self.port}@{self.port + _BUS} {role} {self.master} 0 0 {epoch} connected{slots}"
@@ -91,22 +91,22 @@ class Node:
 
 @dataclass
 class Cluster:
-    """The cluster; `nodes` are the masters and then the replicas of each, as it was made."""
+    """The cluster; `nodes` are the masters, followed by the replicas, in the initial configuration."""
 
     nodes: list[Node]
 
     @property
     def url(self) -> str:
-        """The URL that names the first node alone."""
+        """A URL with only the first node."""
         return f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
 
     @property
     def whole_url(self) -> str:
-        """The URL that names all nodes."""
+        """A URL with all nodes."""
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
     def first_master_of(self, key: str) -> Node:
-        """Who held the key's slot in the beginning."""
+        """The node that initially served the key's slot."""
         return next(node for node in self.nodes if node.first <= slot_of(key) <= node.last)
 
     def replica_of(self, master: Node) -> Node:
@@ -117,7 +117,7 @@ class Cluster:
             node.start()
 
     def wait(self) -> None:
-        """Until all nodes see a whole cluster and the replicas have caught up."""
+        """Wait until all nodes see a complete cluster and the replicas are in sync."""
         for node in self.nodes:
             until(node.has_joined)
         for node in self.nodes[:MASTERS]:
@@ -140,11 +140,11 @@ class Cluster:
 
 @contextmanager
 def running_cluster(folder: Path, *, replicas: int = 0, **options: object) -> Iterator[Cluster]:
-    """A cluster of three masters, with as many replicas for each; `options` are those of its servers.
+    """A cluster of three masters, each with this many replicas; `options` are those of its servers.
 
-    Its servers end with the block, and also when this process is killed.
+    Its servers end with the block, and also if this process is killed.
     """
-    # Failures are found by those who test them; under load a short time would make some up.
+    # Tests find failures themselves; a short timeout would report false ones under load.
     settings = {"cluster-node-timeout": 15_000} | {name.replace("_", "-"): value for name, value in options.items()}
     ports = free_ports(MASTERS * (1 + replicas))
     ids = [secrets.token_hex(20) for _ in ports]
@@ -174,7 +174,7 @@ def running_cluster(folder: Path, *, replicas: int = 0, **options: object) -> It
 
 @contextmanager
 def running_server(folder: Path, **options: object) -> Iterator[Node]:
-    """A single server without a cluster. It ends with the block, and also when this process is killed."""
+    """A single server without a cluster. It ends with the block, and also if this process is killed."""
     settings: dict[str, object] = {"cluster-enabled": "no"}
     settings |= {name.replace("_", "-"): value for name, value in options.items()}
     node = Node("", free_ports(1)[0], folder, options=settings)
@@ -188,7 +188,7 @@ def running_server(folder: Path, **options: object) -> Iterator[Node]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free like those of the bus that belong to them; none that the system gives out by itself."""
+    """Free ports whose cluster bus ports are free too, outside the range of automatically assigned ports."""
     found: list[int] = []
     choice = random.Random(os.getpid() * 1_000_003 + time.monotonic_ns())
     while len(found) < count:
@@ -207,7 +207,7 @@ def _is_free(port: int) -> bool:
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for the condition, for which servers that don't answer yet are no error."""
+    """Wait for the condition; servers that don't answer yet aren't an error."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -220,11 +220,13 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 Answer = Callable[[Sequence[bytes]], Awaitable[bytes | None]]
-"""From a command to the bytes of its reply; None closes the connection."""
+"""Maps a command to the bytes of its reply; None closes the connection."""
 
 
 class FakeCluster:
-    """`masters` are the ports of those that hold slots, in equal parts, as every node says; `asked` what they heard."""
+    """`masters` are the ports of the nodes with slots, in equal parts; `asked` are the commands that the nodes
+    received.
+    """
 
     def __init__(self) -> None:
         self.masters: list[int] = []
@@ -232,7 +234,7 @@ class FakeCluster:
 
     @asynccontextmanager
     async def node(self, answer: Answer) -> AsyncIterator[int]:
-        """The port of a node that answers as `answer` does, but for the question who holds what."""
+        """The port of a node that answers with `answer`, except questions about slots."""
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             parser = hiredis.Reader()
@@ -265,7 +267,7 @@ class FakeCluster:
                 writer.close()
 
     def heard(self, command: bytes) -> int:
-        """How many commands began so."""
+        """The number of commands that began with this text."""
         return sum(text.startswith(command) for _, text in self.asked)
 
     def _slots(self) -> bytes:
@@ -282,7 +284,7 @@ Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 @asynccontextmanager
 async def serving(behaviour: Behaviour) -> AsyncIterator[str]:
-    """The URL of a server that treats every connection as `behaviour` does, and then closes it."""
+    """The URL of a server that runs `behaviour` for each connection, and then closes it."""
     writers: list[asyncio.StreamWriter] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

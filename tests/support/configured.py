@@ -1,4 +1,4 @@
-"""A backend file and the real stores, at a time that a test sets."""
+"""A backend file and the real stores, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NOW = 1_700_000_000.0
 
 @dataclass(eq=False)
 class Configured(World):
-    """One server's view: `file` on its disk, `redis` shared with others."""
+    """One server: its own `file`, and a shared `redis`."""
 
     clock: Clock = field(default_factory=lambda: Clock(NOW))
 
     async def apply(self, document: Mapping[str, Any] | str, at: float | None = None) -> None:
-        """Save the file, and have it applied."""
+        """Save the file and apply it."""
         self.save(document, at)
         assert await self.configuration.look() == "applied"

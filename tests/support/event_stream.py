@@ -1,4 +1,4 @@
-"""Clients of event streams, which read as the HTML standard says, from an application in this process or by HTTP."""
+"""Clients of event streams that parse as in the HTML standard, in this process or by HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Heard:
-    """One event as a browser hands it to its page; `id` is the last one that the stream has named."""
+    """One event as a browser passes it to its page; `id` is the stream's last event id."""
 
     name: str
     data: Any
@@ -29,7 +29,7 @@ class Heard:
 
 @dataclass
 class EventParser:
-    """Bytes to events (HTML standard, 9.2.6)."""
+    """Parses bytes into events (HTML standard, 9.2.6)."""
 
     last_id: str = ""
     comments: int = 0
@@ -69,7 +69,7 @@ class EventParser:
 
 
 class EventStream:
-    """One open stream; while `reading` is cleared, it takes nothing in."""
+    """One open stream; while `reading` is cleared, it reads nothing."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class EventStream:
             await self._started.wait()
 
     async def next(self, *, pings: bool = False) -> Heard:
-        """The next event, without those that only say that the stream lives."""
+        """The next event, without heartbeats."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 heard = await self._events.get()
@@ -132,18 +132,18 @@ class EventStream:
                     return heard
 
     async def until(self, name: str, **data: Any) -> list[Heard]:
-        """All events up to the first of that name whose data holds these members."""
+        """All events up to the first one with this name and these values in its data."""
         found = [await self.next()]
         while found[-1].name != name or {**found[-1].data, **data} != found[-1].data:
             found.append(await self.next())
         return found
 
     async def rest(self) -> list[Heard]:
-        """What has come and was not read."""
+        """All events that have arrived but weren't read."""
         return [self._events.get_nowait() for _ in range(self._events.qsize())]
 
     async def end(self) -> None:
-        """Wait until the server ends it."""
+        """Wait until the server ends the stream."""
         async with asyncio.timeout(PATIENCE):
             await self.task
 
@@ -157,7 +157,7 @@ class EventStream:
 async def listening(
     app: ASGIApp, reader: Reader, headers: Mapping[str, str] | None = None, **params: Any
 ) -> AsyncIterator[EventStream]:
-    """An open stream of that reader's events, of which `started` was read."""
+    """An open stream of the reader's events, after `started`."""
     stream = EventStream(app, reader, headers, params)
     try:
         await stream.started()
@@ -177,7 +177,7 @@ async def _heard(reply: httpx.Response) -> AsyncIterator[Heard]:
 
 @asynccontextmanager
 async def listening_by_http(reader: Reader, **params: Any) -> AsyncIterator[AsyncIterator[Heard]]:
-    """The same by HTTP: all events behind `started`."""
+    """The same by HTTP: all events after `started`."""
     query = {"action": "events", **params}
     async with reader.client.stream("GET", reader.endpoint, params=query, headers=reader.headers) as reply:
         assert reply.status_code == 200, await reply.aread()
@@ -187,7 +187,7 @@ async def listening_by_http(reader: Reader, **params: Any) -> AsyncIterator[Asyn
 
 
 async def next_item(events: AsyncIterator[Heard]) -> str:
-    """The name of the next post that comes."""
+    """The name of the next post."""
     async with asyncio.timeout(PATIENCE):
         while (heard := await anext(events)).name != "new item":
             pass

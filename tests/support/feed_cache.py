@@ -1,4 +1,4 @@
-"""Storages for the feed cache, each with a way to get at its bytes; a publisher that is a function; a clock."""
+"""Storages for the feed cache, with access to their bytes; a publisher that is a function; a clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOON = 1_700_000_000.0
 
 STORAGES = ("dict", "shelve", "directory", "redis", "redis mapping")
 SHARED = ("directory", "redis", "redis mapping")
-"""Those that several processes may use at once."""
+"""Storages that several processes may use at the same time."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ def document(count: int = 2, title: str = "Harbour") -> bytes:
 
 @dataclass
 class Site:
-    """A fetcher that answers as told; `asked` is the log. With `gate`, every answer waits for it."""
+    """A fetcher with a given answer; `asked` is the log. With `gate`, each answer waits for it."""
 
     answer: Callable[[FetchRequest], FetchResult]
     asked: list[FetchRequest] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Site:
         return self.answer(request)
 
     def serve(self, body: bytes, *, etag: str | None = '"1"', last_modified: str | None = None, **headers: Any) -> None:
-        """A document with validators, answered with 304 when they come back."""
+        """Serve a document with validators, and 304 if they are sent back."""
         fields = {name.replace("_", "-"): value for name, value in headers.items() if isinstance(value, str)}
         max_age = headers.get("max_age")
 
@@ -98,7 +98,7 @@ def site(body: bytes | None = None, **more: Any) -> Site:
 
 @dataclass
 class Place:
-    """One storage. Every `handle()` is another handle on the same data, as another process would have it."""
+    """One storage. Each `handle()` is another handle to the same data, as another process would have it."""
 
     kind: str
     folder: Path
@@ -111,7 +111,7 @@ class Place:
             case "dict":
                 return self.kept
             case "shelve":
-                # One handle: a shelf belongs to one process.
+                # one handle only: a shelf belongs to one process
                 if not self.closing:
                     self.shelf = shelve.open(str(self.folder / "shelf"))  # noqa: SIM115
                     self.closing.append(self.shelf.close)
@@ -127,7 +127,7 @@ class Place:
         raise AssertionError(self.kind)
 
     def raw(self) -> MutableMapping[str, bytes]:
-        """The stored bytes, past the cache."""
+        """The stored bytes, without the cache."""
         if self.kind != "redis":
             return self.handle()
         return Place("redis mapping", self.folder, self.redis_url, self.closing).handle()
@@ -138,7 +138,7 @@ class Place:
 
     @contextmanager
     def blocking(self, **options: Any) -> Iterator[BlockingFeedCache]:
-        """The synchronous face over a handle of its own."""
+        """The synchronous interface with its own handle."""
         handle = self.handle()
         with BlockingFeedCache(handle, **options) as cache:
             yield cache
@@ -150,11 +150,11 @@ class Place:
 
 
 def work(kind: str, folder: str, redis_url: str, task: str, *urls: str) -> None:
-    """Use the cache in a process of its own, `python -m tests.support.feed_cache KIND FOLDER REDIS_URL TASK URL…`.
+    """Use the cache in a separate process, `python -m tests.support.feed_cache KIND FOLDER REDIS_URL TASK URL…`.
 
-    It says `ready`, waits for a line on standard input, works, and prints what came. Tasks: `fetch` prints the source
-    of each URL, and `waits` before it where another process has the lock; `write` stores two documents in turns until
-    it is killed; `die` is killed when the new file stands beside the old one.
+    It prints `ready`, waits for a line on standard input, works, and prints the results. Tasks: `fetch` prints the
+    source of each URL, preceded by `waits` if another process has the lock; `write` stores two documents alternately
+    until it is killed; `die` is killed when the new file is written but hasn't replaced the old one.
     """
     place = Place(kind, Path(folder), redis_url)
     print("ready", flush=True)
@@ -195,7 +195,7 @@ def _tell_of_waits() -> None:
 
 
 def two_documents() -> tuple[bytes, bytes]:
-    """Two feeds that can be told apart at any byte, large enough to be written in several pieces."""
+    """Two feeds that differ in every part, large enough to be written in several pieces."""
     noise = "".join(f"{n * 2654435761 % 2**32:08x}" for n in range(40_000)).encode()
     return tuple(  # type: ignore[return-value]
         document(count).replace(b"</channel>", b"<!--" + noise[count:] + b"--></channel>") for count in (2, 3)

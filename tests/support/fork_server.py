@@ -1,10 +1,9 @@
-"""Processes of the product, forked from one that has loaded it: starting Python and loading it takes a second each.
+"""Processes of the product, forked from one that has loaded it: starting Python and importing it takes a second each.
 
-A fork server has no threads and has done nothing but import. A child has the arguments, environment and files that it
-is given, a session of its own, and runs a module as `python -m` does. The worker that a server has beside it, and the
-processes in which it reads documents, are forked the same way.
+A fork server has no threads and has only imported modules. A child gets its own arguments, environment, files and
+session, and runs a module as `python -m` does. A server's worker and its parser processes are forked in the same way.
 
-`python fork_server.py SOCKET MODULE ARGUMENTS…` has a fork server that is there run a module in its place.
+`python fork_server.py SOCKET MODULE ARGUMENTS…` lets a running fork server run a module.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-TYPE_CHECKING = False  # what runs one command by a fork server loads little
+TYPE_CHECKING = False  # a process that only uses a fork server imports little
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO, Any, ClassVar, NoReturn
 
 COUNTED = "COVERAGE_PROCESS_CONFIG" in os.environ
-"""Whether it is counted which lines run: `make coverage`."""
+"""Whether coverage is measured: `make coverage`."""
 
 
 class Process:
-    """A running program. `poll` gives its exit code, the negative number of the signal that ended it, or None."""
+    """A running program. `poll` returns its exit code, the negative number of the signal that ended it, or None."""
 
     def __init__(self, pid: int, poll: Callable[[], int | None]) -> None:
         self.pid = pid
@@ -37,11 +36,11 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        """As it is at this moment."""
+        """The current exit code."""
         return self.poll()
 
     async def wait(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait for the exit code."""
         import asyncio
 
         pause = 0.002
@@ -51,13 +50,13 @@ class Process:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Raises ProcessLookupError for one that has ended."""
+        """Send a signal. Raises ProcessLookupError if the process has ended."""
         if self.poll() is not None:
             raise ProcessLookupError(self.pid)
         os.kill(self.pid, number)
 
     def end(self, seconds: float) -> None:
-        """Have it end, outside of an event loop; kill it where it doesn't within so many seconds."""
+        """Terminate the process, outside of an event loop; kill it if it runs longer than `seconds`."""
         until = time.monotonic() + seconds
         if self.poll() is None:
             self.terminate()
@@ -74,7 +73,7 @@ class Process:
 
 
 def started(arguments: Sequence[str], environment: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]) -> Process:
-    """Python with these arguments, started as usual."""
+    """Start Python with these arguments in the usual way."""
     import subprocess
 
     child = subprocess.Popen([sys.executable, *arguments], env=environment, stdout=stdout, stderr=stderr)
@@ -84,7 +83,7 @@ def started(arguments: Sequence[str], environment: Mapping[str, str], stdout: IO
 def forked(
     address: str, module: str, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[int]
 ) -> Process:
-    """Run `python -m module arguments…` by the fork server at that address; `files` are its standard ones."""
+    """Run `python -m module arguments…` with the fork server at this address; `files` are the standard files."""
     link = socket.socket(socket.AF_UNIX)
     link.connect(address)
     request = {"module": module, "arguments": list(arguments), "environment": dict(environment), "folder": os.getcwd()}
@@ -95,7 +94,7 @@ def forked(
 
 
 class _Ending:
-    """The exit code of a forked process, as the fork server says it."""
+    """The exit code of a forked process, as reported by the fork server."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -118,7 +117,7 @@ def _line(link: socket.socket) -> bytes:
 
 
 class ForkServer:
-    """The fork server of this process; it ends with it."""
+    """The fork server of this process; it ends with the process."""
 
     def __init__(self, folder: Path) -> None:
         import subprocess
@@ -136,7 +135,7 @@ class ForkServer:
     def start(
         self, module: str, arguments: Sequence[str], environment: Mapping[str, str], out: IO[bytes], err: IO[bytes]
     ) -> Process:
-        """Run `python -m module arguments…` there. Its standard input is empty."""
+        """Run `python -m module arguments…` with an empty standard input."""
         with open(os.devnull, "rb") as nothing:
             files = [nothing.fileno(), out.fileno(), err.fileno()]
             return forked(self.address, module, arguments, environment, files)
@@ -149,7 +148,7 @@ _servers: dict[int, ForkServer] = {}
 
 
 def fork_server() -> ForkServer:
-    """The one of this process."""
+    """The fork server of this process, started at the first call."""
     if os.getpid() not in _servers:
         import atexit
         import tempfile
@@ -182,7 +181,7 @@ def _load() -> None:
 
 
 def _serve(listener: socket.socket) -> dict[str, Any]:
-    """Fork until the standard input ends. Returns in each child, with what it has to do."""
+    """Fork until the standard input ends. Returns in each child, with its request."""
     links: dict[int, socket.socket] = {}
     wake, woken = os.pipe()
     os.set_blocking(wake, False)
@@ -254,8 +253,8 @@ def _run(request: dict[str, Any], address: str) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Do what the normal end of an interpreter does, but for tidying up: to take apart all that is loaded copies the
-    memory that a fork shares, and takes longer than most commands.
+    """End like the interpreter, but without destroying all modules, which would copy the memory that a fork shares and
+    take longer than most commands.
     """
     import atexit
     import threading
@@ -268,7 +267,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _count_for_others() -> None:
-    """The client library decides when it is loaded whether it counts in files, which other processes read."""
+    """Make the metrics library count in files for other processes, which it decides when it is imported."""
     from prometheus_client import REGISTRY, values
 
     from microsub.metrics import FOLDER_VARIABLE
@@ -281,15 +280,13 @@ def _count_for_others() -> None:
 
 
 def _stay_urgent() -> None:
-    """Have a worker give way to nobody: among test processes it would hardly get a turn, while its test looks again and
-    again for what it does.
-    """
+    """Keep a worker at normal priority: among test processes it would hardly run, while its test polls for results."""
     os.nice = lambda _by: 0  # type: ignore[assignment]
     os.getsid = lambda _process: 0  # type: ignore[assignment]  # nor has it a session to say it for
 
 
 def _fork_beside(address: str) -> None:
-    """Have a server's worker forked too."""
+    """Let a server's worker be forked too."""
     import asyncio
 
     async def fork(_python: str, _m: str, module: str, *, env: dict[str, str], **_files: Any) -> Process:
@@ -303,7 +300,7 @@ def _fork_beside(address: str) -> None:
 
 
 def fork_parsers(address: str) -> None:
-    """Have processes that read documents forked too."""
+    """Let parser processes be forked too."""
     import subprocess
     from types import SimpleNamespace
 
@@ -319,7 +316,7 @@ def fork_parsers(address: str) -> None:
 
 
 class _Parser:
-    """As much of `subprocess.Popen` as the hold on a parser process takes; several threads may ask."""
+    """The part of `subprocess.Popen` that the product uses for a parser process; thread-safe."""
 
     def __init__(self, process: Process) -> None:
         import threading
@@ -340,13 +337,13 @@ class _Parser:
             time.sleep(0.002)
 
     def _send(self, number: int) -> None:
-        with self._one, contextlib.suppress(ProcessLookupError):  # it has ended, and nobody has said so yet
+        with self._one, contextlib.suppress(ProcessLookupError):  # it has ended, but its exit code wasn't read yet
             if self._poll() is None:
                 os.kill(self.pid, number)
 
 
 class CountedParser(_Parser):
-    """One that says which lines it has run before it is killed, unless it is too busy to hear that."""
+    """A parser process that saves its coverage data before it is killed, unless it is too busy."""
 
     begun: ClassVar[list[CountedParser]] = []
 
@@ -364,7 +361,7 @@ class CountedParser(_Parser):
 
 
 def _save_and_die(_number: int, _frame: object) -> None:
-    """What a counted parser process does when it is killed."""
+    """Save the coverage data, then end as if killed."""
     from coverage import Coverage
 
     current = Coverage.current()

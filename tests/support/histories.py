@@ -1,4 +1,4 @@
-"""Random histories over a Redis, against a model of what holds after each step."""
+"""Random histories with a Redis, against a model that is checked after each step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class History(RuleBasedStateMachine):
-    """A history whose steps are coroutines, on an event loop and an empty Redis of its own."""
+    """A history whose steps are coroutines, with its own event loop and empty Redis."""
 
     connect: Callable[[], Redis]
 
@@ -38,7 +38,7 @@ class History(RuleBasedStateMachine):
 
 
 def try_histories(machine: type[History], connect: Callable[[], Redis], count: int, steps: int) -> None:
-    """Try so many histories of so many steps."""
+    """Run `count` random histories of `steps` steps."""
     connected: Any = type("Connected", (machine,), {"connect": staticmethod(connect)})
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         connected,
@@ -53,7 +53,7 @@ def try_histories(machine: type[History], connect: Callable[[], Redis], count: i
 
 
 def emptied(redis_url: str) -> Callable[[], Redis]:
-    """What connects to that real Redis, which it empties."""
+    """A function that empties this real Redis and connects to it."""
 
     def connect() -> Redis:
         with redis_py.Redis.from_url(redis_url) as client:

@@ -1,4 +1,4 @@
-"""A WebSub hub by the letter of https://www.w3.org/TR/websub/, and the ways in which hubs break it."""
+"""A WebSub hub that follows https://www.w3.org/TR/websub/ exactly, with options for common violations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Form = dict[str, str]
 
 @dataclass
 class HubSubscriber:
-    """What a hub knows of a subscription that was verified."""
+    """The hub's record of a verified subscription."""
 
     callback: str
     topic: str
@@ -32,11 +32,11 @@ class HubSubscriber:
 
 @dataclass
 class Hub:
-    """A hub at `site`; `http` brings what it sends to callbacks.
+    """A hub at `site`; `http` sends its requests to callbacks.
 
-    `lease` is what it grants, None for what was asked; `method` signs; while `verifies` is False it accepts and does
-    nothing. `answer` may take a request before the hub does. `requests` are the forms that came; `verified` are what
-    callbacks said to verifications: mode, status, body.
+    `lease` is the granted lease, None for the requested one; `method` signs; if `verifies` is False, the hub accepts
+    requests but does nothing. `answer` may handle a request first. `requests` are the received forms; `verified` are
+    the replies of callbacks to verifications: mode, status, body.
     """
 
     site: Publisher
@@ -65,7 +65,7 @@ class Hub:
         return f'<link {atom} rel="hub" href="{self.url}"/><link {atom} rel="self" href="{topic}"/>'
 
     def document(self, topic: str, *names: str) -> bytes:
-        """A feed that names this hub, with posts of these names."""
+        """A feed with this hub and posts with these names."""
         return rss([(name, name, None) for name in names], extra=self.links(topic))
 
     def asked_for(self, mode: str) -> list[Form]:
@@ -73,11 +73,11 @@ class Hub:
 
     @property
     def callbacks(self) -> list[str]:
-        """The callbacks of all subscriptions, in the order in which they were verified."""
+        """The callbacks of all subscriptions, in order of verification."""
         return [one.callback for one in self.subscriptions.values()]
 
     async def settle(self) -> None:
-        """Wait until all that the hub has begun is done."""
+        """Wait until all tasks of the hub are done."""
         while self.tasks:
             await asyncio.gather(*self.tasks)
 
@@ -115,7 +115,7 @@ class Hub:
             self.subscriptions[topic, callback] = one
 
     async def publish(self, topic: str, body: bytes, content_type: str = "application/rss+xml") -> list[int]:
-        """Deliver a body to all who are subscribed; what they answered (7)."""
+        """Deliver a body to all subscribers; the statuses of their replies (7)."""
         found = [one for one in self.subscriptions.values() if one.topic == topic and one.until > self.clock()]
         return [(await self.deliver(one.callback, body, one.secret, content_type)).status_code for one in found]
 
@@ -142,7 +142,7 @@ class Hub:
 
 @asynccontextmanager
 async def hub(site: Publisher, http: httpx.AsyncClient | None = None) -> AsyncIterator[Hub]:
-    """A hub at that site, which asks callbacks over `http`, or over the network."""
+    """A hub at this site, which sends requests to callbacks over `http` or the network."""
     async with httpx.AsyncClient(timeout=60) as own:
         made = Hub(site, http or own)
         yield made

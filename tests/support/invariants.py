@@ -1,4 +1,4 @@
-"""Invariant 1 of one channel, asked about a live store."""
+"""Invariant 1 of one channel, checked in a live store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Violation:
 
 
 async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
-    """Everything that is wrong with one channel's keys; empty when all is well."""
+    """All violations in one channel's keys; empty if there are none."""
     script_keys = set_keys(user, uid)
     found = await Reader(redis).walk("ZSCAN", script_keys)
     wrong = disagreeing([scores(found[key]) for key in script_keys])
@@ -36,7 +36,7 @@ async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
 
 
 async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
-    """What is wrong with a user's order of arrival, by what it is; empty when all is well."""
+    """All faults in a user's order of arrival, by kind; empty if there are none."""
     lists = [keys.channels(user), keys.removed_channels(user)]
     uids = [uid.decode() for reply in await redis.pipeline([("ZRANGE", key, 0, -1) for key in lists]) for uid in reply]
     shown: Counter[str] = Counter()
@@ -49,19 +49,19 @@ async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
 
 
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:
-    """Repair what `violations` finds, and return that."""
+    """Repair everything that `violations` finds, and return it."""
     found = await violations(redis, user, uid)
     await apply(redis, [Finding("timelines", "", one.what, InChannel(user, uid, one.item)) for one in found], now)
     return found
 
 
 def named_keys() -> list[tuple[str, re.Pattern[str], bool]]:
-    """Name, pattern and licence of every kind of key, most literal text first."""
+    """Name, pattern and licence of each kind of key, those with the most literal text first."""
     return [(kind.name, kind.pattern, kind.may_stay) for kind in kinds()]
 
 
 async def assert_no_stray_keys(redis: Redis) -> None:
-    """Fail on a key that keys.py doesn't name, or that has neither a time to live nor a licence."""
+    """Fail on a key that isn't in keys.py, or that has neither a time to live nor a licence."""
     names = await all_keys(redis)
     lives = await redis.pipeline([("TTL", name) for name in names])
     known = named_keys()
@@ -77,7 +77,7 @@ async def assert_no_stray_keys(redis: Redis) -> None:
 
 
 async def all_keys(redis: Redis) -> list[bytes]:
-    """The names of all keys, on whichever server."""
+    """The names of all keys, on any kind of server."""
     found: set[bytes] = set()
     async for batch in redis.scan():
         found.update(batch)

@@ -1,4 +1,4 @@
-"""A store as it is after some use: two users, three feeds, read, muted and removed posts, a removed channel."""
+"""A store after some use: two users, three feeds, read, muted and removed posts, a removed channel."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from tests.support.posts import NOON, candidate
 from tests.support.world import Clock, World
 
 LATER = NOON + 5000
-"""When the store is examined."""
+"""The time at which the tests examine the store."""
 
 
 @dataclass(eq=False)
 class LivedIn(World):
-    """The stores on one Redis. Feed 1 (12 posts) is ann's `home` and bob's `home`, feed 2 (5) ann's `work`, all of
-    whose posts are muted, feed 3 (3) bob's `old`, which is removed.
+    """The stores on one Redis.
+
+    Feed 1 (12 posts) is in ann's and bob's `home`. Feed 2 (5) is in ann's `work`, with all posts muted. Feed 3 (3) is
+    in bob's `old`, which is removed.
     """
 
     clock: Clock = field(default_factory=lambda: Clock(LATER))
@@ -42,7 +44,7 @@ class LivedIn(World):
         await self.accounts.create_token("ann", ["read"], "app", NOON)
 
     async def post(self, host: str, count: int) -> FeedRecord:
-        """A feed with that many posts, as a poll leaves it."""
+        """A feed with this many posts, as after a poll."""
         url = f"https://{host}/feed"
         feed = await self.feeds.ensure(url, NOON - 9000)
         posts = [candidate(str(n), host=host, at=NOON + n, common=f"t {host} {n}") for n in range(count)]
@@ -53,6 +55,6 @@ class LivedIn(World):
         return feed
 
     async def shown(self, user: str, uid: str) -> list[tuple[str, bool]]:
-        """Id and read flag of everything in a channel, newest first."""
+        """Id and read flag of all items in a channel, newest first."""
         rows = await self.timelines.walk(user, uid)
         return [(row.id, row.is_read) for row in rows]

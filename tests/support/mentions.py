@@ -1,4 +1,4 @@
-"""Alice's pages, what others send of them, and what comes into her notifications."""
+"""Alice's pages, webmentions about them, and her notifications."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page(inside: str) -> bytes:
 
 
 def entry(prop: str = "u-in-reply-to", target: str = TARGET, text: str = "Well said") -> bytes:
-    """Bob's post that does this to the target."""
+    """Bob's post that refers to the target with this property."""
     return page(
         '<div class="h-entry"><a class="p-author h-card" href="http://bob.test/">Bob</a>'
         f'<a class="{prop}" href="{target}">there</a><p class="e-content">{text}</p></div>'
@@ -34,7 +34,7 @@ def entry(prop: str = "u-in-reply-to", target: str = TARGET, text: str = "Well s
 
 @dataclass
 class Mentions:
-    """Alice, whose site is https://alice.example/, a site that mentions it, and what both come to."""
+    """Alice, whose site is https://alice.example/, and a site that mentions it."""
 
     it: World
     site: Publisher
@@ -45,7 +45,7 @@ class Mentions:
         return self.site.url("/1", "bob.test")
 
     def serve(self, body: bytes, content_type: str = HTML, status: int = 200, path: str = "/1") -> str:
-        """Bob's page, and its address."""
+        """Serve Bob's page; its address."""
         self.site.serve(path, Answer(body, status, headers=[("Content-Type", content_type)]))
         return self.site.url(path, "bob.test")
 
@@ -53,35 +53,35 @@ class Mentions:
         return await self.it.client.post(path, data=form, **more)
 
     async def send(self, source: str | None = None, target: str = TARGET, path: str = "/webmention") -> int:
-        """The status of a webmention that was sent."""
+        """Send a webmention; the status of the reply."""
         reply = await self.post({"source": source or self.source, "target": target}, path)
         return reply.status_code
 
     async def look(self) -> None:
-        """Look at what is due, and bring what came of it into timelines."""
+        """Verify due webmentions, and deliver the results to timelines."""
         await self.it.verifier.visit_due(self.it.now)
         await self.it.stages.run_once()
 
     async def receive(self, body: bytes, content_type: str = HTML, target: str = TARGET, **more: Any) -> None:
-        """Bob's page, sent, looked at."""
+        """Serve Bob's page, send the webmention, and verify it."""
         self.serve(body, content_type, **more)
         assert await self.send(target=target) == 202
         await self.look()
 
     async def shown(self, user: str = "alice", uid: str = "notifications") -> list[dict[str, Any]]:
-        """The items of the channel, the newest first."""
+        """The items of the channel, newest first."""
         return [json.loads(text) for text in await self.it.texts(user, uid)]
 
     async def kinds(self) -> list[str]:
         return [item["post-type"] for item in await self.shown()]
 
     async def only(self) -> Mention:
-        """The one webmention of Alice's list."""
+        """The only webmention in Alice's list."""
         (mention,) = await self.it.mentions.all_of("alice")
         return mention
 
     async def set(self, **settings: Any) -> None:
-        """What backend.json says of Alice's webmentions."""
+        """Set Alice's webmention settings, as backend.json does."""
         await self.it.applied.set_user("alice", UserSettings(webmention=MentionSettings(**settings)))
         self.it.in_force.forget()
         self.it.clock.advance(11)

@@ -1,4 +1,4 @@
-"""Somebody's own site, as far as it takes posts by Micropub; it knows nothing of us."""
+"""A user's own site that accepts posts by Micropub and is independent of the product."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.web import Answer, Asked, json_reply, publisher
 
 @dataclass
 class MicropubSite:
-    """Takes what comes with a token that its owner's provider made to create posts, or replies what a test wants."""
+    """Accepts requests with its provider's token for creating posts, or gives the reply that a test sets."""
 
     provider: Provider
     owner: Person = field(init=False)
@@ -33,13 +33,13 @@ class MicropubSite:
 
     @property
     def forms(self) -> Sequence[dict[str, str]]:
-        """The posts that came."""
+        """The received posts."""
         return [request.form for request in self.taken]
 
 
 @asynccontextmanager
 async def micropub_site(name: str) -> AsyncIterator[MicropubSite]:
-    """The site of a person of that name, with their provider, which lets in what it is asked for."""
+    """The site of a person with this name, and their provider, which allows all requests."""
     async with provider() as people:
         made = MicropubSite(people)
         async with publisher(made.answer) as place:

@@ -1,4 +1,4 @@
-"""An invented database of the older Go server, in its own layout."""
+"""An invented database of the older Go server, in that server's layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from microsub.ekster.imports import OldFile, read_old
 from microsub.redis.protocol import Command, Redis
 
 BEGIN = 1_600_000_000
-"""When the oldest invented post was published, in Unix seconds; the others follow hour by hour."""
+"""Publication of the oldest invented post, in Unix seconds; the others follow hour by hour."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class OldServer:
         await self.redis.command("SET", f"channel_sortorder_{uid}", order)
 
     async def add(self, uid: str, *posts: dict[str, Any], read: bool = False) -> None:
-        """Posts as `post` makes them; a read one is in the read set and not in the timeline."""
+        """Add posts made by `post`; a read one is in the read set and not in the timeline."""
         commands: list[Command] = []
         for one in posts:
             key = f"item:{one['_id']}"
@@ -63,18 +63,18 @@ class OldServer:
             await self.redis.pipeline(commands[start : start + 500])
 
     async def keys(self) -> dict[bytes, bytes]:
-        """Everything in the database, to see that it stays as it is."""
+        """All keys and values of the database, to prove that it isn't changed."""
         names = sorted([name async for batch in self.redis.scan() for name in batch])
         return {name: await self.redis.command("DUMP", name) for name in names}
 
 
 def when(number: float) -> str:
-    """The date of the invented post of that number."""
+    """The date of the invented post with this number."""
     return datetime.fromtimestamp(BEGIN + 3600 * number, UTC).isoformat().replace("+00:00", "Z")
 
 
 def post(guid: str, number: float = 0, *, feed: str | None = None, **fields: Any) -> dict[str, Any]:
-    """An item as that server writes it, of the feed at that address."""
+    """An item as the older server writes it, of the feed at this address."""
     found: dict[str, Any] = {
         "type": "entry",
         "name": f"Post {guid}",

@@ -1,4 +1,4 @@
-"""One reader with two channels on a Redis, and short names for what tests do with them."""
+"""One reader with two channels on a Redis, and short names for operations in tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANN = "ann"
 
 
 class OneReader:
-    """One user with the channels `home` and `work`, the first following feed 1."""
+    """One user with the channels `home` and `work`; `home` follows feed 1."""
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
@@ -52,7 +52,7 @@ class OneReader:
         return (await read_arrivals(self.redis, ANN, uid, ArrivalQuery(**query), NOW))[1]
 
     async def arrivals(self, uid: str = "global", oldest_first: bool = True, size: int = 7) -> list[Arrival]:
-        """All of them, in pages of that size."""
+        """All arrivals, read in pages of this size."""
         rows: list[Arrival] = []
         after = ""
         while True:
@@ -72,7 +72,7 @@ def item(number: int, score: float | None = None, **more: object) -> TimelineIte
 
 @dataclass
 class KnownItems:
-    """Items by id, the feed of each, and further fields."""
+    """Items by id, with their feeds and further fields."""
 
     items: dict[str, TimelineItem] = field(default_factory=dict)
     feeds: dict[str, str] = field(default_factory=dict)

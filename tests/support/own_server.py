@@ -1,4 +1,4 @@
-"""People who sign in at an instance of ours with a password and let apps in on its pages, by HTTP without a screen."""
+"""Users who sign in at an instance of ours with a password and allow apps on its pages, by HTTP without a screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSWORD = "four words beside the harbour"
 
 
 def links(url: str, *, microsub: str | None = None) -> dict[str, str]:
-    """What the page of somebody names whose provider is the instance at `url`, for newer and older apps alike."""
+    """The links of a page whose provider is the instance at `url`, for newer and older apps."""
     return {
         "indieauth_metadata": f"{url}/.well-known/oauth-authorization-server",
         "authorization_endpoint": f"{url}/auth",
@@ -32,7 +32,7 @@ def links(url: str, *, microsub: str | None = None) -> dict[str, str]:
 
 
 async def enrolled(installed: Installation, url: str, *users: str) -> None:
-    """Give the users the password, by the one-time links that the command line makes."""
+    """Give the users the password, with one-time links of the command line."""
     printed = await installed.run_each(*(f"user invite {user}" for user in users))
     links = [next(word for word in out.split() if "#" in word) for out in printed]
     await asyncio.gather(*(_use(url, link) for link in links))
@@ -46,7 +46,7 @@ async def _use(url: str, link: str) -> None:
 
 
 async def sign_in(surfer: Surfer, user: str, password: str = PASSWORD) -> Surfer:
-    """From any page that asks for a sign-in, with the own web address or the link to it, to where one was going."""
+    """Sign in on any page that requires it, with the web address or its link, and return to the target."""
     return await surfer.submit("/sign-in/local", who=user, password=password)
 
 
@@ -54,13 +54,13 @@ MOST_HOPS = 10
 
 
 def cookie_of(url: str, name: str) -> str:
-    """The name of a cookie of the server at `url`, by plain http: it has the port, since ports share them."""
+    """The name of a cookie of the http server at `url`; it contains the port, because ports share cookies."""
     return f"microsub-{name}-{urlsplit(url).port}"
 
 
 @dataclass
 class Surfer(AbstractAsyncContextManager["Surfer"]):
-    """`here` is the address that is shown, `reply` what came from there; `away` is where a redirect led that wasn't
+    """A browser. `here` is the shown address, `reply` its response; `away` is the target of a redirect that wasn't
     followed, because it begins with `stops_at`.
     """
 
@@ -77,11 +77,11 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
         await self.http.aclose()
 
     async def goto(self, url: str, **headers: str) -> Surfer:
-        """Type in an address."""
+        """Open an address."""
         return await self._follow(await self.http.get(url, headers=headers))
 
     async def submit(self, action: str | None = None, *, without: Sequence[str] = (), **fields: Any) -> Surfer:
-        """Send the form that has all these fields, and leads to a path that ends with `action`, filled in."""
+        """Fill in and send the form that has all these fields, and whose path ends with `action`."""
         form = self._form(action, fields, without)
         target = urljoin(self.here, form.attributes.get("action") or self.here)
         values: dict[str, Any] = {**self.fields(form), **fields}
@@ -93,7 +93,7 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
 
     @property
     def text(self) -> str:
-        """What can be read."""
+        """The visible text."""
         body = LexborHTMLParser(self.reply.text).body
         return " ".join(body.text(separator=" ").split()) if body else ""
 
@@ -108,7 +108,7 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
         return LexborHTMLParser(self.reply.text).css("form")
 
     def fields(self, form: LexborNode) -> dict[str, Any]:
-        """What the form would send as it is, buttons left out."""
+        """The values that the form would send unchanged, without buttons."""
         found: dict[str, Any] = {}
         for node in form.css("input[name]"):
             name, kind = node.attributes["name"] or "", node.attributes.get("type") or "text"
@@ -144,14 +144,14 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
 
 @dataclass
 class AppSite:
-    """A server on loopback. `asked` is every request; `returned` what browsers came back with."""
+    """A server on loopback. `asked` is every request; `returned` are the parameters of returning browsers."""
 
     asked: list[Asked] = field(default_factory=list)
     pages: dict[str, Answer] = field(default_factory=dict)
     listening: Publisher = field(init=False)
 
     def home(self, name: str, *, redirects: tuple[str, ...] = (), document: bool = False) -> str:
-        """The client id of an app by that name: a page marked up as h-app, or a JSON document."""
+        """The client id of an app with this name: a page with an h-app, or a JSON document."""
         path = f"/{name.replace(' ', '-').lower()}/"
         url = f"{self.listening.base}{path}"
         self.pages[f"{path}back"] = html_reply(f"<title>{name}</title><p>Welcome back to {name}</p>")
@@ -168,7 +168,7 @@ class AppSite:
         return url
 
     def profile(self, name: str, *, in_header: bool = False, **rels: str) -> str:
-        """A static page of somebody at /<name>/, with a link for each rel (`_` stands for `-`)."""
+        """A static profile page at /<name>/, with a link for each rel (`_` stands for `-`)."""
         path, url = f"/{name}/", f"{self.listening.base}/{name}/"
         named = [(rel.replace("indieauth_", "indieauth-"), address) for rel, address in rels.items()]
         links = "".join(f'<link rel="{rel}" href="{address}">\n' for rel, address in named)
@@ -196,10 +196,10 @@ async def app_site(host: str = "127.0.0.1") -> AsyncIterator[AppSite]:
 
 @dataclass
 class Approver:
-    """A person at the instance at `url`, who decides on the page of consent. Give it to an app as its `person`.
+    """A user of the instance at `url`, who decides on the consent page. Pass it to an app as its `person`.
 
-    `grants` are the scopes that they leave ticked, all for None; `allows` whether they let the app in at all; `channel`
-    is the one into which it may post, where it asks. `seen` is what they read there.
+    `grants` are the scopes that stay ticked, None for all; `allows` is the decision; `channel` is the one for posting,
+    if the page offers it. `seen` are the texts of the pages.
     """
 
     site: AppSite

@@ -1,4 +1,4 @@
-"""One set of parser processes for all tests of a process: beginning one takes a fifth of a second."""
+"""One set of parser processes for all tests of a process: starting one takes a fifth of a second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ atexit.register(PARSER.close)
 
 @contextlib.contextmanager
 def counted_parsers() -> Iterator[None]:
-    """Have `make coverage` count what this process has read by others."""
+    """Let `make coverage` count the parser processes of this process too."""
     if not COUNTED:
         yield
         return

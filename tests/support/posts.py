@@ -11,11 +11,11 @@ from microsub.posts.entries import content_hash
 from microsub.posts.values import ItemToStore
 
 NOON = 1_700_000_000.0
-"""A moment, as Unix seconds, that tests take for now."""
+"""The time, in Unix seconds, that tests use as the current one."""
 
 
 def candidate(name: str, *, text: str = "words", at: float = NOON, host: str = "blog.example", **changes: Any) -> Any:
-    """A post as a poll finds it; `name` decides guid, link and title, `text` its content."""
+    """A post as a poll finds it; guid, link and title are derived from `name`, the content from `text`."""
     link = f"https://{host}/{name}"
     entry = Entry(
         guid=link,

@@ -1,4 +1,4 @@
-"""The product as its users run it: real processes, real HTTP, an embedded Redis in a temporary folder."""
+"""The product in real processes, with real HTTP and an embedded Redis in a temporary folder."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tests.support.reader import Reader
 from tests.support.waiting import PATIENCE, wait_until
 
 PROGRAM = ("-m", "microsub")
-"""The program as people start it."""
+"""The program, as users start it."""
 
 
 @dataclass
 class Installation:
-    """A folder with backend.json and data, and the processes that run on it. Feeds on loopback are allowed.
+    """A folder with backend.json and data, and its processes. Feeds on loopback are allowed.
 
-    They are forked from one that has loaded the product. With a `program`, what Python is given before the command,
-    they are started as people start them.
+    The processes are forked from one that has loaded the product. With `program`, Python's arguments before the
+    command, they are started in the usual way.
     """
 
     folder: Path
@@ -67,7 +67,7 @@ class Installation:
         }
 
     async def prepare(self) -> None:
-        """Make the data folder, as the first start of a server does."""
+        """Create the data folder, as the first start of a server does."""
         await asyncio.to_thread(lambda: start_embedded(self.folder / "data").stop())
 
     async def start(self, *arguments: str) -> Process:
@@ -112,9 +112,9 @@ class Installation:
         return await self._output("microsub", arguments)
 
     async def run_each(self, *commands: str) -> list[str]:
-        """Run several commands, which must succeed, and return what each of them prints.
+        """Run several commands in one process, and return the output of each. They must succeed.
 
-        For what a test needs and isn't about: all in one process.
+        For the setup of a test.
         """
         code, out, err = await self._output(__name__, commands)
         assert code == 0, err
@@ -139,7 +139,7 @@ class Installation:
 async def installation(
     folder: Path, document: Mapping[str, Any], *, program: tuple[str, ...] = (), **environ: str
 ) -> AsyncIterator[Installation]:
-    """A fresh installation; everything it started is stopped at the end."""
+    """A new installation; all its processes are stopped at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     made = Installation(folder, environ, program)
     made.write(document)
@@ -151,13 +151,13 @@ async def installation(
 
 @asynccontextmanager
 async def reader(url: str, token: str) -> AsyncIterator[Reader]:
-    """A reader app that asks the server at `url`."""
+    """A reader app for the server at `url`."""
     async with httpx.AsyncClient(timeout=60) as http:
         yield Reader("", token, http, f"{url}/microsub")
 
 
 def _each(commands: Sequence[str]) -> list[str]:
-    """Run these commands here; what each of them prints."""
+    """Run these commands in this process; the output of each."""
     from microsub.cli import main
 
     printed = []
@@ -204,7 +204,7 @@ for _ in range(50 if os.path.isdir("/proc/self") else 0):
 
 @contextmanager
 def none_left(folder: Path) -> Iterator[None]:
-    """Kill, when the block or this process ends, what works in `folder` or was started meanwhile. Linux only."""
+    """Kill all processes in `folder` or started meanwhile when the block or this process ends. Linux only."""
     guard = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _GUARD, str(folder), _MARK], stdin=subprocess.PIPE, start_new_session=True
     )

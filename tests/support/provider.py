@@ -1,36 +1,36 @@
-"""An IndieAuth provider written by the letter of the spec, for tests of what relies on one. It knows nothing of us.
+"""An IndieAuth provider that follows the spec exactly, for tests. It is independent of the product.
 
-Spec: https://indieauth.spec.indieweb.org/, on RFC 6749, 7636 (PKCE), 7662 (introspection), 8414 (metadata) and 9207
-(`iss`). It is a real HTTP server on loopback, in the event loop of the test, and ends with its block:
+Spec: https://indieauth.spec.indieweb.org/, with RFC 6749, 7636 (PKCE), 7662 (introspection), 8414 (metadata) and 9207
+(`iss`). It is a real HTTP server on loopback, in the test's event loop, and ends with its block:
 
     async with provider(Variant()) as site:
         alice = site.person("alice")
-        ... sign in at alice.me, ask site.asked what was requested ...
+        ... sign in at alice.me, read the requests in site.asked ...
 
-What loopback forces: profile URLs, issuer and client ids have ports and IP addresses, which the spec forbids elsewhere.
+On loopback, profile URLs, issuer and client ids have ports and IP addresses, which the spec otherwise forbids.
 
-`Variant` is how it is built. The default is the newest letter; `Variant.older()` is a provider of ten years ago, and
-every difference can be had alone:
+`Variant` sets its behaviour. The default is the current spec; `Variant.older()` is a provider of ten years ago, and
+each difference can be set alone:
 
-    discovery   which rels a profile names: `metadata` (indieauth-metadata), `older` (authorization_endpoint and
+    discovery   rels of a profile: `metadata` (indieauth-metadata), `older` (authorization_endpoint and
                 token_endpoint), `both`
-    links       where: `header` (HTTP Link), `html` (<link>), `both`, `separate` (one Link header for each)
+    links       their place: `header` (HTTP Link), `html` (<link>), `both`, `separate` (one Link header for each)
     joined      several values in one rel
     relative    URLs of endpoints relative to the page
-    pkce        `required`, `optional`, or `ignored` as by a server that never heard of it
-    iss         whether redirects carry `iss`, and the metadata says so
+    pkce        `required`, `optional`, or `ignored`, as by a server without support
+    iss         whether redirects contain `iss`, and the metadata announces it
     replies     `json`, or `form` for code redemption and the older check
-    check       how a resource server may have tokens checked: `introspection`, `older` (GET with the token), `both`
-    authorized  what introspection demands: `token` (a bearer, any), `secret` (`Provider.service_secret`), `nothing`
-    lifetime    seconds that access tokens last, None for ever
-    consent     `auto` (every request is let in as `Provider.at_browser`) or `form` (a page with name, password, scopes)
+    check       methods for resource servers to check tokens: `introspection`, `older` (GET with the token), `both`
+    authorized  authorization for introspection: `token` (any bearer), `secret` (`Provider.service_secret`), `nothing`
+    lifetime    lifetime of access tokens in seconds, None for ever
+    consent     `auto` (allows all as `Provider.at_browser`) or `form` (a page with name, password, scopes)
     fetches     whether a client's page is fetched for its name and its redirect addresses
-    twice       codes are good twice, which the spec forbids
+    twice       codes can be redeemed twice, which the spec forbids
 
-Faults are switched on by `site.fault(where, Fault(…))`, where being `profile`, `metadata`, `authorization`, `redirect`
-(the answer to the client), `redeemed` (a POST to the authorization endpoint), `token`, `check`, `introspection`; see
-`Fault` for the kinds. `site.listening.down()` takes the whole server away. Another user's `me`, a wrong `iss`, a
-missing `state` and broken lines are `change`s.
+`site.fault(where, Fault(…))` starts a fault, where `where` is `profile`, `metadata`, `authorization`, `redirect` (the
+answer to the client), `redeemed` (a POST to the authorization endpoint), `token`, `check` or `introspection`; see
+`Fault` for the kinds. `site.listening.down()` stops the whole server. Another user's `me`, a wrong `iss`, a missing
+`state` and broken lines are `change`s.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ SCOPES = ("profile", "email", "read", "follow", "mute", "block", "channels", "cr
 
 @dataclass
 class Provider:
-    """The server. `asked` is every request; `person()` makes an account; `grant()` makes a token without the flow."""
+    """The server. `asked` is every request; `person()` adds an account; `grant()` issues a token without the flow."""
 
     variant: Variant
     asked: list[Asked] = field(default_factory=list)
@@ -107,19 +107,19 @@ class Provider:
         return self.url("/")
 
     def person(self, name: str, *, me: str | None = None, microsub: str | None = None, **more: Any) -> Person:
-        """Make an account with a profile page at /<name>/, and let it be the one at the browser if it is the first."""
+        """Create an account with a profile page at /<name>/; the first one is the user at the browser."""
         made = Person(name, me or self.url(f"/{name}/"), f"password of {name}", microsub, **more)
         self.people[name] = made
         self.at_browser = self.at_browser or name
         return made
 
     def redirect(self, path: str, to: str, status: int = 301) -> str:
-        """Let `path` lead to `to` (301 and 308 for good, 302, 303 and 307 for now), and return its URL."""
+        """Redirect `path` to `to` (301 and 308 permanently, 302, 303 and 307 temporarily), and return its URL."""
         self.redirects[path] = (status, to)
         return self.url(path)
 
     def page(self, path: str, html: str, **headers: str) -> str:
-        """Serve a page of one's own at `path` and return its URL."""
+        """Serve this page at `path` and return its URL."""
         self.pages[path] = html_reply(html, 200, *headers.items())
         return self.url(path)
 
@@ -133,14 +133,14 @@ class Provider:
     def grant(
         self, name: str, *scopes: str, client: str = "https://app.example/", lifetime: float | None = None
     ) -> str:
-        """A token for that person as if an app had gone through the flow."""
+        """A token for this user, as after the whole flow."""
         token = secrets.token_urlsafe(24)
         expires = None if lifetime is None else self.clock() + lifetime
         self.tokens[token] = Token(self.people[name], client, scopes, expires, "")
         return token
 
     def revoke(self, token: str) -> None:
-        """What the revocation endpoint does, and what a person does who takes a grant back."""
+        """Revoke a token, as its user or the revocation endpoint does."""
         if token in self.tokens:
             self.tokens[token].revoked = True
 
@@ -225,7 +225,7 @@ class Provider:
         if urlsplit(client).scheme not in {"http", "https"}:
             return problem_page("client_id is not an http or https URL")
         known = await self._client(client)
-        # Until it is known where the answer may go, no problem is told to that address (RFC 6749, section 4.1.2.1).
+        # Errors aren't sent to an address before it is known to be allowed (RFC 6749, section 4.1.2.1).
         if not known.allows(redirect_uri):
             return problem_page(f"redirect_uri is not one of {client}")
         state, challenge = query.get("state"), query.get("code_challenge")
@@ -285,7 +285,7 @@ class Provider:
     # --- Redeeming codes
 
     def _redeemed(self, request: Asked) -> Code | Answer:
-        """The code of a request, if it is good for the client that asks (section 5.3.2 and RFC 6749, section 4.1.3)."""
+        """The code of a request, if it is valid for this client (section 5.3.2 and RFC 6749, section 4.1.3)."""
         form = request.form
         if form.get("grant_type") != "authorization_code" and self.variant.discovery != "older":
             return json_reply({"error": "unsupported_grant_type"}, 400)
@@ -317,7 +317,7 @@ class Provider:
         if isinstance(code, Answer):
             return code
         if not code.scope:
-            # A code without scopes is good for the profile alone (section 5.3.2).
+            # A code without scopes is valid only for the profile (section 5.3.2).
             return json_reply({"error": "invalid_grant", "error_description": "no scope was granted"}, 400)
         token, lifetime = secrets.token_urlsafe(24), self.variant.lifetime
         expires = None if lifetime is None else self.clock() + lifetime
@@ -334,7 +334,7 @@ class Provider:
     # --- What resource servers ask
 
     def good(self, token: str | None) -> Token | None:
-        """The grant behind a token that is neither unknown, nor revoked, nor expired."""
+        """The token, unless it is unknown, revoked or expired."""
         found = self.tokens.get(token or "")
         if found is None or found.revoked or (found.expires is not None and found.expires <= self.clock()):
             return None

@@ -1,4 +1,4 @@
-"""What people see of the provider in `provider.py`: profile pages, the page of consent, the page of a problem."""
+"""The provider's pages: profile pages, the consent page, the error page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Variant:
 
     @classmethod
     def older(cls, **other: Any) -> Variant:
-        """As they were around 2016: two rels, no metadata, no PKCE, no `iss`, no expiry, forms, checks by GET."""
+        """A provider of around 2016: two rels, no metadata, no PKCE, no `iss`, no expiry, forms, checks by GET."""
         values: dict[str, Any] = {
             **{"discovery": "older", "pkce": "ignored", "iss": False, "replies": "form", "check": "older"},
             "lifetime": None,
@@ -46,13 +46,13 @@ class Variant:
 
     @classmethod
     def lenient(cls, **other: Any) -> Variant:
-        """As most are today: both ways of discovery and of checking, PKCE for those who use it."""
+        """A typical current provider: both methods of discovery and of checking, PKCE optional."""
         values: dict[str, Any] = {"discovery": "both", "pkce": "optional", "check": "both"}
         return cls(**{**values, **other})
 
 
 def rels(variant: Variant, person: Person, base: str) -> list[tuple[str, str]]:
-    """What a profile names, as pairs of rel and URL."""
+    """The links of a profile, as pairs of rel and URL."""
     start = "" if variant.relative else base
     found = []
     if variant.discovery != "older":
@@ -86,7 +86,7 @@ def profile_reply(variant: Variant, person: Person, base: str) -> Answer:
 
 
 def consent_page(ticket: str, client: Client, scope: Sequence[str], me: str) -> Answer:
-    """The page on which a person signs in, chooses scopes, and allows or denies."""
+    """The page on which a user signs in, chooses scopes, and allows or denies."""
     boxes = "".join(
         f'<label><input type="checkbox" name="scope" value="{escape(s)}" checked> {escape(s)}</label>\n' for s in scope
     )
@@ -103,18 +103,18 @@ def consent_page(ticket: str, client: Client, scope: Sequence[str], me: str) -> 
 
 
 def problem_page(text: str, status: int = 400) -> Answer:
-    """What is told to the person, because it may not be told to the client."""
+    """An error page for the user, for errors that must not be sent to the client."""
     return html_reply(f"<!doctype html><meta charset=utf-8><title>Problem</title><p>{escape(text)}</p>", status)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong at one endpoint, for `times` requests (None: until `end_faults`).
+    """A fault of one endpoint, for `times` requests (None: until `end_faults`).
 
-    `status`, `body`, `content_type` and `headers` replace or add what would be sent; `padding` puts that many bytes
-    after the body; `hang` never answers; `wait` answers when the event is set; `drop` closes without a word; `location`
-    answers with a redirect there (empty: to the same address again). `change` sets values of a JSON object, of the
-    metadata, or of the redirect's query; None takes one away.
+    `status`, `body`, `content_type` and `headers` replace or extend the reply; `padding` appends that many bytes to the
+    body; `hang` never answers; `wait` answers when the event is set; `drop` closes the connection without a reply;
+    `location` redirects there (empty: to the same address). `change` sets values of a JSON object, of the metadata, or
+    of the redirect's query; None removes one.
     """
 
     status: int | None = None
@@ -132,7 +132,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who has an account here. `me` is the profile URL that the provider answers with."""
+    """A user with an account here. `me` is the profile URL in the provider's replies."""
 
     name: str
     me: str
@@ -147,7 +147,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Asking:
-    """An authorization request that the person hasn't decided on yet."""
+    """An authorization request without a decision yet."""
 
     client: Client
     redirect_uri: str
@@ -158,7 +158,7 @@ class Asking:
 
 @dataclass
 class Code:
-    """What a code stands for; `uses` counts the times it was redeemed."""
+    """The content of a code; `uses` counts its redemptions."""
 
     person: Person
     asking: Asking
@@ -169,7 +169,7 @@ class Code:
 
 @dataclass
 class Token:
-    """An access token that was given out."""
+    """An issued access token."""
 
     person: Person
     client: str
@@ -180,7 +180,7 @@ class Token:
 
 
 def changed(reply: Answer, fault: Fault) -> Answer:
-    """The reply with the fault in it, where that is a matter of the reply."""
+    """The reply with the fault applied, if the fault changes the reply."""
     headers = list(reply.headers)
     body = reply.body
     if fault.change and 300 <= reply.status < 400:
@@ -207,15 +207,15 @@ def _is_json(reply: Answer) -> bool:
 
 @dataclass(frozen=True)
 class Client:
-    """A client by its id, with what it says of itself."""
+    """A client by its id, with its published metadata."""
 
     id: str
     name: str = ""
     redirect_uris: tuple[str, ...] = ()
 
     def allows(self, redirect_uri: str) -> bool:
-        """Whether answers may go there: same scheme, host and port as the id, else exactly as the client published, or
-        to a program on the person's own machine.
+        """Whether this redirect address is allowed: the id's scheme, host and port, an address that the client
+        publishes, or loopback for a client that publishes none.
         """
         ours, theirs = urlsplit(self.id), urlsplit(redirect_uri)
         if not self.redirect_uris and (theirs.scheme, theirs.hostname, theirs.path) == ("http", "127.0.0.1", "/"):
@@ -225,7 +225,7 @@ class Client:
 
 
 async def fetched_client(client: str) -> Client:
-    """What is published at a client's id: a JSON document, or a page with redirect_uri links. Nothing, if neither."""
+    """The metadata at a client's id: a JSON document, or a page with redirect_uri links; empty if there is neither."""
     async with httpx.AsyncClient(timeout=60, follow_redirects=False) as http:
         try:
             reply = await http.get(client, headers={"Accept": "application/json, text/html;q=0.9"})
@@ -243,7 +243,7 @@ async def fetched_client(client: str) -> Client:
 
 
 def _from_document(client: str, document: dict[str, Any]) -> Client:
-    # The document must be the client's own, and its page must lie above it.
+    # The document must be the client's own, and its page must be above it.
     if document.get("client_id") != client or not client.startswith(document.get("client_uri", "\n")):
         return Client(client)
     return Client(client, str(document.get("client_name", "")), tuple(document.get("redirect_uris", ())))

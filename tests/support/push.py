@@ -1,4 +1,4 @@
-"""One feed whose publisher names a hub, and what happens between the two and a server."""
+"""One feed with a hub, and the traffic between publisher, hub and server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = "https://reader.example"
 
 @dataclass
 class Push:
-    """One feed that Alice follows, whose publisher names a hub."""
+    """One feed that Alice follows, with a hub."""
 
     it: World
     site: Publisher
@@ -31,12 +31,12 @@ class Push:
         return self.site.url("/feed", "blog.test")
 
     def document(self, *more: str) -> bytes:
-        """The feed with more posts, which are the newest."""
+        """The feed with further posts, which are the newest."""
         self.names[:0] = more
         return self.hub.document(self.topic, *self.names)
 
     def publish(self, *more: str) -> bytes:
-        """The same, for polls to find too."""
+        """Publish these posts, also for polls."""
         body = self.document(*more)
         self.site.serve_document("/feed", body)
         return body
@@ -49,20 +49,20 @@ class Push:
         await self.it.poll(await self.it.record(feed))
 
     async def subscribe(self) -> FeedRecord:
-        """A feed that was polled, and whose hub has verified the subscription."""
+        """Poll the feed and subscribe to it; the hub has verified the subscription."""
         feed = await self.follow()
         await self.poll(feed)
         await self.look()
         return feed
 
     async def look(self) -> int:
-        """Do what is due for subscriptions, and what hubs make of it."""
+        """Process due subscriptions, and the hub's reactions."""
         done = await self.it.subscriber.visit_due(self.it.now)
         await self.hub.settle()
         return done
 
     async def deliver(self, body: bytes) -> list[int]:
-        """Have the hub deliver, and the workers take it in."""
+        """Let the hub deliver, and the workers process the delivery."""
         statuses = await self.hub.publish(self.topic, body)
         await self.it.stages.run_once()
         return statuses
@@ -71,7 +71,7 @@ class Push:
         return push_health(await self.it.record(feed), self.it.now)
 
     async def shown(self) -> list[str]:
-        """The names in Alice's timeline, the newest first."""
+        """The names in Alice's timeline, newest first."""
         return [text.split('"name":"')[1].partition('"')[0] for text in await self.it.texts()]
 
     async def agreement(self, feed: FeedRecord) -> Agreement:
@@ -80,7 +80,7 @@ class Push:
 
 @asynccontextmanager
 async def pushing(redis: Redis) -> AsyncIterator[Push]:
-    """A world that hubs can reach, a publisher, and a hub that asks the application in this process."""
+    """A world that hubs can reach, a publisher, and a hub that sends requests to the application in this process."""
     async with world(redis, base_url=BASE) as it, publisher() as site, hub(site, it.client) as made:
         made.clock = it.clock
         yield Push(it, site, made)

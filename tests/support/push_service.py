@@ -1,4 +1,4 @@
-"""A push service on 127.0.0.1, and browsers that read what it was sent, by RFC 8291 and RFC 8188 alone."""
+"""A push service on 127.0.0.1, and browsers that decrypt its messages, based only on RFC 8291 and RFC 8188."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def hkdf(salt: bytes, keying: bytes, info: bytes, length: int) -> bytes:
 
 @dataclass
 class PushedBrowser:
-    """A browser with a subscription: its keys, and what it was sent."""
+    """A browser with a subscription: its keys and its messages."""
 
     address: str
     private: Private = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
@@ -48,12 +48,12 @@ class PushedBrowser:
 
     @property
     def fields(self) -> dict[str, str]:
-        """As our script puts them into the form."""
+        """The form fields, as our script fills them in."""
         public = encoded(point(self.private.public_key()))
         return {"address": self.address, "public": public, "secret": encoded(self.secret)}
 
     def decrypt(self, body: bytes) -> bytes:
-        """The text of a message of one record."""
+        """The text of a message with one record."""
         salt, size, length = body[:16], int.from_bytes(body[16:20], "big"), body[20]
         sender, sealed = body[21 : 21 + length], body[21 + length :]
         assert (size, length) == (4096, 65)
@@ -73,7 +73,7 @@ class PushedBrowser:
 
 @dataclass
 class PushService:
-    """Takes messages for one browser and answers with `status`."""
+    """Accepts messages for one browser and answers with `status`."""
 
     site: Publisher
     path: str = "/push/1"
@@ -90,18 +90,18 @@ class PushService:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """What it was sent, as its browser reads it."""
+        """All messages, as the browser decrypts them."""
         return [json.loads(self.browser.decrypt(asked.body)) for asked in self.asked]
 
     def take(self) -> list[tuple[str, str]]:
-        """Title and text of what came since the last time."""
+        """Title and text of the new messages since the last call."""
         found = [(one["title"], one["body"]) for one in self.messages]
         self.asked.clear()
         return found
 
 
 def claims(authorization: str) -> tuple[dict[str, Any], str]:
-    """What a VAPID header claims, its signature checked, and the key that signed."""
+    """The claims of a VAPID header after checking its signature, and the key."""
     scheme, _, rest = authorization.partition(" ")
     assert scheme == "vapid"
     parts = dict(part.strip().split("=", 1) for part in rest.split(","))

@@ -50,7 +50,7 @@ class Reader:
         return unread
 
     async def timeline(self, channel: str = "home", **params: Any) -> list[dict[str, Any]]:
-        """The items of all pages, by following `after` to its end."""
+        """The items of all pages, following `after` to the end."""
         found: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
@@ -60,7 +60,7 @@ class Reader:
         return found
 
     async def has(self, count: int, channel: str = "home") -> None:
-        """Wait until the channel has so many items."""
+        """Wait until the channel has this many items."""
 
         async def there() -> bool:
             return len(await self.timeline(channel)) == count

@@ -1,4 +1,4 @@
-"""What all reader apps have in common: signing in by the code flow, and reading. `reader_apps.py` has the apps."""
+"""The common parts of all reader apps: signing in by the code flow, and reading. `reader_apps.py` has the apps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Person = Callable[[str], Awaitable[str]]
 
 
 class AppBreaks(AssertionError):
-    """The app can't go on, and why."""
+    """The app can't continue, with the reason."""
 
 
 @dataclass
 class Signed:
-    """Somebody who is signed in: what the app was given, and where it reads."""
+    """A signed-in user: the token reply, and the endpoint for reading."""
 
     app: App
     me: str
@@ -34,27 +34,27 @@ class Signed:
     stored: dict[str, str] = field(default_factory=dict)
 
     async def read(self, channel: str | None = None) -> list[dict[str, Any]]:
-        """The first page of a channel (the first one that isn't notifications), as this app asks for it."""
+        """The first page of a channel, as this app requests it; by default the first channel except notifications."""
         return await self.app.read(self, channel)
 
     async def mark_read(self, channel: str, entry: str) -> None:
-        """Mark one post read, as this app does."""
+        """Mark one post as read, as this app does."""
         fields = {"action": "timeline", "method": "mark_read", "channel": channel, "entry": entry}
         self.app.checked(await self.app.post(self, fields))
 
 
 class App:
-    """What all apps have in common; the differences are class attributes and overridden steps."""
+    """The common behaviour of all apps; differences are class attributes and overridden steps."""
 
     name: ClassVar[str] = "app"
     scopes: ClassVar[str] = "read"
     pkce: ClassVar[bool] = False
     wants: ClassVar[tuple[str, ...]] = ("microsub", "authorization_endpoint", "token_endpoint")
-    """What the page must name."""
+    """The rels that the page must have."""
     reads_back: ClassVar[tuple[str, ...]] = ("code", "state")
-    """What the app reads of the address that the browser comes back with."""
+    """The parameters that the app requires in the redirect back."""
     needs: ClassVar[tuple[str, ...]] = ("access_token", "me", "scope")
-    """What the app reads of the reply of the token endpoint."""
+    """The members that the app requires in the token endpoint's reply."""
 
     def __init__(
         self, http: httpx.AsyncClient, home: str = "https://reader.example/", scopes: str | None = None
@@ -67,7 +67,7 @@ class App:
     # --- Signing in
 
     async def sign_in(self, profile: str, person: Person) -> Signed:
-        """The whole flow: discovery, the person's consent, redemption."""
+        """The whole flow: discovery, the user's consent, redemption."""
         found = await self.discover(profile)
         missing = [rel for rel in self.wants if rel not in found]
         if missing:
@@ -93,15 +93,17 @@ class App:
         )
 
     def writes(self, profile: str) -> str:
-        """The person's address as this app sends it along."""
+        """The user's address as this app sends it."""
         return profile
 
     async def look_again(self, told: Mapping[str, str], me: str, found: dict[str, str]) -> dict[str, str]:
-        """The endpoints from here on; `told` is what came back with the browser, `me` what was sent along."""
+        """The endpoints from here on; `told` are the parameters of the redirect back, `me` is the address that was
+        sent.
+        """
         return found
 
     async def accept(self, given: Mapping[str, Any], profile: str, found: Mapping[str, str]) -> None:
-        """What the app compares in the reply of the token endpoint."""
+        """Check the reply of the token endpoint, as this app does."""
 
     async def discover(self, profile: str) -> dict[str, str]:
         """The endpoints by rel."""
@@ -109,7 +111,7 @@ class App:
         return found_rels(reply)
 
     def came_back(self, back: str, state: str, found: Mapping[str, str]) -> dict[str, str]:
-        """What is told by the URL with which the browser came back."""
+        """The parameters of the URL with which the browser returned."""
         if not back.startswith(self.redirect_uri):
             raise AppBreaks(f"the browser went to {back}, not to {self.redirect_uri}")
         answer = dict(parse_qsl(urlsplit(back).query))
@@ -158,7 +160,7 @@ class App:
         return {"action": "timeline", "channel": channel}
 
     async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
-        """Channels, then a page."""
+        """Request the channels, then a page."""
         if channel is None:
             channels = self.checked(await self.get(signed, {"action": "channels"}))["channels"]
             others = [found["uid"] for found in channels if found["uid"] != "notifications"]
@@ -188,7 +190,7 @@ def found_rels(reply: httpx.Response) -> dict[str, str]:
 
 
 def header_rels(reply: httpx.Response) -> dict[str, str]:
-    """What the Link headers of a reply name."""
+    """The rels and URLs of a reply's Link headers."""
     found: dict[str, str] = {}
     for url, parameters in re.findall(r"<([^>]*)>((?:\s*;[^,]*)*)", ", ".join(reply.headers.get_list("link"))):
         named = re.search(r';\s*rel="?([^";]*)"?', parameters)
@@ -198,7 +200,7 @@ def header_rels(reply: httpx.Response) -> dict[str, str]:
 
 
 def tags(reply: httpx.Response, *, exact: bool) -> list[tuple[str, str]]:
-    """Pairs of rel and URL in document order; `exact` takes a rel of several values as one."""
+    """Pairs of rel and URL in document order; `exact` treats several values in a rel as one."""
     if reply.request.method == "HEAD":
         return []
     found = []

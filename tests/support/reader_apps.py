@@ -1,38 +1,38 @@
-"""Reader apps as they were observed to sign in and to read, each with its peculiarities. They know nothing of us.
+"""Reader apps that sign in and read as the real ones were observed to, each with its peculiarities.
 
-An app finds the endpoints at a person's profile, sends the person to the authorization endpoint, redeems the code and
-reads at the Microsub endpoint:
+They are independent of the product. An app finds the endpoints on a user's profile page, sends the user to the
+authorization endpoint, redeems the code and reads at the Microsub endpoint:
 
     async with httpx.AsyncClient(timeout=60) as http:
         signed = await Monocle(http, home).sign_in(profile, person)
         items = await signed.read()
 
-`home` is where the app is at home: its client id, and the origin to which answers go; `app_site.py` has one that
-answers. `person` is what happens in the person's browser: it takes the URL of the authorization endpoint and returns
-the URL with which the browser comes back to the app. `AppBreaks` says what an app stumbles over, where the real one
-would stop, crash, or show nothing.
+`home` is the app's client id, and the origin that receives answers; `own_server.py` has a server for it. `person`
+stands for the user's browser: it takes the URL of the authorization endpoint and returns the URL with which the
+browser returns to the app. `AppBreaks` gives the reason where the real app would stop, crash, or show nothing.
 
-What each reads of the way back and of the token endpoint's reply is in `reads_back` and `needs`; it breaks without.
+`reads_back` and `needs` are the parameters that an app requires in the redirect and in the token endpoint's reply.
 
-- Together: no PKCE; redeems the code twice, one after the other or at once; `me` must be on the host that was entered;
-  keeps what HTTP caching allows; a 401 signs out; a dot in a channel's uid breaks its settings.
-- Monocle: HEAD, then GET of the profile; metadata first; PKCE S256; an issuer must be https, where
-  `loopback` doesn't let http pass. `me` of the reply is looked up again where it differs from what was entered, and
-  must name the same authorization endpoint. `MonocleOfOld` has the library of the lock file, which knows no metadata.
-- IndiePassAndroid: rel by exact match; Link headers split at every `,` and `;`, before the page; two endpoints of one
-  kind are too many; PKCE S256; of the reply the token alone, and name and photo of a `profile`; parameters unencoded.
-- IndiePassIos: wants `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`; of the
-  scopes granted one must be `create` or `post`.
+- Together: no PKCE; redeems the code twice, sequentially or concurrently; `me` must be on the host that was entered;
+  caches what HTTP allows; a 401 signs out; a dot in a channel's uid breaks its settings.
+- Monocle: HEAD, then GET of the profile; metadata first; PKCE S256; an issuer must be https, unless `loopback` allows
+  http. If `me` in the reply differs from the entered address, its page must name the same authorization endpoint.
+  `MonocleOfOld` has the library version of the lock file, which doesn't support metadata.
+- IndiePassAndroid: exact match of rels; Link headers, split at every `,` and `;`, before the page; fails with two
+  endpoints of one kind; PKCE S256; reads only the token of the reply, and name and photo of a `profile`; parameters
+  aren't encoded.
+- IndiePassIos: requires `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`; one
+  of the granted scopes must be `create` or `post`.
 - IndiePassDesktop: no sign-in; endpoint and token are pasted. A query is appended; nothing may be null.
-- Ek: comes back to `http://127.0.0.1:<any port>/`, with a client id of another site that doesn't answer; everything in
-  the query of a POST; empty `after=` and `before=`; strict types.
-- Ekstereye: wants `micropub`; reads `me` from the way back and looks the endpoints up there again; as a browser, it
-  asks for permission first (CORS) and sends Cache-Control; it asks `events` at once.
-- Padd: PKCE S256; its client id is a JSON document; sends `me` without the slash at its end.
-- Notifier: finds the person by `me` in the way back, letter for letter as it was entered; a slash at the end of the
-  endpoint; polls with the stored `paging.before`.
+- Ek: redirects to `http://127.0.0.1:<any port>/`, with a client id on another site that doesn't answer; sends all
+  parameters in the query of a POST; empty `after=` and `before=`; strict types.
+- Ekstereye: requires `micropub`; reads `me` from the redirect and discovers the endpoints there again; as a browser,
+  it sends preflights (CORS) and Cache-Control; it requests `events` at once.
+- Padd: PKCE S256; its client id is a JSON document; sends `me` without its final slash.
+- Notifier: finds the user by `me` in the redirect, exactly as entered; a slash at the end of the endpoint; polls with
+  the stored `paging.before`.
 
-Only Monocle is known to look at `indieauth-metadata`; to all others a page must name the two older rels.
+Only Monocle is known to read `indieauth-metadata`; for all others a page must have the two older rels.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ PROVIDER = ("authorization_endpoint", "token_endpoint")
 
 
 class Together(App):
-    """Together v3. `at_once`: both redemptions are on their way at the same time."""
+    """Together v3. `at_once`: both redemptions run at the same time."""
 
     name = "Together"
     scopes = "post create delete update read follow mute block channels"
@@ -102,7 +102,7 @@ class Together(App):
         reply = await super().get(signed, parameters)
         rules = reply.headers.get("cache-control", "")
         if "no-store" not in rules and "no-cache" not in rules and "max-age=0" not in rules:
-            # A browser may keep a reply for a while even when nothing allows it (RFC 9111, section 4.2.2).
+            # A browser may cache a reply for a while even without explicit permission (RFC 9111, section 4.2.2).
             self.kept[key] = reply
         return reply
 
@@ -165,7 +165,7 @@ class Monocle(App):
 
 
 class MonocleOfOld(Monocle):
-    """Monocle with the version of its library that its lock file names: metadata means nothing to it."""
+    """Monocle with the library version of its lock file, which doesn't support metadata."""
 
     async def discover(self, profile: str) -> dict[str, str]:
         head = await self.http.head(profile, follow_redirects=True)
@@ -248,14 +248,14 @@ class IndiePassIos(App):
 
 
 class IndiePassDesktop(App):
-    """IndiePass on the desktop, with what its settings ask for."""
+    """IndiePass on the desktop, with the values in its settings."""
 
     name = "IndiePass desktop"
     fields = ("Reader endpoint", "The token for both endpoints", "Post endpoint", "Media endpoint")
-    """What its settings ask for, as they call it."""
+    """The names of its settings."""
 
     def pasted(self, endpoint: str, token: str) -> Signed:
-        """Somebody who has put endpoint and token into the settings."""
+        """A user who has pasted endpoint and token into the settings."""
         return Signed(self, "", "", token, endpoint, {})
 
     async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
@@ -279,14 +279,14 @@ class IndiePassDesktop(App):
 
 
 class Ek(App):
-    """The command line program ek, which listens at a port of its own until the browser comes."""
+    """The command line program ek, which listens on a local port until the browser returns."""
 
     name = "ek"
     scopes = "read follow mute block channels"
     needs = ("access_token",)
 
     def __init__(self, http: httpx.AsyncClient, home: str = "", scopes: str | None = None) -> None:
-        # Its address is on the site of who wrote it, wherever it runs.
+        # The client id is the site of its author, wherever the program runs.
         super().__init__(http, "https://ek.example/microsub-client", scopes)
 
     async def sign_in(self, profile: str, person: Person) -> Signed:
@@ -373,7 +373,7 @@ class Ekstereye(App):
 
 
 class Padd(App):
-    """PADD, whose client id is a document beside its pages."""
+    """PADD, whose client id is a document next to its pages."""
 
     name = "PADD"
     scopes = "create update delete media read follow channels mute block"
@@ -389,7 +389,7 @@ class Padd(App):
 
 
 class Notifier(App):
-    """microsub-notifier, which keeps people under the address that they have entered."""
+    """microsub-notifier, which stores users under the address that they have entered."""
 
     name = "microsub-notifier"
     scopes = "read"
@@ -411,7 +411,7 @@ class Notifier(App):
         return signed.microsub.rstrip("/") + "/"
 
     async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
-        """What is new since the last time, by the stored cursor."""
+        """The new items since the last call, by the stored cursor."""
         channel = channel or "notifications"
         asked = self.page(channel) | ({"before": signed.stored[channel]} if channel in signed.stored else {})
         page = self.checked(await self.get(signed, asked))

@@ -1,4 +1,4 @@
-"""The HTTP API over real stores: users with tokens, feeds with posts, at a time that stands still."""
+"""The HTTP API with real stores: users with tokens, feeds with posts, and a clock that stands still."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["ENDPOINT", "LOOPBACK", "Reader", "Web", "assert_no_null", "instance"
 
 
 def instance(redis: Redis, now: float = NOON + 10_000, **parts: Any) -> AbstractAsyncContextManager[World]:
-    """A world without a network, in which it is `now`."""
+    """A world without a network, at the time `now`."""
     usual = {"clock": Clock(now), "settings": InstanceSettings(), "resolver": nowhere}
     return world(redis, **{**usual, **parts})
 
 
 def posts(*names: str, at: float = NOON, **more: Any) -> list[ItemToStore]:
-    """Posts in document order, the newest first, a second apart."""
+    """Posts in document order, newest first, one second apart."""
     return [candidate(name, at=at + len(names) - place, **more) for place, name in enumerate(names)]
 
 
@@ -35,7 +35,7 @@ Key = tuple[str, str, str]
 
 
 def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
-    """A request of each kind that, from its own user, changes or shows as much as it can."""
+    """The parameters of a request of each kind that changes or shows as much as possible for its own user."""
     verb, action, method = key
     more: dict[Key, dict[str, Any]] = {
         ("POST", "channels", ""): {"channel": "home", "name": "Taken over"},
@@ -79,7 +79,7 @@ def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
 
 
 async def snapshot(reader: Reader) -> str:
-    """Everything that a user can see of their own things."""
+    """Everything that a user can see of their own data."""
     views: list[Any] = [
         await reader.get(action="channels", method="tree"),
         await reader.get(action="follow", channel="global"),

@@ -1,4 +1,4 @@
-"""Wrappers of a connection to Redis: one counts round trips, one lets things happen between them, one dies."""
+"""Wrappers of a Redis connection: one counts round trips, one acts between them, one is killed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from microsub.redis.protocol import Arg, Command, Redis, Script
 
 
 class Wrapped:
-    """A Redis for which a subclass says what comes of each round trip."""
+    """A Redis whose subclasses decide the result of each round trip."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """`run` does it; the first call of several gives the name, where a script's is its own, and the arguments."""
+        """`run` executes it; name (a script's own name, if any) and arguments are those of the first call."""
         return await run()
 
     async def command(self, *args: Any) -> Any:
@@ -45,7 +45,7 @@ class Wrapped:
 
 
 class CountingRedis(Wrapped):
-    """`trips` is how often something was sent, a pipeline once."""
+    """`trips` counts the round trips; a pipeline is one."""
 
     trips = 0
 
@@ -55,7 +55,7 @@ class CountingRedis(Wrapped):
 
 
 class Between(Wrapped):
-    """What another process does at the worst moment: `before(name, args)` happens before each call."""
+    """Acts as another process at the worst moment: `before(name, args)` runs before each call."""
 
     def __init__(self, redis: Redis, before: Callable[[str, Any], Awaitable[None]]) -> None:
         super().__init__(redis)
@@ -68,7 +68,7 @@ class Between(Wrapped):
 
 
 def once(name: str, act: Callable[[], Awaitable[object]]) -> Callable[[str, Any], Awaitable[None]]:
-    """Do `act` before the first call of that name, which may end with its first argument: `item_end condemn`."""
+    """Run `act` before the first call with this name, optionally with its first argument: `item_end condemn`."""
     done = False
 
     async def before(called: str, args: Any) -> None:
@@ -81,18 +81,18 @@ def once(name: str, act: Callable[[], Awaitable[object]]) -> Callable[[str, Any]
 
 
 class KilledError(BaseException):
-    """The process is gone: nothing may catch this."""
+    """The process was killed: nothing may catch this."""
 
 
 async def die(*_args: Any, **_named: Any) -> Any:
-    """Stands where a process is killed."""
+    """A call that kills the process."""
     raise KilledError
 
 
 class Killing(Wrapped):
-    """A Redis whose client is killed before its nth round trip, or just after the server did it.
+    """A Redis whose client is killed before its nth round trip, or just after the server has executed it.
 
-    With another `error` it is Redis that fails, from that trip on.
+    With another `error`, Redis fails from this round trip on.
     """
 
     error: type[BaseException] = KilledError
@@ -104,7 +104,7 @@ class Killing(Wrapped):
         self.trips += 1
         if self.kill_at is not None and self.trips >= self.kill_at:
             if self.after and self.trips == self.kill_at:
-                with contextlib.suppress(RedisError):  # what Redis answered nobody gets to know
+                with contextlib.suppress(RedisError):  # the reply is lost
                     await run()
             raise self.error
         return await run()
@@ -117,8 +117,8 @@ async def killed_anywhere(
     state: Callable[[], Awaitable[object]],
     again: Callable[[], Awaitable[object]] | None = None,
 ) -> int:
-    """Assert that `act`, killed before or after any of its round trips, leads with `again` (`act` itself, where none
-    is given) to the state that it leads to undisturbed; how many round trips it takes.
+    """Assert that `act`, killed before or after any round trip and followed by `again` (default: `act`), leads to the
+    same state as without a kill; returns the number of round trips.
     """
     await redis.command("FLUSHDB")
     await prepare()
@@ -199,7 +199,7 @@ class ClientRedis:
             for start in range(0, len(commands), _BATCH):
                 pipeline = self._pipeline()
                 for command in commands[start : start + _BATCH]:
-                    # Queues the command; a pipeline runs nothing before `execute`.
+                    # This queues the command; a pipeline runs nothing before `execute`.
                     pipeline.execute_command(*command)
                 replies += await pipeline.execute(raise_on_error=False)
         except _FAILURES as error:

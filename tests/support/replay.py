@@ -1,4 +1,4 @@
-"""What changes do to a state, in memory: the meaning of `configuration.facts.Change` for tests of pure decisions."""
+"""The effect of changes on a state in memory: `configuration.facts.Change` for tests of pure decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Part = TypeVar("Part", UserConfig, ChannelConfig)
 
 
 def replay(current: Current, changes: Iterable[Change]) -> Current:
-    """The state after `changes`. Fails on a change that a store would have to refuse."""
+    """The state after `changes`. Fails on a change that a store would refuse."""
     for change in changes:
         current = _one(current, change)
     return current

@@ -1,4 +1,4 @@
-"""Subscribers of our own hub by the letter of https://www.w3.org/TR/websub/, and a server with topics for them."""
+"""Subscribers of our hub that follow https://www.w3.org/TR/websub/ exactly, and a server with topics for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["BASE", "HubClient", "WatchedCallback", "hub_client"]
 
 @dataclass
 class WatchedCallback:
-    """A callback at `site`: says yes to what it is asked, notes what it is sent, and answers deliveries as told."""
+    """A callback at `site` that confirms verifications, records deliveries, and replies to them as set."""
 
     site: Publisher
     path: str
@@ -74,7 +74,7 @@ class HubClient:
     async def ask(
         self, callback: str, topic: str | None = None, mode: str = "subscribe", **more: Any
     ) -> httpx.Response:
-        """One request to the hub, and what comes of it."""
+        """Send one request to the hub, and process it."""
         form = {"hub.mode": mode, "hub.callback": callback, "hub.topic": topic or self.topic}
         form |= {f"hub.{name}": str(value) for name, value in more.items()}
         reply = await self.post(form)
@@ -94,17 +94,17 @@ class HubClient:
         return made
 
     async def work(self, seconds: float = 0.2) -> int:
-        """Do what is due when some time has passed."""
+        """Advance the clock, and do the due work."""
         self.server.now += seconds
         return await self.server.distribution.run_once()
 
     async def arrive(self, *names: str, **more: Any) -> None:
-        """Posts come into Alice's channel."""
+        """Add posts to Alice's channel."""
         self.server.now += 1
         await self.server.publish(FEED, *posts(*names, at=self.server.now - 10, **more))
 
     async def publish(self, *names: str, **more: Any) -> None:
-        """The same, and the hub does what is due."""
+        """Add posts, and let the hub do the due work."""
         await self.arrive(*names, **more)
         await self.work()
 
@@ -114,7 +114,7 @@ class HubClient:
 
 @asynccontextmanager
 async def hub_client(redis: Redis, **parts: Any) -> AsyncIterator[HubClient]:
-    """A world in which Alice has an output feed, with its addresses."""
+    """A world in which Alice has an output feed, and its addresses."""
     async with publisher() as site, instance(redis, **{"base_url": BASE, "resolver": loopback, **parts}) as server:
         alice = await server.reader("alice", "home", "later")
         await server.publish(FEED, *posts("first", at=NOON))

@@ -1,4 +1,4 @@
-"""Work in threads that is held until a test lets it go on, and how much of it was under way together."""
+"""Work in threads that waits until a test releases it, and the number of concurrent calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class HeldWork:
-    """Stands for `work`, whose result it gives. `calls` and `together` are the numbers to look at."""
+    """Replaces `work` and returns its result. `calls` and `together` are the counts of all and of concurrent calls."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self._work = work

@@ -1,4 +1,4 @@
-"""The functions of timelines, bound to one connection and one post store: short names for tests of many steps."""
+"""The functions of timelines with one connection and one post store: short names for tests with many steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from microsub.timelines.remove import Leaving
 
 
 class Timelines(Adder):
-    """All that happens to timelines, by one connection."""
+    """All operations on timelines, with one connection."""
 
     def __init__(self, redis: Redis, items: Items) -> None:
         super().__init__(redis, items)
@@ -68,7 +68,7 @@ class Timelines(Adder):
         return sum(map(len, await rules.settle_in(self._redis, places, items, now)))
 
     async def left_for_good(self, user: str, uid: str, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that have left the channel and never come back to it."""
+        """The ids among these that have left the channel for good."""
         times = await self._redis.command("ZMSCORE", keys.gone(user, uid), *ids)
         left = {item: Reason(round(float(at) % 1 * 16)) for item, at in zip(ids, times, strict=True) if at is not None}
         return {item for item, reason in left.items() if not reason.may_return}

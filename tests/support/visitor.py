@@ -1,5 +1,6 @@
-"""A person's browser over the application, without a network: cookies, forms and their tokens, and what it says of
-where a form came from. Redirects are shown, not followed.
+"""A browser for the application without a network: cookies, forms with their tokens, and origin headers.
+
+Redirects are shown, not followed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.
 
 @dataclass(frozen=True)
 class Shown:
-    """A page as it came."""
+    """A page as received."""
 
     response: httpx.Response
     tree: LexborHTMLParser = field(repr=False)
@@ -34,7 +35,7 @@ class Shown:
 
     @property
     def location(self) -> str:
-        """Where the reply leads; empty where it is a page."""
+        """The target of a redirect; empty for a page."""
         return self.response.headers.get("location", "")
 
     @property
@@ -44,12 +45,12 @@ class Shown:
 
     @property
     def text(self) -> str:
-        """What people read in the main part, with single spaces."""
+        """The visible text of the main part, with single spaces."""
         found = self.tree.css_first("main")
         return " ".join(found.text(separator=" ").split()) if found else ""
 
     def form(self, action: str, **having: str) -> LexborNode:
-        """The form that leads to `action`, and has these values in it."""
+        """The form that is sent to `action`, and has these values."""
         for found in self.tree.css("form"):
             values = fields_of(found)
             if found.attributes.get("action") == action and having.items() <= values.items():
@@ -58,7 +59,7 @@ class Shown:
 
 
 class Visitor:
-    """One browser. `address` is where it sees the server, `client` its own."""
+    """One browser. `address` is the server's, `client` the browser's own."""
 
     def __init__(self, app: ASGIApp, address: str, agent: str = FIREFOX, client: str = "127.0.0.1") -> None:
         self.address = address
@@ -74,7 +75,7 @@ class Visitor:
         return _shown(await self.client.get(path, headers=headers))
 
     async def post(self, path: str, fields: Mapping[str, Any] | None = None, **headers: str) -> Shown:
-        """A POST as our own pages send it, but for the given headers; an empty one is left out."""
+        """A POST as our own pages send it, except for these headers; an empty header is left out."""
         given = {
             "origin": self.origin,
             "sec-fetch-site": "same-origin",
@@ -84,7 +85,7 @@ class Visitor:
         return _shown(await self.client.post(path, data=fields or {}, headers=sent))
 
     async def submit(self, page: Shown, action: str, having: Mapping[str, str] | None = None, **fields: Any) -> Shown:
-        """Send the page's form that leads to `action`, with these fields filled in."""
+        """Send the page's form for `action`, with these fields filled in."""
         found = page.form(action, **(having or {}))
         assert found.attributes.get("method") == "post"
         target = urljoin(str(page.response.url), action)
@@ -100,7 +101,7 @@ class Visitor:
 
 
 def fields_of(form: LexborNode) -> dict[str, str]:
-    """The fields of a form as they are, without boxes that aren't ticked."""
+    """The fields of a form as they are, without unticked boxes."""
     found = {}
     for node in form.css("input[name]"):
         kind = node.attributes.get("type") or "text"
@@ -121,7 +122,7 @@ SESSION, DEVICES = "__Host-microsub-session", "__Host-microsub-devices"
 
 
 async def begin_session(visitor: Visitor, server: World, name: str = "ann", me: str | None = None) -> str:
-    """Give the browser a session, as a finished sign-in does; its cookie."""
+    """Give the browser a session, as a complete sign-in does; its cookie."""
     me, agent = f"https://{name}.example/" if me is None else me, visitor.client.headers["user-agent"]
     cookie = await server.identity.sessions.begin(name, me, f"with {name}.example", agent, server.now)
     visitor.client.cookies.set(SESSION, cookie, domain=urlsplit(visitor.address).hostname or "", path="/")
@@ -134,7 +135,7 @@ async def tried(visitor: Visitor, who: str = "ann", password: str = PASSWORD, pa
 
 
 async def options_from(visitor: Visitor, page: Shown, begin: str, **fields: str) -> dict[str, Any]:
-    """What static/passkeys.js is given for the part of the page that begins there."""
+    """The options for static/passkeys.js in the part of the page that begins there."""
     part = next(node for node in page.tree.css("[data-passkey]") if node.attributes["data-begin"] == begin)
     token = {part.attributes["data-token-field"] or "": part.attributes["data-token"]}
     shown = await visitor.post(begin, {**fields, **token})

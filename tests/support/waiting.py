@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 PATIENCE = 240.0
-"""Seconds after which what comes in the end is taken not to come. They say nothing about how long anything should take:
-on a machine that does ten other things a process needs many seconds to start, and tests that pass don't wait for them.
+"""Seconds after which a condition counts as failed.
+
+They say nothing about how long anything should take: on a busy machine a process needs many seconds to start, and tests
+that pass don't wait for them.
 """
 
 
@@ -27,5 +29,5 @@ async def wait_until(condition: Callable[[], Any | Awaitable[Any]], timeout: flo
         now = time.monotonic()
         waited = now - begun
         assert waited < timeout, f"not true within {timeout:g} s: {condition}"
-        # To look costs processor time, often that of the process which is waited for.
+        # Each check costs CPU time, often that of the awaited process.
         await asyncio.sleep(max(min(max(0.005, waited / 20), 0.1), 2 * (now - looked)))

@@ -1,4 +1,4 @@
-"""A publisher on 127.0.0.1 that answers as told and remembers what it was asked."""
+"""A publisher on 127.0.0.1 with given answers, which records requests."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ import pytest
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it arrived, and the connection to write bytes on; header names in lower case, values byte for byte
-    as latin-1. `target` is the path with its query, `number` counts the requests for it.
+    """One request, and its connection for writing bytes; header names in lower case, values byte for byte as latin-1.
+    `target` is the path with its query, `number` counts the requests for it.
     """
 
     target: str
@@ -48,11 +48,11 @@ class Asked:
 
     @property
     def form(self) -> dict[str, str]:
-        """The fields of an urlencoded body; the first of those with one name."""
+        """The fields of an urlencoded body; of repeated names the first."""
         return dict(reversed(self._fields))
 
     def all(self, name: str) -> list[str]:
-        """Every value that the body has by this name."""
+        """Every value of this name in the body."""
         return [value for key, value in self._fields if key == name]
 
     @property
@@ -80,7 +80,7 @@ class Asked:
         await self.reply(b"", f"Location: {location}", status=status)
 
     async def hang(self) -> None:
-        """Say nothing more until the visitor leaves."""
+        """Send nothing more until the client leaves."""
         await self.reader.read()
 
     def reset(self) -> None:
@@ -95,7 +95,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to reply; header values leave as they are. `hang` keeps the connection open after what is sent."""
+    """A reply; header values are sent unchanged. `hang` keeps the connection open after the reply."""
 
     body: bytes = b""
     status: int = 200
@@ -105,35 +105,36 @@ class Answer:
 
 
 Handler = Callable[[Asked], "Answer | Awaitable[Answer | None]"]
-"""What to answer; None where it has written all itself."""
+"""Returns the reply, or None if it has written the reply itself."""
 
 
 def json_reply(value: Mapping[str, Any], status: int = 200, *headers: tuple[str, str]) -> Answer:
-    """A JSON object, not to be kept."""
+    """A JSON object, not cacheable."""
     fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *headers]
     return Answer(json.dumps(value).encode(), status, fields)
 
 
 def form_reply(value: Mapping[str, Any]) -> Answer:
-    """The same as an urlencoded form, as older servers answer."""
+    """The same as an urlencoded form, as older servers send it."""
     fields = [("Content-Type", "application/x-www-form-urlencoded"), ("Cache-Control", "no-store")]
     return Answer(urlencode({name: str(v) for name, v in value.items()}).encode(), 200, fields)
 
 
 def html_reply(text: str, status: int = 200, *headers: tuple[str, str]) -> Answer:
-    """A page."""
+    """An HTML page."""
     return Answer(text.encode(), status, [("Content-Type", "text/html; charset=utf-8"), *headers])
 
 
 def redirect_reply(location: str, status: int = 302) -> Answer:
-    """A redirect to `location`, taken as it is."""
+    """A redirect to `location`, sent unchanged."""
     return Answer(b"", status, [("Location", location), ("Cache-Control", "no-store")])
 
 
 @dataclass
 class Publisher:
-    """`serve(path, …)` sets what a path answers, other paths `otherwise`; `asked` is the log; `in_flight` and
-    `most_in_flight` count. While `open` isn't set, visitors wait for their answer. `down()` takes the server away.
+    """`serve(path, …)` sets the answer of a path, `otherwise` that of all others; `asked` is the log; `in_flight` and
+    `most_in_flight` count requests. While `open` isn't set, requests wait for their answers. `down()` stops the
+    server.
     """
 
     scheme: str = "http"
@@ -156,7 +157,7 @@ class Publisher:
         return self.url("")
 
     def down(self) -> None:
-        """Refuse connections from now on, and end those that are open."""
+        """Refuse new connections, and close the open ones."""
         self.server.close()
         for writer in list(self.writers):
             writer.close()
@@ -168,7 +169,7 @@ class Publisher:
     def serve_document(
         self, path: str, body: bytes, content_type: str = "application/rss+xml", *, etag: str | None = None
     ) -> str:
-        """A document with a validator, answered with 304 when the validator comes back."""
+        """Serve a document with a validator, and 304 if it is sent back."""
         tag = etag or f'"{hash(body) & 0xFFFFFFFF:x}"'
 
         def handler(asked: Asked) -> Answer:
@@ -212,7 +213,7 @@ class Publisher:
                 if answer.hang:
                     await reader.read()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the other side left, or the test is over
+            pass  # the client left, or the test is over
         finally:
             self.in_flight -= 1
             self.writers.discard(writer)
@@ -248,7 +249,9 @@ async def publisher(
 
 
 def certificate(folder: Path, host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A self-signed certificate for `host`: the server's context, and a client's that trusts it and nothing else."""
+    """A self-signed certificate for `host`: the server's context, and one of a client that trusts only this
+    certificate.
+    """
     program = shutil.which("openssl")
     if program is None:
         pytest.skip("needs the openssl program to make a certificate")

@@ -1,5 +1,5 @@
-"""One server's parts on one connection to Redis, by the product's wiring, each made when it is first used: stores,
-pipeline, application, configuration. All invented host names lead to 127.0.0.1.
+"""The parts of one server on one Redis connection, with the product's wiring, each created at its first use: stores,
+pipeline, application, configuration. All invented host names resolve to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ QUICK = Timing(lease=5.0, retry=0.01, settle=0.01, quiet=0.02, longest_quiet=0.2
 
 @dataclass
 class Clock:
-    """Unix time that a test moves; it stands still where `at` is given."""
+    """Unix time that a test advances; it stands still if `at` is given."""
 
     at: float | None = None
     ahead: float = 0.0
@@ -111,12 +111,12 @@ class Clock:
 
 
 async def loopback(_host: str, _port: int) -> Sequence[str]:
-    """Every name is here."""
+    """A resolver that resolves every name to loopback."""
     return ["127.0.0.1"]
 
 
 async def nowhere(_host: str, _port: int) -> list[str]:
-    """A resolver to which every name is one of a private network, so that nobody outside is ever asked."""
+    """A resolver that resolves every name to a private address, so that no request leaves the machine."""
     return ["10.0.0.1"]
 
 
@@ -137,7 +137,7 @@ class Web:
 
 
 class WorldSettings(SettingsInForce):
-    """The settings in force, asked for each time; those of the instance are `given`, until a file says them."""
+    """The settings in force, read each time; those of the instance are `given`, unless a file sets them."""
 
     def __init__(self, stores: Stores, given: Callable[[], InstanceSettings]) -> None:
         super().__init__(stores.applied, stores.own_settings, remembered=0.0)
@@ -152,7 +152,7 @@ class WorldSettings(SettingsInForce):
 
 
 class WorldProcess(Settings):
-    """A process that tests call `server.test`."""
+    """The settings of a process with the address `server.test`."""
 
     @property
     def public_url(self) -> str:
@@ -161,7 +161,7 @@ class WorldProcess(Settings):
 
 @dataclass(eq=False)
 class World(Stores):
-    """`file` is the backend.json on its disk, `web` what searches and previews find, `clock` what all go by."""
+    """`file` is the backend.json, `web` has the documents for searches and previews, all parts use `clock`."""
 
     redis: Redis
     file: Path = Path("backend.json")
@@ -188,7 +188,7 @@ class World(Stores):
         self.clock.now = moment
 
     def through(self, redis: Any) -> World:
-        """Another process of the same server, which has that connection."""
+        """Another process of the same server, with this connection."""
         return replace(self, redis=redis)
 
     @property
@@ -203,7 +203,7 @@ class World(Stores):
 
     @property
     def adder(self) -> Timelines:  # type: ignore[override]
-        """The same."""
+        """The same object as `timelines`."""
         return self.timelines
 
     @cached_property
@@ -216,7 +216,7 @@ class World(Stores):
 
     @cached_property
     def feed_lists(self) -> FeedLists:
-        """Lists of a server that asks no private network."""
+        """The lists of a server without private networks."""
         return FeedLists(self.channels, self.feeds, self.following, self.parser)
 
     @cached_property
@@ -224,7 +224,7 @@ class World(Stores):
         return follow_repair(self)
 
     async def check(self, repair: bool = False) -> CheckReport:
-        """What `microsub check` says."""
+        """The report of `microsub check`."""
         return await replace(checking(self), pause=0).run(repair=repair)
 
     # --- The pipeline
@@ -238,7 +238,7 @@ class World(Stores):
         return self.make_stages()
 
     def make_stages(self, completing: Completing | None = None) -> Stages:
-        """The stages of one worker; nothing is looked up unless `completing` is there."""
+        """The stages of one worker; look-ups are made only with `completing`."""
         parts = (self.delivery, completing or self.completing, self.parser)
         return delivery_stages(self, *parts, name=worker_name(), tracker=self.tracker, patience=self.patience)
 
@@ -269,7 +269,7 @@ class World(Stores):
 
     @cached_property
     def verifier(self) -> MentionVerifier:
-        """What looks at sources, without a pause between two requests to a host."""
+        """The verifier of webmention sources, without a pause between two requests to a host."""
         return mention_verifier(self, self.fetcher, self.parser, HostPace(at_once=4, interval=0))
 
     @cached_property
@@ -278,7 +278,7 @@ class World(Stores):
 
     @cached_property
     def subscriber(self) -> Subscriber:
-        """What keeps subscriptions; without a `base_url` it has no hubs to ask."""
+        """The keeper of subscriptions; without a `base_url` it sends nothing to hubs."""
         return hub_subscriber(self.process, self, self.fetcher)
 
     @cached_property
@@ -287,7 +287,7 @@ class World(Stores):
 
     @cached_property
     def distribution(self) -> Distribution:
-        """What does the work of the hub; with a `base_url` alone."""
+        """The work of the hub; only with a `base_url`."""
         assert self.services.topics is not None
         return Distribution(self.redis, self.services.topics, self.fetcher, clock=self.clock)
 
@@ -306,7 +306,7 @@ class World(Stores):
     def poll_now_refusing(
         self, refused: dict[str, str], fetcher: Fetcher | None = None, *, beside_others: bool = False
     ) -> PollNow:
-        """As the command has it: what may not be asked goes into `refused`."""
+        """As the command builds it: refused addresses are added to `refused`."""
 
         async def others() -> bool:
             return beside_others
@@ -316,13 +316,13 @@ class World(Stores):
         return PollNow(self.feeds, self.schedule, worker, others=others, refused=refused, clock=self.clock)
 
     async def follow(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
-        """What following a new feed comes to: user, channel, subscription, due at once."""
+        """The state after following a new feed: user, channel, subscription, due at once."""
         feed, now = await self.follow_unscheduled(url, user, uid), self.clock()
         await self.schedule.add(feed.id, host_of(feed.url), now)
         return feed
 
     async def follow_unscheduled(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
-        """A reader follows a feed that nobody polls."""
+        """Follow a feed that isn't polled."""
         now = self.clock()
         await self.accounts.add_user(user, "", now)
         await self.channels.create(user, uid, now, uid)
@@ -335,7 +335,7 @@ class World(Stores):
         await self.schedule.bump([(feed.id, host_of(feed.url)) for feed in feeds], self.clock())
 
     async def poll(self, feed: FeedRecord) -> PollResult:
-        """One poll, and what the stages make of it."""
+        """One poll, followed by the stages."""
         return await self.poll_id(feed.id)
 
     async def poll_id(self, feed_id: str) -> PollResult:
@@ -349,7 +349,7 @@ class World(Stores):
         return found
 
     async def filter(self, filters: dict[str, object], user: str = "alice") -> None:
-        """Let the channel `home` take what these filters let through."""
+        """Set the filters of the channel `home`."""
         await self.channels.set_settings(user, "home", OwnChannelSettings(filters=Filters.of(filters)), self.clock())
 
     async def rows(self, user: str = "alice", uid: str = "home", limit: int = 100) -> list[Row]:
@@ -357,7 +357,7 @@ class World(Stores):
         return list(page.rows)
 
     async def texts(self, user: str = "alice", uid: str = "home") -> list[str]:
-        """The wire JSON of the timeline, newest first."""
+        """The stored JSON of the timeline's items, newest first."""
         data = await self.items.data([row.id for row in await self.rows(user, uid)])
         return [value.decode() if value else "" for value in data]
 
@@ -400,11 +400,11 @@ class World(Stores):
 
     @cached_property
     def client(self) -> httpx.AsyncClient:
-        """What speaks to the application."""
+        """A client of the application."""
         return httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")
 
     async def reader(self, name: str, *channels: str, scopes: Sequence[str] = ALL_SCOPES) -> Reader:
-        """A user, with these channels besides `notifications`."""
+        """A user with these channels and `notifications`."""
         await self.accounts.add_user(name, f"https://{name}.example/", self.now)
         for uid in channels:
             await self.channels.create(name, uid.title(), self.now, uid)
@@ -415,7 +415,7 @@ class World(Stores):
         return await self.accounts.create_token(name, scopes, "tests", self.now)
 
     async def publish(self, url: str, *posts: ItemToStore, title: str | None = None) -> FeedRecord:
-        """What a poll of `url` does that finds these posts."""
+        """Store and deliver posts, as a poll of `url` that finds them does."""
         feed = await self.feeds.ensure(url, self.now)
         fields = {"title": title or "A blog", "last_success": str(self.now), "last_poll": str(self.now)}
         await self.feeds.update(feed.id, {**fields, "next_poll": str(self.now + 3600)})
@@ -448,7 +448,7 @@ class World(Stores):
         )
 
     def save(self, document: Mapping[str, Any] | str, at: float | None = None) -> None:
-        """What an editor does: write a file beside it and rename it. `at` sets the time of modification."""
+        """Save as an editor does: write a temporary file and rename it. `at` sets the time of modification."""
         text = document if isinstance(document, str) else json.dumps(document, indent=2)
         temporary = self.file.with_suffix(".part")
         temporary.write_text(text)
@@ -457,11 +457,11 @@ class World(Stores):
         temporary.replace(self.file)
 
     def saved(self) -> Any:
-        """The document in the file now."""
+        """The current document in the file."""
         return json.loads(self.file.read_text())
 
     async def state(self) -> dict[str, Any]:
-        """Users as {name: {uid: (name, [urls])}}, disabled ones left out, `notifications` where it has feeds."""
+        """Users as {name: {uid: (name, [urls])}}, without disabled ones, and with `notifications` if it has feeds."""
         current = await self.applier.current()
         return {
             name: {
@@ -475,7 +475,7 @@ class World(Stores):
 
 @asynccontextmanager
 async def world(redis: Redis, **parts: Any) -> AsyncIterator[World]:
-    """A world on that Redis, closed at the end."""
+    """A world on this Redis, closed at the end."""
     made = World(redis, **parts)
     try:
         yield made

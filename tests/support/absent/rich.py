@@ -1,7 +1,7 @@
-"""Stands before the `rich` that a tool brings along and the product doesn't have.
+"""Hides the package `rich`, which a development tool installs and the product doesn't have.
 
-With it structlog takes a quarter longer to import in each process that the tests start, and half a second to show a
-traceback.
+With it, importing structlog takes a quarter longer in each process that the tests start, and a traceback takes half a
+second.
 """
 
 raise ImportError("rich is no part of the product", name="rich")
