@@ -25,8 +25,7 @@ T = TypeVar("T")
 SHARDS = 16
 
 FARTHEST = 2 * 86_400.0
-"""Seconds ahead up to which work is planned. Entries further ahead stem from a clock that was ahead: they are due.
-"""
+"""Seconds ahead up to which work is planned. Entries further ahead come from a wrong clock: they are due."""
 
 _RETRY = 600.0
 """Seconds after which failed work is retried."""
@@ -112,7 +111,7 @@ class DueTimes:
 
 
 async def _all(parts: Iterable[Awaitable[T]]) -> list[T]:
-    """The results in order, once all have ended. Raises the first error among them."""
+    """The results in order, after all have ended. Raises the first error among them."""
     ends = await asyncio.gather(*parts, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):

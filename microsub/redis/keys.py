@@ -168,7 +168,7 @@ deletes the entry if the feed is still gone. `feeds.url_index`.
 """
 
 feed = key_of("feed:{<feed_id>}")
-"""Hash: url, title, photo, validators, schedule, health, WebSub. Lifetime: 30 days beyond the last follower.
+"""Hash: url, title, photo, validators, schedule, health, WebSub. Lifetime: 30 days after the last follower left.
 `feeds.record`; read by following and the pipeline.
 """
 

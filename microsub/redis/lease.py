@@ -39,7 +39,7 @@ class LeaseCommands:
 
 
 class Lease(LeaseCommands):
-    """A lease that ends by itself after `lease` seconds, over a connection."""
+    """A lease that expires after `lease` seconds, over a connection."""
 
     def __init__(self, redis: Redis, what: str, lease: float, token: str = "") -> None:
         super().__init__(what, lease, token)
@@ -69,7 +69,7 @@ async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
 
 @contextlib.asynccontextmanager
 async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterator[bool]:
-    """Whether the job is ours for the block. A process that dies loses it after `seconds`.
+    """Yields whether this process has the job for the block. A process that dies loses it after `seconds`.
 
     The lease can run out while Redis can't be reached. Callers that need more than "hardly ever two at once" must
     check again inside Redis. Raises StoreError if Redis can't be reached at the beginning.

@@ -44,8 +44,8 @@ REPLY_TIMEOUT = 30.0
 """Seconds without a reply, while any are due, after which a connection counts as dead."""
 
 AT_ONCE = 8
-"""Calls in flight up to which a command is written at once. With eight clients, batching costs a fifth of the requests
-per second: Redis idles while requests are read, then this process idles while Redis handles them.
+"""Number of calls in flight up to which a command is written at once. With eight clients, batching costs a fifth of the
+requests per second: Redis idles while requests are read, then this process idles while Redis handles them.
 """
 
 _Run = Callable[[Sequence[Command]], Awaitable[list[Any]]]
@@ -249,7 +249,7 @@ class _Link(asyncio.Protocol):
         self._gathered.clear()
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`: hand the replies that are complete to their callers."""
+        """See `asyncio.Protocol`: pass complete replies to their callers."""
         reader = self._reader
         self._bytes += len(data)
         if self._bytes > self._most_bytes:
@@ -333,7 +333,7 @@ _MOVING_IN_SCRIPT = "non local key"
 # Until Redis 7 an error inside a script arrives wrapped: "ERR Error running script (…): … -OOM command not allowed".
 _REFUSALS_IN_SCRIPT = tuple(f"-{word}" for word in _REFUSALS)
 _WHERE_IN_SCRIPT = re.compile(r"\s*script: [0-9a-f]{40}, on @user_script:\d+\.?|\A.*@user_script: ?\d+: -?")
-"""The place in our script, as Redis 7 and Redis 6 write it: of no use to an operator."""
+"""The place in our script, as Redis 7 and Redis 6 write it: of no use to an admin."""
 
 
 def translate(error: BaseException) -> BaseException:

@@ -93,7 +93,7 @@ class Stream:
         self._keys = [self._key, keys.stream_bytes(name)]
 
     async def add(self, messages: Sequence[Mapping[str, bytes]]) -> list[str]:
-        """Append messages, all or none; their ids. Raises StoreFull and StoreUnavailable."""
+        """Append messages, all or none; returns their ids. Raises StoreFull and StoreUnavailable."""
         if not messages:
             return []
         return texts(await self._redis.script(*self.adding(messages)))

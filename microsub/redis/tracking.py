@@ -63,7 +63,7 @@ class Tracker:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, listener: Listener) -> None:
-        """Begin to listen in the background; connects, and reconnects, by itself."""
+        """Begin to listen in the background; connects, and reconnects, automatically."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(listener), name="redis-tracking")
 

@@ -7,7 +7,7 @@ Files in the folder:
   of the process that started it, and shows reliably when the server ends, unlike pids and sockets;
 - `redis.users`: held, shared, by every attached process until it stops or dies;
 - `redis.json`: pid, version and socket of the server that was started last. An older version than that is refused:
-  Redis 6.2 on a folder written by 7.0 would come up empty;
+  Redis 6.2 on a folder written by 7.0 would start empty;
 - `redis.sock`, unless the path is too long for a socket; then it is in a private temporary folder;
 - `redis.log`, and the data as Redis writes it.
 
@@ -70,7 +70,7 @@ class Folder:
         """The server that was started last, if any."""
         require_own(self._record)
         try:
-            # A FIFO isn't waited for: it is empty, which no record is.
+            # This doesn't wait for a FIFO: it reads as empty, which no record is.
             with open(self._record, "rb", opener=_at_once) as file:
                 record = Record(**json.loads(file.read(_MOST_RECORD)))
             usable = _is_usable(record)
@@ -118,7 +118,7 @@ def _is_usable(record: Record) -> bool:
 
 
 def private(path: Path) -> IO[bytes]:
-    """Open the file to append, or create it, readable by us alone whatever the umask.
+    """Open the file to append, or create it, readable only by us, regardless of the umask.
 
     Raises OSError, also if the file belongs to another user.
     """

@@ -59,7 +59,7 @@ Version = tuple[int, ...]
 OLDEST: Version = (6, 2)
 
 
-# --- which redis-server -------------------------------------------------------------------------------------------
+# --- available programs --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class EmbeddedRedis:
         self._users: IO[bytes] | None = users
 
     def stop(self) -> bool:
-        """Detach, and shut the server down if no other process is attached; whether it was shut down.
+        """Detach, and shut the server down if no other process is attached; returns whether it was shut down.
 
         The data is on disk when this returns True. Raises StoreUnavailable if the server doesn't end in time.
         """
@@ -353,7 +353,7 @@ def _last_words(log: Path) -> str:
     return " | ".join(lines) or "its log is empty"
 
 
-# --- whether it lives ---------------------------------------------------------------------------------------------
+# --- liveness -----------------------------------------------------------------------------------------------------
 
 WATCH_SECONDS = 2.0
 """Seconds between two checks of a process that its embedded server is alive."""

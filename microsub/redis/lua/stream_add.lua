@@ -1,9 +1,9 @@
--- Appends messages to a stream. On demand, a full stream takes none, and it is noted that messages were left out.
+-- Appends messages to a stream. With limits, a full stream accepts none, and notes that messages were left out.
 --
 -- Atomic: all messages or none, with their bytes, so that the backlog is always counted correctly; and the check that
 -- the stream isn't full.
 --
--- KEYS  1 stream  2 bytes of what waits in it  3 note that messages were left out, or nothing
+-- KEYS  1 stream  2 bytes of its waiting messages  3 note that messages were left out, or nothing
 -- ARGV  1, 2 messages and bytes at which it is full, 0 for never  3 random  4.. per message: bytes, n, n names and
 --       values in turn
 -- reply ids, or 0 if it is full

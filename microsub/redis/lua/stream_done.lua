@@ -2,9 +2,9 @@
 --
 -- Atomic: an acknowledged message is deleted, and its bytes are subtracted once, however often this runs.
 --
--- KEYS  1 stream  2 bytes of what waits in it
+-- KEYS  1 stream  2 bytes of its waiting messages
 -- ARGV  1 group  2.. per message: id, bytes
--- reply how many were removed now
+-- reply number of messages removed now
 local left, freed = 0, 0
 for at = 2, #ARGV, 2 do
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[at])

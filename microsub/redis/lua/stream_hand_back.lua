@@ -1,10 +1,10 @@
--- Hands back messages that this consumer began and won't finish.
+-- Releases messages that this consumer began and won't finish.
 --
 -- Atomic: only messages that the consumer still owns are touched; others stay with their new owner.
 --
 -- KEYS  1 stream
 -- ARGV  1 group  2 consumer  3 milliseconds of idleness to claim  4.. per message: id, deliveries to count
--- reply how many were handed back
+-- reply number of messages released
 local given = 0
 for at = 4, #ARGV, 2 do
   local id = ARGV[at]

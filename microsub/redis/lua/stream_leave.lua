@@ -1,10 +1,10 @@
--- Forgets consumers that own no messages and have been idle for long.
+-- Forgets consumers that own no messages and have been idle for a long time.
 --
 -- Atomic: a consumer that takes a message in between keeps its name, and with it the message.
 --
 -- KEYS  1 stream
 -- ARGV  1 group  2 milliseconds of idleness
--- reply how many were forgotten
+-- reply number of consumers forgotten
 local forgotten = 0
 if redis.call('EXISTS', KEYS[1]) == 0 or #redis.call('XINFO', 'GROUPS', KEYS[1]) == 0 then return 0 end
 for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do

@@ -6,7 +6,7 @@
 -- after all earlier places, whatever the clock says. Of several items, those named last come first, since scripts name
 -- the newest first.
 -- An item that had its place when a channel began to show it gets a second one from the same counter, in
--- `arrivals:again`: so what came into a channel is found behind a place, though it came to the user long before.
+-- `arrivals:again`: so an item that was added to a channel is found after a place, even if the user got it long before.
 local balance, named, came = {}, {}, {}
 
 local function count(id, by)
@@ -22,7 +22,7 @@ local function arrives(id)
 end
 local function departs(id) count(id, -1) end
 
--- The part of a list from a place on that one command is given.
+-- The part of a list, from an index, that one command gets.
 local function slice(list, from)
   local part = {}
   for i = from, math.min(#list, from + 999) do part[#part + 1] = list[i] end

@@ -1,4 +1,4 @@
--- Scripts that walk several channels get the six keys of a channel's items as patterns in ARGV[1..6]
+-- Scripts that visit several channels get the six keys of a channel's items as patterns in ARGV[1..6]
 -- (posts, unread, read, hidden, hidden-read, gone), in which `*` stands for the uid: all are in the slot of KEYS[1],
 -- the sorted set of the user's channels.
 local PARTS = { posts = 1, unread = 2, read = 3, hidden = 4, hidden_read = 5, gone = 6 }

@@ -1,12 +1,12 @@
--- Entries of a user's event streams (timelines/sync/live_events.py), written by the step that changes it: so an event
--- is stored exactly if its change is.
+-- Entries of a user's event streams (timelines/sync/live_events.py), written in the same step as the change: so an
+-- event is stored if and only if its change is.
 --
 -- changed(sets): items of that channel came, left, or changed their state; came_unread(sets, id): this one came as
 -- unread.
 -- note_changes(events) writes one entry for each such channel, with the items that came as unread, the newest first.
--- note_channel(events, what, uid, …) writes one for a channel itself. How much is unread is asked by who reads the
--- entry, so it is true at that time, and costs nothing here. The stream is there only while an app listens, or did so
--- in the last hours (lua/events_read.lua): all others pay for one EXISTS.
+-- note_channel(events, what, uid, …) writes one for a channel itself. Readers of the entry get the unread count
+-- themselves, so it is current, and costs nothing here. The stream exists only while an app listens, and for some hours
+-- after (lua/events_read.lua): without a stream, a change costs one EXISTS.
 local KEPT, MOST_CAME = 500, 100
 local changed_channels, came_to = {}, {}
 

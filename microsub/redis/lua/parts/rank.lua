@@ -1,4 +1,4 @@
--- rank(key, score, id): the position of (score, id) in a sorted set that is walked newest first, that is by score and
+-- rank(key, score, id): the position of (score, id) in a sorted set that is read newest first, that is by score and
 -- then by member, both descending. Returns the number of members before it, and 1 if the member itself is there with
 -- that score, else 0: then the number is its former rank, found among the ties by bisection. So a page costs the same
 -- at any depth and any size.

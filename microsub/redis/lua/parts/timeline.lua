@@ -79,7 +79,7 @@ local function ruled(keys, urls)
   return false
 end
 
--- some(keys): the existing keys, so that a reader without rules costs only one EXISTS.
+-- some(keys): the existing keys, so that a user without rules costs only one EXISTS.
 local function some(keys)
   local there = {}
   if redis.call('EXISTS', unpack(keys)) == 0 then return there end
@@ -94,7 +94,7 @@ local function rules_at(first)
   return some({ KEYS[first], KEYS[first + 1] }), some({ KEYS[first + 2], KEYS[first + 3] })
 end
 
--- note_all(first, now): the last step of every script that shows items or takes them out, with its keys from
+-- note_all(first, now): the last step of every script that shows or removes items, with its keys from
 -- KEYS[first] on: arrivals, arrivals:more, events.
 local function note_all(first, now)
   note_arrivals(KEYS[first], KEYS[first + 1], now)
