@@ -1,6 +1,6 @@
 """Starts the real server broken on purpose: `python -m tests.conformance.broken_launcher VARIANT serve …`.
 
-Each variant replaces one function of the product before the command runs. The product itself knows nothing of it.
+Each variant replaces one function of the product before the command runs. The product contains no code for it.
 """
 
 from __future__ import annotations

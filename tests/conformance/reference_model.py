@@ -38,7 +38,7 @@ class Post:
 
     @property
     def place(self) -> tuple[float, int]:
-        """Larger is further up."""
+        """Sort key; larger is higher in the timeline."""
         return (self.time, -self.number)
 
 
@@ -133,7 +133,7 @@ class Model:
         places = [next(turn) if uid in listed else uid for uid in user.channels]
         user.channels = {uid: user.channels[uid] for uid in places}
 
-    # --- what is shown
+    # --- timelines
 
     def matches(self, post: Post, urls: Iterable[str]) -> bool:
         """Whether a rule with these URLs applies to a post."""

@@ -253,7 +253,7 @@ class LostUpdates(Server):
         return self.act(method, user, scopes, parameters)
 
 
-# --- what is kept, and what has arrived
+# --- saving and arrival
 
 
 @broken_model("saving.save", "saving.shown", "saving.unsave")

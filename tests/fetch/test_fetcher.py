@@ -55,7 +55,7 @@ async def failed(url: str, **parts: object) -> FetchFailed:
     return result
 
 
-# --- what goes out -------------------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------------------------
 
 
 async def test_the_request_is_modest(site: Publisher) -> None:
@@ -119,7 +119,7 @@ async def test_malformed_urls_keep_their_secrets(url: str) -> None:
     assert "s3cret" not in (await failed(url)).detail
 
 
-# --- what comes back -----------------------------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------------------------
 
 
 async def test_a_document(site: Publisher) -> None:

@@ -34,7 +34,7 @@ async def failed(sending: Sending, **parts: Any) -> FetchFailed:
     return result
 
 
-# --- what goes out, and what comes back ------------------------------------------------------------------------------
+# --- requests and answers --------------------------------------------------------------------------------------------
 
 
 async def test_a_form_is_posted_with_a_token(site: Publisher) -> None:
@@ -107,7 +107,7 @@ async def test_redirects_are_told_one_by_one(site: Publisher) -> None:
     assert (answer.body, answer.final_url) == (b"found", f"{there}/f")
 
 
-# --- what never leaves ----------------------------------------------------------------------------------------------
+# --- secrets and refused requests -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [302, 308])

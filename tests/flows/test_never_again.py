@@ -1,4 +1,4 @@
-"""Random histories of a feed and its reader, over the real pipeline: nothing becomes unread again.
+"""Random histories of feeds and a reader, over the real pipeline: nothing becomes unread again.
 
 Publishers add, edit, rename, drop and restore posts and write their guids differently; readers follow, unfollow, move,
 mark and remove; retention, sweeps and rebuilds run in between, and time passes. After every step: no post twice in a
@@ -180,7 +180,7 @@ class Machine(History):
         self.run(service.rebuild("alice", uid, self.it.clock()))
         self.run(self.it.stages.run_once())
 
-    # --- what must be true -------------------------------------------------------------------------------------------
+    # --- invariant ---------------------------------------------------------------------------------------------------
 
     @invariant()
     def nothing_is_unread_again(self) -> None:

@@ -79,7 +79,7 @@ async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: P
 
 
 async def test_a_machine_that_only_answers_writes_its_own_index(tmp_path: Path) -> None:
-    """With search off it has no index, and the reply says so."""
+    """A process with search off has no index, and its reply says so."""
     async with publisher() as site:
         feed = site.serve_document("/first", rss(dated(3), title="First"))
         async with installation(tmp_path, document(home=[feed])) as installed:

@@ -21,7 +21,7 @@ POLLED_RARELY = {"polling": {"min_interval": 86_400, "host_interval": 0}}
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

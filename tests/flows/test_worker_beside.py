@@ -1,4 +1,4 @@
-"""`microsub serve` and its worker process: it runs, is restarted when it dies, and ends with its server."""
+"""`microsub serve` and its worker process, which is restarted when it dies, and ends with its server."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_the_worker_is_there_gives_way_and_is_replaced_when_it_is_killed(t
 
 
 async def gives_way(worker: int, server: int) -> None:
-    """The worker has lower priority by its niceness and by that of its session, which counts first on some systems."""
+    """Lower priority by niceness, and by that of the session if the kernel groups processes by session."""
     await wait_until(lambda: os.getpriority(os.PRIO_PROCESS, worker) > os.getpriority(os.PRIO_PROCESS, server))
     group = Path(f"/proc/{worker}/autogroup")
     if group.exists():

@@ -97,7 +97,7 @@ def another(number: int) -> Credential:
     return Credential(ANN, f"{number:064x}")
 
 
-# --- asking
+# --- checks
 
 
 async def test_never_longer_than_the_provider_says(world: World) -> None:
@@ -147,7 +147,7 @@ async def test_a_change_during_the_question_makes_the_answer_worthless(world: Wo
         await world.accounts.verify(TOKEN, NOW)
 
 
-# --- a provider that can't be asked
+# --- unavailable providers
 
 
 async def test_what_was_said_serves_on_while_the_provider_is_away(world: World) -> None:
@@ -218,7 +218,7 @@ async def test_a_bug_is_no_answer(world: World) -> None:
     assert await world.check() == GRANT
 
 
-# --- many at once
+# --- concurrent checks
 
 
 async def all_of(*checks: Awaitable[Any]) -> Sequence[Any]:
@@ -303,7 +303,7 @@ async def test_hammering_doesnt_touch_those_who_are_known(world: World) -> None:
     assert await world.check(NOW + 600) == GRANT
 
 
-# --- what is told
+# --- logs and metrics
 
 
 async def test_logs_tell_no_secrets(world: World) -> None:

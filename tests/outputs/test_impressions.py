@@ -106,7 +106,7 @@ async def test_a_client_that_leaves_has_seen_nothing(alice: Publisher) -> None:
 
 
 async def test_a_part_of_a_limited_feed_is_all_of_it_and_counts(alice: Publisher) -> None:
-    """Otherwise a client could request the bytes from the second on without ever counting."""
+    """Otherwise a client could get the items in ranges without any impression."""
     _, _, addresses = await one_item(alice)
     for count, asked_for in enumerate(("bytes=0-", "bytes=1-", "bytes=-100000"), 1):
         reply = await alice.get(addresses["json"], range=asked_for)

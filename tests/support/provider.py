@@ -97,7 +97,7 @@ class Provider:
     listening: Publisher = field(init=False)
     _asking: dict[str, Asking] = field(default_factory=dict)
 
-    # --- What tests say and see
+    # --- Set-up by tests
 
     def url(self, path: str = "/") -> str:
         return f"{self.listening.base}{path}"
@@ -331,7 +331,7 @@ class Provider:
             return form_reply({name: value for name, value in reply.items() if name != "profile"})
         return json_reply(reply)
 
-    # --- What resource servers ask
+    # --- Checks by resource servers
 
     def good(self, token: str | None) -> Token | None:
         """The token, unless it is unknown, revoked or expired."""

@@ -18,7 +18,7 @@ from tests.support.web import Answer, html_reply
 
 @dataclass(frozen=True)
 class Variant:
-    """How the provider is built; the docstring of `provider.py` says what each value means."""
+    """The behaviour of the provider; the docstring of `provider.py` explains each value."""
 
     discovery: Literal["metadata", "older", "both"] = "metadata"
     links: Literal["header", "html", "both", "separate"] = "html"

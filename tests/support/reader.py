@@ -68,7 +68,7 @@ class Reader:
         await wait_until(there)
 
     async def walk(self, channel: str = "home", **params: Any) -> list[str]:
-        """The ids of all pages."""
+        """The ids of the items on all pages."""
         return [item["_id"] for item in await self.timeline(channel, **{"limit": 20, **params})]
 
     @staticmethod

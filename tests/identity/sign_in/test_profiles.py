@@ -245,7 +245,7 @@ async def test_metadata_behind_a_redirect_has_the_issuer_of_either_place() -> No
             await profiles().discover(alice)
 
 
-# --- remembering ------------------------------------------------------------------------------------------------------
+# --- caching ----------------------------------------------------------------------------------------------------------
 
 
 async def test_what_was_found_is_remembered_for_an_hour() -> None:
@@ -281,7 +281,7 @@ async def test_failures_are_remembered_for_a_minute() -> None:
     assert (await discovery.discover(ME)).me == ME
 
 
-# --- who has signed in ------------------------------------------------------------------------------------------------
+# --- confirmation of a sign-in ----------------------------------------------------------------------------------------
 
 
 async def confirmed(web: Web, entered: str, returned: str, authorization: str = "https://auth.example/") -> Profile:
