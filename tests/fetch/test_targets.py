@@ -69,7 +69,7 @@ def test_credentials_stand_apart() -> None:
     ],
 )
 def test_redirects(url: str, location: str, asked: str, keeps: bool) -> None:
-    """Relative and unescaped redirects work; credentials are kept only on the same host and never sent unencrypted."""
+    """Relative and unescaped redirects work; credentials are kept only on the same host, and not from https to http."""
     target = follow(target_of(url), location)
     assert target.url == asked
     assert bool(target.userinfo) is keeps
