@@ -91,7 +91,7 @@ class Applier:
         be many of them.
         """
         users, in_force = await asyncio.gather(self.accounts.users(), self.settings.in_force())
-        gate = asyncio.Semaphore(_AT_ONCE)
+        at_once = asyncio.Semaphore(_AT_ONCE)
         removed: set[tuple[str, str]] = set()
         changed: dict[tuple[str, str], float] = {}
 
@@ -106,7 +106,7 @@ class Applier:
                 return bare
             if declared is not None and user.registered and user.name not in declared:
                 return bare
-            async with gate:
+            async with at_once:
                 channels, times = await self._channels_of(user.name)
                 removed.update((user.name, uid) for uid in await self.channels.removed(user.name))
                 changed.update(times)

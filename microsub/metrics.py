@@ -50,7 +50,7 @@ FEED_CACHE_ANSWERS = Counter(
     "or after a request (fetched; revalidated: 304; stale: it failed, so the copy was returned; failed)",
     ["answer"],
 )
-"""`answer`: see `cache.desk.Answer`."""
+"""`answer`: see `cache.shared_copies.Answer`."""
 PARSE_SECONDS = Histogram(
     "microsub_parse_seconds",
     "Time to parse one document, including the wait for a process",

@@ -20,7 +20,7 @@ import orjson
 
 from microsub import __version__
 from microsub.cache.copy import DEFAULT_TTL, PARSE, CachedDocument, Failure, age_of, is_feed, lifetime_of
-from microsub.cache.desk import Ask, CacheAnswer, Desk, Source, body_of
+from microsub.cache.shared_copies import Ask, CacheAnswer, SharedCopies, Source, body_of
 from microsub.cache.storage import Mapping as Bytes
 from microsub.cache.storage import MappingStorage, Opener, Storage
 from microsub.errors import FetchError, ParseError
@@ -101,7 +101,7 @@ class FeedCache:
             fetcher = self._own = Fetcher(
                 FetchSettings() if user_agent is None else FetchSettings(user_agent, about="")
             )
-        self._desk = Desk(self._storage, fetcher, keep=keep, clock=clock)
+        self._copies = SharedCopies(self._storage, fetcher, keep=keep, clock=clock)
         self._ttl = ttl
         self._ttls = {canonical_feed_url(url): seconds for url, seconds in (ttls or {}).items()}
         self._bounded = BoundedParser()
@@ -129,7 +129,7 @@ class FeedCache:
         pause is over; after a 410, none without `force`.
         """
         own = self._ttls.get(canonical_feed_url(url), self._ttl) if ttl is None else ttl
-        found = await self._desk.find(Ask(url, own, force, offline), self._judge)
+        found = await self._copies.find(Ask(url, own, force, offline), self._judge)
         error = None if found.failure is None else _error(url, found.failure)
         if found.document is None:
             raise error or FetchError(mask_credentials(url), OFFLINE, "there is no stored copy")
@@ -174,11 +174,11 @@ class FeedCache:
 
     async def remove(self, url: str) -> None:
         """Forget everything about `url`, including its validators, failures and pauses."""
-        await self._desk.remove(url)
+        await self._copies.remove(url)
 
     async def purge(self, older_than: float) -> int:
         """Forget URLs without a reply for `older_than` seconds, and corrupt copies; returns how many."""
-        return await self._desk.purge(older_than)
+        return await self._copies.purge(older_than)
 
     async def aclose(self) -> None:
         """Close connections, threads and processes; a given storage or fetcher stays open."""
@@ -216,7 +216,7 @@ class FeedCache:
             return kept
         body = await body_of(document)
         feed = await asyncio.to_thread(self._parse, body, document.final_url, document.content_type)
-        await self._desk.improve(url, document, pack(feed))
+        await self._copies.improve(url, document, pack(feed))
         return feed
 
     def _result(self, url: str, found: CacheAnswer, feed: Feed, error: FetchError | ParseError | None) -> CachedFeed:
@@ -263,7 +263,7 @@ class CachingFetcher:
         keep: float = math.inf,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._desk = Desk(as_storage(storage), fetcher, keep=keep, clock=clock)
+        self._copies = SharedCopies(as_storage(storage), fetcher, keep=keep, clock=clock)
         self._ttl = ttl
         self._clock = clock
 
@@ -277,7 +277,7 @@ class CachingFetcher:
             last_modified=request.last_modified,
             subscribers=request.subscribers,
         )
-        found = await self._desk.find(ask, _judge)
+        found = await self._copies.find(ask, _judge)
         if request.since is not None or found.document is None:
             return await self._for_poll(request, found)
         return await self._from(request, found.document)

@@ -22,8 +22,8 @@ _COMPRESSED = 256
 """Bytes that are decompressed at a time, into a quarter of a megabyte at most."""
 
 # Every chunk of a chunked body costs ten microseconds: many tiny chunks would add up to half a minute.
-_MANY_CRUMBS = 20_000
-_CRUMB = 64
+_MANY_CHUNKS = 20_000
+_TINY_CHUNK = 64
 
 # Servers that flush while they compress send several streams in a row, but never this many.
 _MOST_MEMBERS = 1000
@@ -126,7 +126,7 @@ class Body:
         """Add received data. Raises HopError (`too_large`, `encoding`, `protocol`)."""
         self._received += len(data)
         self._parts += 1
-        if self._parts > _MANY_CRUMBS and self._received < _CRUMB * self._parts:
+        if self._parts > _MANY_CHUNKS and self._received < _TINY_CHUNK * self._parts:
             raise HopError("protocol", f"the body has tiny chunks: {self._received} bytes in {self._parts} chunks")
         room = self._limit + 1 - self.length
         if self._decoder is None:

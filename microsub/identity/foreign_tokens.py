@@ -251,7 +251,7 @@ class ForeignTokenCheck:
         self._vouching = vouching
         self._settings = settings
         self._pace = pace or CheckTimes()
-        self._flying: dict[Credential, asyncio.Task[Grant]] = {}
+        self._running: dict[Credential, asyncio.Task[Grant]] = {}
 
     async def check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
         """The access of `token` at the user that `credential` names; `address` is the client's.
@@ -260,18 +260,18 @@ class ForeignTokenCheck:
         token that the user's provider doesn't vouch for, Forbidden for one of somebody else, ProviderUnavailable when
         it can't be asked, and TooManyRequests.
         """
-        flight = self._flying.get(credential)
-        if flight is None:
-            flight = asyncio.create_task(self._check(credential, token, address, now), name="token check")
-            self._flying[credential] = flight
-            flight.add_done_callback(lambda done: self._landed(credential, done))
+        running = self._running.get(credential)
+        if running is None:
+            running = asyncio.create_task(self._check(credential, token, address, now), name="token check")
+            self._running[credential] = running
+            running.add_done_callback(lambda done: self._ended(credential, done))
         # A caller that is cancelled doesn't cancel the check for others.
-        return await asyncio.shield(flight)
+        return await asyncio.shield(running)
 
-    def _landed(self, credential: Credential, flight: asyncio.Task[Grant]) -> None:
-        self._flying.pop(credential, None)
-        if not flight.cancelled():
-            flight.exception()  # seen, though everybody who waited may have gone
+    def _ended(self, credential: Credential, running: asyncio.Task[Grant]) -> None:
+        self._running.pop(credential, None)
+        if not running.cancelled():
+            running.exception()  # seen, though everybody who waited may have gone
 
     async def _check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
         until = time.monotonic() + self._pace.patience

@@ -1,4 +1,4 @@
-"""A bounded cache with lifetimes and single flight: one search for all who want the same."""
+"""A bounded cache with lifetimes and single search: one search for all who want the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _CachedOutcome(Generic[T]):
     value: T | None = None
     error: MicrosubError | None = None
 
-    def told(self) -> T:
+    def result(self) -> T:
         if self.error is not None:
             raise self.error.with_traceback(None) from None
         return self.value  # type: ignore[return-value]  # one of the two is there
@@ -49,7 +49,7 @@ class TtlCache(Generic[T]):
         self._turn = asyncio.Semaphore(at_once)
         self._clock = clock
         self._known: OrderedDict[str, _CachedOutcome[T]] = OrderedDict()
-        self._flying: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
+        self._searches: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
 
     async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
         """The result of `find`, at most `max_age` seconds old, or its exception.
@@ -59,12 +59,12 @@ class TtlCache(Generic[T]):
         known = self._known.get(key)
         if known is not None and self._is_good(known, max_age):
             self._known.move_to_end(key)
-            return known.told()
-        flight = self._flying.get(key)
-        if flight is None:
-            flight = self._flying[key] = asyncio.create_task(self._find(key, find))
-            flight.add_done_callback(lambda done: self._landed(key, done))
-        return (await asyncio.shield(flight)).told()
+            return known.result()
+        search = self._searches.get(key)
+        if search is None:
+            search = self._searches[key] = asyncio.create_task(self._find(key, find))
+            search.add_done_callback(lambda done: self._ended(key, done))
+        return (await asyncio.shield(search)).result()
 
     def has(self, key: str) -> bool:
         """Whether there is an outcome that is good still."""
@@ -73,11 +73,11 @@ class TtlCache(Generic[T]):
 
     def is_sought(self, key: str) -> bool:
         """Whether a search is under way, so that one more caller costs nothing."""
-        return key in self._flying
+        return key in self._searches
 
     def forget(self, key: str | None = None) -> None:
         """Delete one outcome, or all; a search that is under way is for those who wait already."""
-        for kept in (self._known, self._flying):
+        for kept in (self._known, self._searches):
             _ = kept.clear() if key is None else kept.pop(key, None)
 
     def _is_good(self, known: _CachedOutcome[T], max_age: float | None) -> bool:
@@ -96,7 +96,7 @@ class TtlCache(Generic[T]):
                 known = self._known.get(key)
                 if known is not None and known.error is None and self._is_good(known, None):
                     return outcome  # who wanted it fresher hears of it; for others, what was found is good enough
-        if self._flying.get(key) is not asyncio.current_task():
+        if self._searches.get(key) is not asyncio.current_task():
             return outcome
         self._known[key] = outcome
         self._known.move_to_end(key)
@@ -104,8 +104,8 @@ class TtlCache(Generic[T]):
             self._known.popitem(last=False)
         return outcome
 
-    def _landed(self, key: str, done: asyncio.Task[_CachedOutcome[T]]) -> None:
-        if self._flying.get(key) is done:
-            del self._flying[key]
+    def _ended(self, key: str, done: asyncio.Task[_CachedOutcome[T]]) -> None:
+        if self._searches.get(key) is done:
+            del self._searches[key]
         if not done.cancelled():
             done.exception()  # those who wait have it, and there may be nobody left

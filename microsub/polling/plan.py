@@ -206,8 +206,8 @@ def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePla
     if moved_to != history.moved_to or history.moved_since is None or history.moved_since > now:
         return MovePlan(moved_to, 1, now)
     seen = history.moved_seen + 1
-    ripe = seen >= MOVE_SIGHTINGS and now - history.moved_since >= MOVE_SECONDS
-    return MovePlan(moved_to, seen, history.moved_since, ripe)
+    confirmed = seen >= MOVE_SIGHTINGS and now - history.moved_since >= MOVE_SECONDS
+    return MovePlan(moved_to, seen, history.moved_since, confirmed)
 
 
 def held_now(until: float | None, now: float) -> bool:

@@ -165,14 +165,14 @@ class Sweeping:
         return one.rank is not None and one.rank < self.kept()
 
     async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
-        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - GRACE]
-        ids = {one.id for one in ripe}
-        green = [one for one in unwanted if one.id not in ids]
-        deleted = len(ripe)
+        due = [one for one in unwanted if one.condemned and float(one.condemned) <= now - GRACE]
+        ids = {one.id for one in due}
+        recent = [one for one in unwanted if one.id not in ids]
+        deleted = len(due)
         if not report.dry_run:
-            await garbage.condemn(self.redis, [one.id for one in green], now)
-            deleted = await garbage.delete(self.redis, ripe, now)
-        return replace(report, condemned=report.condemned + len(green), deleted=report.deleted + deleted)
+            await garbage.condemn(self.redis, [one.id for one in recent], now)
+            deleted = await garbage.delete(self.redis, due, now)
+        return replace(report, condemned=report.condemned + len(recent), deleted=report.deleted + deleted)
 
     async def _reached(self, mark: int, only: Collection[int] | None = None) -> Bitmap:
         """The ids up to `mark` that have references.

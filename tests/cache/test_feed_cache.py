@@ -403,12 +403,12 @@ async def test_answers_are_counted_by_how_they_came_about(monkeypatch: pytest.Mo
     assert await answered("https://elsewhere.example/feed") == {"paused": 1}
     web.serve(document(5), etag='"2"')
     web.gate = asyncio.Event()
-    flights, boarded = cache._desk._flights, list[object]()
-    wait = flights.wait
-    monkeypatch.setattr(flights, "wait", lambda flight: boarded.append(flight) or wait(flight))
+    requests, joined = cache._copies._requests, list[object]()
+    wait = requests.wait
+    monkeypatch.setattr(requests, "wait", lambda request: joined.append(request) or wait(request))
     before = answers()
     tasks = [asyncio.ensure_future(cache.fetch(URL, force=True)) for _ in range(3)]
-    await wait_until(lambda: len(web.asked) == 5 and len(boarded) == 2)
+    await wait_until(lambda: len(web.asked) == 5 and len(joined) == 2)
     web.gate.set()
     await asyncio.gather(*tasks)
     assert answers() - before == Counter(fetched=1, coalesced=2)

@@ -245,7 +245,7 @@ def test_a_fork_begins_again(tmp_path: Path) -> None:
     """A child has neither the threads nor the requests of its parent, but works."""
     with BlockingFeedCache(DirectoryMapping(tmp_path), fetcher=site()) as cache:
         cache.fetch(URL)
-        cache.cache._desk._flights.board("https://other.example/")
+        cache.cache._copies._requests.join("https://other.example/")
         child = os.fork()
         if child == 0:
             code = 1

@@ -19,8 +19,8 @@ from typing import Any
 import redis as redis_py
 
 from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache, Fetcher, FetchError, FetchSettings
-from microsub.cache.desk import Desk
 from microsub.cache.redis_storage import FeedCopies, RedisMapping
+from microsub.cache.shared_copies import SharedCopies
 from microsub.cache.storage import UrlLock
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.redis.multiplexer import Multiplexed
@@ -185,13 +185,13 @@ def work(kind: str, folder: str, redis_url: str, task: str, *urls: str) -> None:
 
 
 def _tell_of_waits() -> None:
-    acquire = Desk._acquire
+    acquire = SharedCopies._acquire
 
-    async def told(desk: Desk, lock: UrlLock, key: str) -> bool:
+    async def told(copies: SharedCopies, lock: UrlLock, key: str) -> bool:
         print("waits", flush=True)
-        return await acquire(desk, lock, key)
+        return await acquire(copies, lock, key)
 
-    Desk._acquire = told  # type: ignore[method-assign]
+    SharedCopies._acquire = told  # type: ignore[method-assign]
 
 
 def two_documents() -> tuple[bytes, bytes]:

@@ -114,7 +114,7 @@ class _Held:
     others: CachedCopy | None = None
 
 
-class _Flights:
+class _SharedRequests:
     """Coalesces requests: the first one for a URL registers, later ones wait for its outcome.
 
     An outcome is the new copy. It is None if the request was cancelled or its result is of no use to others; then the
@@ -122,33 +122,33 @@ class _Flights:
     """
 
     def __init__(self) -> None:
-        self._flying: dict[str, Future[CachedCopy | None]] = {}
+        self._running: dict[str, Future[CachedCopy | None]] = {}
         self._process = os.getpid()
 
-    def board(self, url: str) -> Future[CachedCopy | None] | None:
-        """Start a flight for `url` (None), to be ended with `land`; or return the one to `wait` for."""
+    def join(self, url: str) -> Future[CachedCopy | None] | None:
+        """Start a request for `url` (None), to be ended with `finish`; or return the one to `wait` for."""
         if self._process != os.getpid():
-            # After a fork, the parent's flights never land in this process.
-            self._process, self._flying = os.getpid(), {}
+            # After a fork, the parent's requests never finish in this process.
+            self._process, self._running = os.getpid(), {}
         mine: Future[CachedCopy | None] = Future()
         # A running future can't be cancelled by a waiting caller.
         mine.set_running_or_notify_cancel()
-        found = self._flying.setdefault(url, mine)  # atomic, so it needs no lock that a fork could copy
+        found = self._running.setdefault(url, mine)  # atomic, so it needs no lock that a fork could copy
         return None if found is mine else found
 
-    def land(self, url: str, outcome: CachedCopy | None) -> None:
-        """End the flight and pass the outcome to waiting callers."""
-        flight = self._flying.pop(url, None)
-        if flight is not None:
-            flight.set_result(outcome)
+    def finish(self, url: str, outcome: CachedCopy | None) -> None:
+        """End the request and pass the outcome to waiting callers."""
+        request = self._running.pop(url, None)
+        if request is not None:
+            request.set_result(outcome)
 
     @staticmethod
-    async def wait(flight: Future[CachedCopy | None]) -> CachedCopy | None:
-        """Wait for the outcome of another caller's flight."""
-        return await asyncio.wrap_future(flight)
+    async def wait(request: Future[CachedCopy | None]) -> CachedCopy | None:
+        """Wait for the outcome of another caller's request."""
+        return await asyncio.wrap_future(request)
 
 
-class Desk:
+class SharedCopies:
     """Copies in a storage, and the requests that refresh them.
 
     `keep` is how many seconds after its last check a document may still be shown with an error; `clock` returns Unix
@@ -167,7 +167,7 @@ class Desk:
         self._fetcher = fetcher
         self._keep = keep
         self._clock = clock
-        self._flights = _Flights()
+        self._requests = _SharedRequests()
 
     async def find(self, ask: Ask, judge: Judge) -> CacheAnswer:
         """The document at `ask.url`, requested if no copy is usable. A publisher can't make it raise."""
@@ -183,10 +183,10 @@ class Desk:
         if ask.offline:
             return CacheAnswer(self._usable(copy, ask), None, "cache", "offline")
         while (found := self._at_hand(copy, ask)) is None:
-            flight = self._flights.board(key)
-            if flight is None:
+            request = self._requests.join(key)
+            if request is None:
                 return await self._lead(key, looked, copy, ask, judge)
-            outcome = await self._flights.wait(flight)
+            outcome = await self._requests.wait(request)
             if outcome is not None:
                 return self._shared(outcome, ask)
             looked, copy = True, await self._read(key)
@@ -257,7 +257,7 @@ class Desk:
                 found, outcome = await self._request(key, held, ask, judge)
                 return found
         finally:
-            self._flights.land(key, outcome)
+            self._requests.finish(key, outcome)
 
     async def _request(self, key: str, held: _Held, ask: Ask, judge: Judge) -> tuple[CacheAnswer, CachedCopy | None]:
         copy = held.copy
