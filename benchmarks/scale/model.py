@@ -227,7 +227,7 @@ def memory(stock: Stock, costs: Memory) -> dict[str, float]:
     return {
         "posts": stock.items * (stock.item_bytes + costs.item) + stock.long * (costs.item_long - costs.item),
         "timelines": sum(number * costs.sorted_set(length) for number, length in stock.sets),
-        "subscriptions": stock.subscriptions * costs.subscription,
+        "follows": stock.subscriptions * costs.subscription,
         "feeds": stock.feeds * costs.feed,
         "users and channels": stock.users * costs.user + stock.channels * costs.channel,
         "copies of documents": stock.other,

@@ -22,9 +22,9 @@ def cost_tables(costs: Costs) -> str:
     bytes_rows = [
         ("of Redis' memory", "bytes"),
         ("a feed: record, address, schedule, first follower", f"{held.feed:,.0f}"),
-        ("a post, beside its JSON", f"{held.item:,.0f}"),
+        ("a post, without its JSON", f"{held.item:,.0f}"),
         ("the same, of a feed with more than 128 posts", f"{held.item_long:,.0f}"),
-        ("a subscription, both sides", f"{held.subscription:,.0f}"),
+        ("a follow, both sides", f"{held.subscription:,.0f}"),
         ("an id in a set of more than 128", f"{held.id_long:,.0f}"),
         ("an id in a shorter one", f"{held.id_short:,.0f}"),
         ("a post in a long timeline: two such ids", f"{2 * held.id_long:,.0f}"),
@@ -42,11 +42,11 @@ def cost_tables(costs: Costs) -> str:
         ("each post of it that it doesn't know", read.miss, None),
         ("the list of channels", read.channels, read.channels_bytes),
         ("mark a post as read", read.mark, read.mark_bytes),
-        ("repair of all follows, per subscription", costs.upkeep.repair, None),
+        ("repair of all follows, per follow", costs.upkeep.repair, None),
         ("plan of retention, per channel", costs.upkeep.plan, None),
-        ("a look at a channel that is due", costs.upkeep.clean, None),
+        ("a check of a due channel", costs.upkeep.clean, None),
         ("a sweep of the store, per post in a timeline", costs.upkeep.sweep, None),
-        ("a look for stuck posts, per feed", costs.upkeep.remind, None),
+        ("a check for stuck posts, per feed", costs.upkeep.remind, None),
     ]
     rows = [("of time and network", "our process, µs", "Redis, µs", "network, bytes")]
     for name, work, size in works:
@@ -109,7 +109,7 @@ def limits_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machi
         ),
         (
             "one worker process: its upkeep alone, half of its time",
-            "more workers: they share it, but for the look for stuck posts",
+            "more workers: they share it, except for the check for stuck posts",
             lambda number: at(number).upkeep_share <= 0.5,
         ),
         ("one web process", "another web process", lambda number: at(number).web <= 1),
@@ -181,9 +181,9 @@ def check_table(found: Observed, costs: Costs) -> str:
     for name, spent_at_all, each, number in (
         ("repair of all follows", found.upkeep.repair, costs.upkeep.repair, size.subscriptions),
         ("a plan of retention", found.upkeep.plan, costs.upkeep.plan, size.all_channels),
-        ("a look at every channel", found.upkeep.clean, costs.upkeep.clean, size.all_channels),
+        ("a check of every channel", found.upkeep.clean, costs.upkeep.clean, size.all_channels),
         ("a sweep", found.upkeep.sweep, costs.upkeep.sweep, found.upkeep.ids),
-        ("a look for stuck posts", found.upkeep.remind, costs.upkeep.remind, size.feeds),
+        ("a check for stuck posts", found.upkeep.remind, costs.upkeep.remind, size.feeds),
     ):
         add(f"{name}: our process", spent_at_all.ours * 1e6, each.ours * number, _micros)
         add(f"{name}: Redis", spent_at_all.redis * 1e6, each.redis * number, _micros)
@@ -196,12 +196,12 @@ def check_line(found: Observed) -> str:
     kept = found.upkeep
     return (
         f"{size.users:,} users with {size.per_user} of {size.feeds:,} feeds each, {size.items} posts per feed: "
-        f"{size.subscriptions:,} subscriptions, {size.subscriptions * size.items:,} places in timelines, loaded in "
+        f"{size.subscriptions:,} follows, {size.subscriptions * size.items:,} places in timelines, loaded in "
         f"{found.fill_seconds:.0f} s. Redis {found.redis_version} used {size_text(found.used)}, the system gave it "
         f"{size_text(found.resident)}. A new post reached {found.most.followers:,.0f} timelines "
         f"{found.most.seconds * 1000:,.0f} ms after it was found, and {found.median.followers:,.0f} after "
         f"{found.median.seconds * 1000:,.0f} ms, by the clock. Repair of all follows took "
-        f"{kept.repair.seconds:,.0f} s, a look at every channel {kept.clean.seconds:,.0f} s, a sweep "
+        f"{kept.repair.seconds:,.0f} s, a check of every channel {kept.clean.seconds:,.0f} s, a sweep "
         f"{kept.sweep.seconds:,.0f} s."
     )
 
@@ -231,8 +231,8 @@ def document_of(costs: Costs) -> dict[str, object]:
 def _memories(found: Observed, costs: Costs) -> list[tuple[str, float, float]]:
     predicted = memory(stock_of(found), costs.memory)
     grown = found.memory
-    names: dict[str, tuple[str, ...]] = {name: (name,) for name in ("posts", "timelines", "subscriptions", "feeds")}
-    names["users and channels"] = ("users", "channels")
+    names: dict[str, tuple[str, ...]] = {"posts": ("posts",), "timelines": ("timelines",)}
+    names |= {"follows": ("subscriptions",), "feeds": ("feeds",), "users and channels": ("users", "channels")}
     rows = [(name, sum(grown[step] for step in steps), predicted[name]) for name, steps in names.items()]
     return [*rows, ("all of it", sum(row[1] for row in rows), sum(row[2] for row in rows))]
 
