@@ -1,11 +1,11 @@
-"""Which user a confirmed identity belongs to, or why it belongs to none.
+"""Finds the user to whom a confirmed identity belongs, or the reason why it belongs to none.
 
-An account is one identity, however its URL is written, redirected or moved. What a provider says of R proves R and
-nothing else: where R's page leads on to P, that is R's wish, and P was not asked. So it counts what the account's own
-page says: that it leads to R for good, or calls R the same person's (`rel=me`). Who writes that there could as well
-name a provider of their own and sign in by it, so they get nothing that they couldn't have. R is asked too, or somebody
-could have others end up in their account: R's page calls the account's the same person's, or R has begun with it. Of
-where R's own page leads, only other spellings of R count: by https, with or without `www.` and a slash at the end.
+An account is one identity, however its URL is written, redirected or moved. A provider's statement about R proves R and
+nothing else: if R's page leads to P, that is only R's wish, and P wasn't asked. So the account's own page decides: it
+must redirect to R permanently, or link to R with `rel=me`. Whoever can write that page could as well name their own
+provider and sign in with it, so they gain nothing. R must agree too, otherwise somebody could make others end up in
+their account: R's page must link to the account's with `rel=me`, or R must have begun with the account's URL. Of the
+redirects of R's own page, only other spellings of R count: https, with or without `www.` and a trailing slash.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from microsub.model.reader import NAME, RESERVED
 log = structlog.get_logger(__name__)
 
 UNFIT = RESERVED | {"admin", "administrator", "anonymous", "everybody", "me", "microsub", "nobody", "root", "system"}
-"""Names that mean something to the protocol, or would to people."""
+"""Names that have a meaning in the protocol, or would mislead people."""
 
 LONGEST_ACCOUNT_NAME = 48
 _NAMES_TO_TRY = 1000
 _MOST_ASKED = 3
-"""Pages of users that one sign-in may ask, to find out whether they lead to the same person."""
+"""Maximum number of users' pages that one sign-in may fetch, to find out whether they belong to the same person."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedPerson:
-    """Somebody whose provider has confirmed them.
+    """A person confirmed by their provider.
 
-    `me` is the canonical URL that it said, `names` its spellings and it; nothing else is theirs. `entered` is what they
-    began with, `me_links` the addresses that their page calls theirs.
+    `me` is the canonical URL that the provider returned, `names` its spellings including itself; nothing else is
+    proven. `entered` is the URL with which they began, `me_links` are the `rel=me` links of their page.
     """
 
     me: str
@@ -60,9 +60,9 @@ class ConfirmedPerson:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The user that somebody is. `me` is the profile URL as the account has it.
+    """The user as whom a person is admitted. `me` is the profile URL in the account.
 
-    `new`: it was made just now.
+    `new`: the account was created just now.
     """
 
     user: str
@@ -71,9 +71,9 @@ class Admitted:
 
 
 class Refusal(SignInFailed):
-    """Why somebody isn't admitted.
+    """The reason why a person isn't admitted.
 
-    A `stranger` is no user, nor likely to be one whose address was written or has led elsewhere.
+    A `stranger` isn't a user, and probably isn't a user whose address is spelled differently or has moved.
     """
 
     def __init__(self, name: str, /, *, stranger: bool = False, **values: object) -> None:
@@ -82,7 +82,7 @@ class Refusal(SignInFailed):
 
 
 def failed(name: str, /, **values: object) -> SignInFailed:
-    """The failure of that name in `refusals.toml`, with these values in its sentence."""
+    """The failure with that name in `refusals.toml`, with these values in its sentence."""
     return SignInFailed(*_said(name, values))
 
 
@@ -97,15 +97,15 @@ def _sentences() -> Mapping[str, Mapping[str, Any]]:
 
 
 async def no_registration() -> Registration:
-    """The settings by which existing users alone are admitted."""
+    """The settings with which only existing users are admitted."""
     return Registration()
 
 
 @dataclass(eq=False, repr=False)
 class Admission:
-    """Admits existing users, and registers others as far as `settings` allows.
+    """Admits existing users, and registers others if `settings` allow it.
 
-    `private`: addresses by http may register, for machines that aren't reached from everywhere.
+    `private`: http addresses may register, for machines that aren't publicly reachable.
     """
 
     accounts: Accounts
@@ -116,7 +116,7 @@ class Admission:
     clock: Callable[[], float] = time.time
 
     async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
-        """The user that `person` is, or is made by this, or why not."""
+        """Admit `person` as an existing or new user, or return the refusal."""
         users = await self.accounts.users()
         verdict = await self._among(users, person)
         if isinstance(verdict, Admitted) or not verdict.stranger:
@@ -141,7 +141,7 @@ class Admission:
                 return Refusal("several-accounts", names=names, me=person.me)
 
     async def _by_their_pages(self, users: list[User], person: ConfirmedPerson) -> list[User]:
-        """The users whose own page says that they are this person, as far as they may be."""
+        """The users whose own page confirms that they are this person, if they may be."""
         site = site_of_me(person.me)
         called = {bare(link) for link in person.me_links}
         asked: list[tuple[str, bool, User]] = []
@@ -163,9 +163,9 @@ class Admission:
         return found
 
     async def _register(self, person: ConfirmedPerson, users: list[User]) -> Admitted | None:
-        """Make the account, or find the one that was made for the same person just now.
+        """Create the account, or find the one that was created for the same person just now.
 
-        Everybody tries the same names in the same order, and of two who make one user the other finds it.
+        All processes try the same names in the same order, so if two create the same user, the second finds the first.
         """
         for name in account_names(person.me, {user.name for user in users}):
             now = self.clock()
@@ -188,9 +188,9 @@ class _Addresses:
 
 
 class UserAddresses:
-    """The addresses of all users, remembered for some seconds: asking is cheap, however often.
+    """The addresses of all users, cached for a few seconds, so that frequent checks are cheap.
 
-    `clock` gives seconds; `lent` the profile URL of a user who has none of their own.
+    `clock` returns seconds; `lent` is the profile URL of a user without an own one.
     """
 
     def __init__(
@@ -204,20 +204,20 @@ class UserAddresses:
         self._read: TtlCache[_Addresses] = TtlCache(lifetime=USER_ADDRESSES, failures=0, most=1, clock=clock)
 
     async def has(self, me: str) -> bool:
-        """Whether `me` (canonical) is written like that in some account."""
+        """Whether an account has exactly this `me` (canonical)."""
         return me in (await self._all()).known
 
     async def has_host(self, host: str) -> bool:
-        """Whether the address of a user is at that host; of those alone whom the admin has let in.
+        """Whether a user's address is at that host; only users that the admin has added count.
 
-        Somebody who registers could have a name lead anywhere.
+        Registered users could point a host name anywhere.
         """
         return host in (await self._all()).hosts
 
     async def meant(self, typed: str) -> str:
-        """The name of the user who is meant by a name or an address, or something that is nobody's.
+        """The user name for a name or an address; for an unknown one, a name that no user can have.
 
-        It doesn't say whether they may sign in.
+        It doesn't say whether the user may sign in.
         """
         text = typed.strip()
         me = None if NAME.match(text) else known_me(text)
@@ -233,7 +233,7 @@ class UserAddresses:
         known = frozenset(me for user in users if (me := known_me(user.me)))
         hosts = frozenset(host_of(user.me) for user in users if user.disabled is None and not user.registered)
         found: dict[str, str] = {}
-        shared: set[str] = set()  # an address that several have stands for none of them
+        shared: set[str] = set()  # an address that several users have identifies none of them
         for user in users:
             if (me := known_me(user.me or self._lent(user.name))) is not None and user.disabled is None:
                 if _schemeless(me) in found:
@@ -243,12 +243,12 @@ class UserAddresses:
 
 
 def _schemeless(me: str) -> str:
-    """Without the scheme: here it only says whose password is looked at."""
+    """The address without its scheme, which doesn't matter for finding the user whose password is checked."""
     return me.partition("://")[2]
 
 
 def proven(entered: str, returned: str, profile: Profile) -> ConfirmedPerson:
-    """The person that a provider means by `returned` (canonical), whose page leads to `profile`."""
+    """The person that a provider's `returned` URL (canonical) proves, whose page leads to `profile`."""
     others = {name for name in profile.names if bare(name) == bare(returned)}
     if returned.startswith("https:"):
         others = {name for name in others if name.startswith("https:")}
@@ -256,23 +256,23 @@ def proven(entered: str, returned: str, profile: Profile) -> ConfirmedPerson:
 
 
 def is_named(user: User, names: frozenset[str]) -> bool:
-    """Whether the user's address is one of `names`, by https or in the account by http."""
+    """Whether the user's address is one of `names`, also if the account has it with http."""
     me = known_me(user.me)
     return me is not None and _is_among(me, names)
 
 
 def _is_among(me: str, names: frozenset[str]) -> bool:
-    """Whether `me` is one of the proven names, or would be by https, which proves more."""
+    """Whether `me` is one of the proven names, or would be with https, which proves more."""
     return me in names or (me.startswith("http:") and f"https:{me[5:]}" in names)
 
 
 def bare(me: str) -> str:
-    """A canonical address without scheme, `www.` and one slash at the end."""
+    """A canonical address without scheme, `www.` and one trailing slash."""
     return re.sub(r"\Ahttps?://(www\.)?", "", me).removesuffix("/")
 
 
 def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
-    """Why somebody is none of the users: one may have moved, or be written in another way."""
+    """The reason why a person isn't one of the users: one may have moved, or have a different spelling."""
     known = {me: user for user in users if (me := known_me(user.me)) is not None}
     me, account = person.me, person.entered
     if account in known and site_of_me(account) != site_of_me(me):
@@ -286,7 +286,7 @@ def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
 def registration_refused(
     settings: Registration, me: str, users: Collection[User], *, private: bool = False
 ) -> Refusal | None:
-    """Why somebody who has proven `me` (canonical) gets no account; None where they do. Pure.
+    """The reason why a person who has proven `me` (canonical) can't register; None if they can. Pure.
 
     See `Admission`.
     """
@@ -302,10 +302,10 @@ def registration_refused(
 
 
 def account_names(me: str, taken: Collection[str]) -> Iterator[str]:
-    """Names for the account of `me` (canonical), the most readable one first.
+    """Account names for `me` (canonical), the most readable one first.
 
-    Always the same ones, none of them taken. From host and path: `ann-example` for https://ann.example/,
-    `social-example-bob` for https://social.example/@bob. Names differ in more than upper and lower case. Pure.
+    Always the same ones, none of them `taken`. They are derived from host and path: `ann-example` for
+    https://ann.example/, `social-example-bob` for https://social.example/@bob. Case is ignored. Pure.
     """
     words = f"{site_of_me(me)} {path_of_me(me)}".lower()
     base = (

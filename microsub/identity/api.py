@@ -1,9 +1,8 @@
-"""The endpoints of our own IndieAuth server that programs talk to; people see the pages of
-`identity.pages.consent`.
+"""The endpoints of our own IndieAuth server for programs; the pages for people are in `identity.pages.consent`.
 
-Specs: https://indieauth.spec.indieweb.org/, RFC 6749 (section 5), RFC 7009, RFC 7662, RFC 8414. What is secret arrives
-in the body or in the header Authorization; the query is not looked at. Older apps check a token by GET, take a form for
-an answer, and revoke with `action=revoke`.
+Specs: https://indieauth.spec.indieweb.org/, RFC 6749 (section 5), RFC 7009, RFC 7662, RFC 8414. Secrets arrive in the
+body or in the Authorization header; the query is ignored. Older apps check a token by GET, expect a form as the reply,
+and revoke with `action=revoke`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _ACTIONS = {path: f"oauth {path[1:]}" if path != METADATA else "oauth metadata" 
 
 Reply = Mapping[str, Any]
 BaseOf = Callable[[str], str | None]
-"""The address under which the server is seen by a request with this `Host`; None where that can't be relied on."""
+"""The server's address as seen by a request with this `Host`; None if the header can't be trusted."""
 
 _NEVER_KEPT: list[Header] = [(b"pragma", b"no-cache")]
 _AS_METADATA: list[Header] = [
@@ -72,7 +71,7 @@ _AS_JSON: list[Header] = [*JSON, *_NEVER_KEPT]
 
 
 class OAuthEndpoint(HttpEndpoint):
-    """Answers every request to `PATHS`, but GET of the authorization endpoint, which is a page."""
+    """Answers every request to `PATHS`, except GET of the authorization endpoint, which is a page."""
 
     def __init__(self, services: Services, base_of: BaseOf) -> None:
         super().__init__()
@@ -206,7 +205,7 @@ def _described(token: OwnToken) -> Reply:
 
 
 def _may_be_form(scope: Scope) -> bool:
-    """Where older programs may ask for a form: the check of a token, whose a code is."""
+    """Whether older programs may expect a form: checks of tokens, and codes redeemed for a profile."""
     return (scope["method"], scope["path"]) in {("GET", TOKEN), ("POST", AUTHORIZATION)}
 
 
@@ -222,9 +221,9 @@ _NOT_OURS = "the token is not valid: found a text that is no token of this serve
 
 
 class PresentedToken(NamedTuple):
-    """A token as it came, `owner` the user whom the path names, `address` where it came from.
+    """A token as received; `owner` is the user in the path, `address` the client's address.
 
-    Not shown by `repr`. `credential` is what to try first.
+    Not shown by `repr`. `credential` is tried first.
     """
 
     token: str
@@ -237,7 +236,7 @@ class PresentedToken(NamedTuple):
 
 
 class RequestCredentials:
-    """Turns what came with a request into a credential or a grant. One per process."""
+    """Converts the token of a request into a credential or a grant. One per process."""
 
     def __init__(self, accounts: Accounts, verification: ForeignTokenCheck) -> None:
         self._accounts = accounts
@@ -247,8 +246,8 @@ class RequestCredentials:
     async def presented(self, scope: Scope, params: Params, owner: str | None) -> PresentedToken:
         """The token of a request, unchecked.
 
-        Raises Unauthorized where there is none, or none that could be good. Costs nothing where the path names a user
-        or the token is one of ours.
+        Raises Unauthorized if there is none, or none that could be valid. Sends no request if the path names a user or
+        the token is one of ours.
         """
         token = bearer(scope)
         if token is None:
@@ -269,7 +268,7 @@ class RequestCredentials:
             digest = sha256_hex(token)
             credential = Credential(await self._owner(digest), digest)
         elif (known := self._owners.get(credential.digest)) is not None:
-            # It looks like one of ours, and is of another server of this kind.
+            # It has the form of our tokens, but was issued by another server with this software.
             credential = Credential(known, credential.digest)
         return PresentedToken(token, owner, client_of(scope), credential)
 
@@ -286,7 +285,7 @@ class RequestCredentials:
     async def asked(self, presented: PresentedToken, error: Unauthorized, now: float) -> Grant:
         """The access of a token that the store doesn't know, from the user's provider.
 
-        `error` is what the store said. Then the store knows it, under `Grant.user`. Raises as `checked`.
+        `error` is the store's error. Afterwards the store knows the token, under `Grant.user`. Raises as `checked`.
         """
         if isinstance(error, UserDisabled):
             raise error
@@ -294,7 +293,7 @@ class RequestCredentials:
         if presented.owner is not None:
             await self._refuse_others(presented, now)
         else:
-            # The store, or what the token looks like, said whose it could be; if that was wrong, others may be meant.
+            # The store or the token's form suggested a user; if that was wrong, the token may belong to another one.
             self._owners.pop(credential.digest, None)
             credential = Credential(await self._owner(credential.digest), credential.digest)
         grant = await self._verification.check(credential, token, presented.address, now)
@@ -302,7 +301,7 @@ class RequestCredentials:
         return grant
 
     async def _refuse_others(self, presented: PresentedToken, now: float) -> None:
-        """Refuse a token of ours that is good for another user than the path names."""
+        """Refuse one of our tokens that is valid, but for another user than the one in the path."""
         own = self._accounts.credential(presented.token)
         if own is None or own.user == presented.owner:
             return
@@ -315,9 +314,9 @@ class RequestCredentials:
         raise _not_of(presented.owner or "")
 
     async def _owner(self, digest: str) -> str:
-        """Whose a token could be, at the address without a name, that doesn't say it.
+        """The user to whom a token could belong, if neither the token nor the address names one.
 
-        That is the user whose provider has vouched for it lately, else the only user. Raises Unauthorized.
+        That is the user whose provider has recently confirmed it, otherwise the only user. Raises Unauthorized.
         """
         known = self._owners.get(digest)
         if known is not None:
@@ -334,9 +333,9 @@ class RequestCredentials:
         return owner
 
     def _learn(self, digest: str, owner: str) -> None:
-        """Remember whose token that is, so that the store needn't be asked.
+        """Remember the user of the token, so that the store needn't be asked.
 
-        Whether it is good is asked every time.
+        Its validity is checked every time.
         """
         self._owners[digest] = owner
         if len(self._owners) > _MOST_OWNERS:

@@ -1,11 +1,10 @@
 """Apps' metadata and logos for the consent page, and the rate limits for fetching them.
 
-An app's identifier is the URL of a page or document about it. It is fetched through the guarded door, and so is the
-logo, which the page shows from our own copy: the reader's browser asks nobody but us. Whatever fails, the identifier is
-left to be shown. How many are asked for whom is limited; logos are fetched only for people who are signed in.
+An app's identifier is the URL of a page or document about it. The guarded fetcher requests it, and also the logo, of
+which the page shows our own copy: the user's browser sends requests only to us. If anything fails, the page shows the
+identifier. Requests are limited per asker; logos are fetched only for signed-in users.
 
-Specs: https://indieauth.spec.indieweb.org/#client-information-discovery,
-draft-ietf-oauth-client-id-metadata-document.
+Specs: https://indieauth.spec.indieweb.org/#client-information-discovery, draft-ietf-oauth-client-id-metadata-document.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from microsub.kit.ttl_cache import TtlCache
 from microsub.parsing.pool import ParsePool
 
 MOST = 200
-"""Apps that one process remembers, with a logo of at most 48 KiB each."""
+"""Maximum number of apps cached by one process, each with a logo of at most 48 KiB."""
 
 PATIENCE = 3.0
-"""Seconds for which a page waits for an app, its logo included. What comes later is there for the next page."""
+"""Seconds that a page waits for an app, including its logo. A later result is used by the next page."""
 
 MAX_LOGO = 48 * 1024
 _AT_ONCE = METADATA_FOR_USERS.at_once.most + METADATA_FOR_STRANGERS.at_once.most  # so that none waits for a turn
 _DOCUMENT = SendLimits(total=4.0, body=256 * 1024)
 _PICTURE = SendLimits(total=3.0, body=MAX_LOGO)
 _ACCEPT = "application/json, text/html;q=0.9, application/xhtml+xml;q=0.8, */*;q=0.1"
-# Pictures that can't hold a script or refer to anything; no SVG.
+# Image types that can't contain scripts or references, so not SVG.
 _KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 log = structlog.get_logger(__name__)
@@ -53,8 +52,8 @@ log = structlog.get_logger(__name__)
 class App:
     """An app as it is shown. `logo` is a `data:` URL of our own copy.
 
-    `answered`: it has described itself; `is_claimed`: a program on the person's machine says that it is this app, and
-    nothing proves it.
+    `answered`: its metadata was received; `is_claimed`: a program on the user's machine claims to be this app, without
+    proof.
     """
 
     info: ClientInfo
@@ -64,7 +63,7 @@ class App:
 
     @property
     def is_near(self) -> bool:
-        """Whether its own address is on the person's machine."""
+        """Whether its own address is on the user's machine."""
         return identifier(self.info.id).is_loopback
 
     @property
@@ -75,14 +74,14 @@ class App:
 
     @property
     def address(self) -> str:
-        """Its identifier, fit for a page, where that says more than `host`; else empty."""
+        """Its identifier, in a form for pages, if that says more than `host`; otherwise empty."""
         where = identifier(self.info.id)
         is_plain = (where.scheme == "https" or where.is_loopback) and (where.path, where.query) == ("/", "")
         return "" if is_plain else shown(self.info.id)
 
     @property
     def title(self) -> str:
-        """A short name: what the app calls itself, else where it is at home."""
+        """A short name: the app's own name, otherwise its host."""
         if self.info.name:
             return self.info.name
         return self.info.id.partition("://")[2].removesuffix("/")
@@ -93,17 +92,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """A page's visitor: the client's address, and the signed-in user, empty for strangers."""
+    """A page's visitor: the client's address, and the signed-in user, empty without a session."""
 
     address: str
     user: str = ""
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The keys to count requests by: one for all addresses of a customer, or of a user.
+        """The keys by which requests are counted: one for all addresses of a customer, or of a user.
 
-        An address that isn't of the internet may be that of a proxy that doesn't tell whom it speaks for: people who
-        are signed in don't share a budget for that.
+        A private address may be that of a proxy that hides its clients, so signed-in users don't share a limit for it.
         """
         network = f"network {network_of(self.address)}"
         if not self.user:
@@ -112,9 +110,9 @@ class Asker:
 
     @property
     def share(self) -> str:
-        """The key of the share of name look-ups that is used.
+        """The key whose share of name look-ups is used.
 
-        The person's, a stranger's network's, or nobody's where all strangers may come by one address.
+        That of the user, of a visitor's network, or a common one if all visitors may have the same address.
         """
         if self.user:
             return f"user {self.user}"
@@ -122,13 +120,13 @@ class Asker:
 
 
 class ConsentLimit:
-    """Rate limit on apps that send a signed-in user to the consent page, counted in Redis."""
+    """Rate limit for apps that send a signed-in user to the consent page, counted in Redis."""
 
     def __init__(self, counts: AttemptCounts) -> None:
         self._counts = counts
 
     async def count(self, user: str, now: float) -> None:
-        """Count an app that has to be asked about itself. Raises TooManyRequests."""
+        """Count an app whose metadata must be fetched. Raises TooManyRequests."""
         wait, _ = await self._counts.take(f"apps {user}", CONSENTS.pauses(), now)
         if wait:
             text = N_("Too many apps sent you here in a short time. Wait {time}.")
@@ -136,10 +134,10 @@ class ConsentLimit:
 
 
 class ClientApps:
-    """Apps by identifier, remembered for a quarter of an hour. `clock` gives seconds.
+    """Apps by identifier, cached for a quarter of an hour. `clock` returns seconds.
 
-    Belongs to one event loop. Any page chooses which app is asked, so others could be made targets: requests are
-    limited, and users have a budget that strangers can't use up.
+    Belongs to one event loop. Any page can choose the app to be fetched, and could attack other sites that way: so
+    requests are limited, and users have a limit that visitors without a session can't use up.
     """
 
     def __init__(
@@ -159,14 +157,14 @@ class ClientApps:
         self._logos: TtlCache[str] = TtlCache(**lifetimes, most=MOST, at_once=_AT_ONCE, clock=clock)
 
     def would_ask(self, client: str) -> bool:
-        """Whether `find` would send a request for the app of this canonical identifier."""
+        """Whether `find` would send a request for the app with this canonical identifier."""
         return may_be_asked(client) and not self._known.has(client)
 
     async def find(self, client: str, asker: Asker) -> App:
         """The metadata of the app with this canonical identifier.
 
-        Nothing but the identifier where it can't be asked, or takes longer than `patience`. Without its logo for
-        strangers. Raises TooManyRequests where it would have to be asked, and isn't because of too many others.
+        Only the identifier if the app can't be reached or takes longer than `patience`. Without the logo for visitors
+        without a session. Raises TooManyRequests if a request would be needed but the limits are reached.
         """
         app = App(ClientInfo(client))
         if not may_be_asked(client):
@@ -203,7 +201,7 @@ class ClientApps:
             return None
 
     def _enter(self, asker: Asker, host: str) -> Callable[[], None]:
-        """Take a place for a request to `host`, and return what gives it back.
+        """Reserve a slot for a request to `host`, and return a function that frees it.
 
         Raises TooManyRequests.
         """
@@ -213,7 +211,7 @@ class ClientApps:
         if not all(self._limiter.has_room(*place) for place in places):
             raise TooManyRequests(N_("Too many apps are being looked up right now. Wait a few seconds."), 5)
         within = all(self._limiter.count(bounds.of_asker, subject) for subject in asker.subjects)
-        # What is refused for its asker doesn't count for the host, which isn't asked.
+        # A request refused for its asker doesn't count for the host, because it isn't sent.
         if not within or not self._limiter.count(bounds.to_host, host):
             raise TooManyRequests(N_("Too many apps were looked up within a minute. Wait a minute."), 60)
         return self._limiter.take(places)
@@ -221,14 +219,14 @@ class ClientApps:
     async def _ask(self, client: str) -> App:
         self._parser.warm()
         answer = await self._fetched(Sending(client, accept=_ACCEPT, limits=_DOCUMENT))
-        # Where a redirect leads away, somebody else speaks: an open redirect must not lend them the app's name.
+        # After a redirect to another host, the document isn't the app's own: open redirects must not fake its name.
         places = [*(hop.url for hop in answer.hops), answer.final_url]
         if not all(same_origin(place, client) for place in places):
             raise ParseError(client, "its page is on another host")
         return App(await self._parser.client(client, answer), answered=True)
 
     async def _picture(self, url: str) -> str:
-        """Our copy of a logo; empty for what is no picture that can do no harm. Raises FetchError."""
+        """Our copy of a logo; empty unless it is a harmless image. Raises FetchError."""
         body = (await self._fetched(Sending(url, accept="image/png, image/*;q=0.5", limits=_PICTURE))).body
         kind = type_of(body)
         return f"data:{kind};base64,{base64.b64encode(body).decode()}" if kind in _KINDS else ""

@@ -1,19 +1,19 @@
-"""Tokens of other providers: checked with the user's own provider, and remembered.
+"""Tokens of other providers: checked with the user's own provider, and cached.
 
 A provider is asked by introspection (RFC 7662), or by the older GET with the token
-(https://indieauth.spec.indieweb.org/#access-token-verification). The token goes to the provider that the user's profile
-page names, or that the admin has named for the user, and to nobody else. What comes back is taken for what it is: the
-word of that provider, about that user.
+(https://indieauth.spec.indieweb.org/#access-token-verification). The token is sent only to the provider that the user's
+profile page names, or that the admin has set for the user. The response counts only as that provider's statement about
+that user.
 
-Asked for only where the store doesn't know the token as good: what a provider said is remembered there as a token
-record (`identity.store.foreign`), for `token_cache` seconds, after which it is asked again; so a revocation is noticed
-then. While it can't be asked, what it said last serves for `token_grace` seconds more, and then the answer is 503: a
-401 would sign people out.
+The provider is asked only if the store doesn't know the token as valid: its response is stored as a token record
+(`identity.store.foreign`) for `token_cache` seconds, then it is asked again, so revocations take effect then. If the
+provider can't be asked, its last response remains valid for `token_grace` seconds more; after that the reply is 503,
+because a 401 would sign users out.
 
-What strangers may cause is bounded: a refusal is remembered, one question at a time is asked about a token, by all
-processes together, and a limited number a minute about tokens that nobody has vouched for yet. Of that number, one part
-is for networks that are known by a good token, and one for the first tokens from wherever, so that a few addresses full
-of made-up ones don't keep a new app of the user's outside.
+Requests caused by strangers are limited: a refusal is cached, all processes together ask about a token only once at a
+time, and the number of checks per minute for tokens that no provider has confirmed yet is limited. One part of this
+limit is for networks with a recent valid token, and one for the first tokens from any network, so that a few addresses
+with many invalid tokens don't block a new app of the user.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ from microsub.kit.urls import mask_credentials
 from microsub.model.reader import Credential, Grant, understood
 
 SECONDS = 10.0
-"""The total time for finding a provider and asking it; one exchange with it may take five (`fetch.SendLimits`).
-"""
+"""The total time for finding a provider and asking it; one exchange may take five seconds (`fetch.SendLimits`)."""
 _LONGEST_WAIT = 300
 _NOBODY = "the user's page names no provider that can be asked; 'microsub doctor' or /check says what is missing"
 _REFUSED = "neither this server nor the user's provider accepts the token: it is unknown, expired or revoked"
@@ -63,27 +62,27 @@ _NO = frozenset({400, 401, 403})
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The provider doesn't vouch for the token, asked or not; `why` is a sentence for the asker."""
+    """The provider doesn't confirm the token, or wasn't asked; `why` is a sentence for the app."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Another:
-    """The token is good, and somebody else's."""
+    """The token is valid, but belongs to another user."""
 
     me: str
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Nothing was learnt of the token.
+    """The check had no result.
 
-    `wait` is for how many seconds the provider wants to be left alone; `lasting` says that it isn't the day: there is
-    nobody who could be asked.
+    `wait` is the number of seconds for which the provider wants no requests; `lasting`: the problem isn't temporary,
+    since no provider could be asked.
 
-    `why` is shown to who sent the token, which may be anybody, so it names no address: whose page is whose, and where
-    their server is, isn't for strangers to learn. `detail` is for the log.
+    `why` is shown to the sender of the token, which may be anybody, so it contains no address: strangers must not learn
+    users' pages and servers. `detail` is for the log.
     """
 
     why: str
@@ -96,14 +95,14 @@ Said = Vouched | Denied | Another | Silent
 
 
 _Places = tuple[str | None, str | None]
-"""The address to check a token at: introspection, otherwise the older check."""
+"""The address for checking tokens: introspection, otherwise the older check."""
 
 
 class Introspection:
     """Asks users' providers.
 
-    `own` is where this server itself is seen from outside: it isn't asked over the network, because it knows its own
-    tokens. `private` is for instances that reach private networks.
+    `own` is this server's public address: it isn't asked over the network, because it knows its own tokens. `private`
+    is for servers that can reach private networks.
     """
 
     def __init__(self, sender: Sender, profiles: Profiles, *, own: str | None = None, private: bool = False) -> None:
@@ -135,7 +134,7 @@ class Introspection:
         said = await self._said(_places(profile), token, now)
         if isinstance(said, TokenAnswer) and said.active:
             return self._about(who, profile, said, now)
-        # Somebody may have moved to another provider, whose token this is.
+        # The user may have changed to another provider, which issued this token.
         try:
             newer = await self._profiles.discover(who.me, max_age=PROFILE_RECENT)
         except ProfileError:
@@ -169,14 +168,14 @@ class Introspection:
             if answer.status not in _TRY_OTHERWISE:
                 return _silent(answer)
             if answer.status in _NO:
-                # It may be the bearer that is refused, which is the token itself, or our way of asking.
+                # The refused bearer may be the token itself, or our authentication.
                 refused = TokenAnswer(active=False)
         if check is None:
             return refused or Silent("the user's page names nobody who checks tokens", lasting=True)
         return await self._checked(check, token, now, refused)
 
     async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | Silent:
-        """The older check; `refused` is what introspection came to, where there is no older check."""
+        """The older check; `refused` is the result of introspection, returned if there is no older check."""
         if self._is_own(url):
             return TokenAnswer(active=False)
         answer = await self._sender.send(Sending(url, bearer=token, accept="application/json"))
@@ -204,7 +203,7 @@ class Introspection:
 
 
 def _is_called(me: str, said: str) -> bool:
-    """Whether a provider means `me` by `said`, by the text alone: https proves more than http."""
+    """Whether a provider's `said` means `me`, compared as text: https proves more than http."""
     return same_me(said, me) or (said.startswith("https:") and same_me(f"http:{said[6:]}", me))
 
 
@@ -223,10 +222,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CheckTimes:
-    """Bounds in seconds, and questions a minute about unknown tokens of a user (`shares`).
+    """Time limits in seconds, and checks per minute of a user's unknown tokens (`shares`).
 
-    How long a refusal is remembered, how soon a provider that couldn't be asked is asked `again` about a token
-    (`while_known`: where an earlier answer serves), how long to wait for another process that asks.
+    The lifetime of a refusal, the pause until an unreachable provider is asked `again` about a token (`while_known`: if
+    an earlier response is valid), and the time to wait for another process's check.
     """
 
     refused: int = REFUSED_TOKEN
@@ -238,7 +237,7 @@ class CheckTimes:
 
 
 class ForeignTokenCheck:
-    """Checks tokens with users' providers. `settings` gives those in force."""
+    """Checks tokens with users' providers. `settings` returns the active settings."""
 
     def __init__(
         self,
@@ -254,24 +253,24 @@ class ForeignTokenCheck:
         self._running: dict[Credential, asyncio.Task[Grant]] = {}
 
     async def check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
-        """The access of `token` at the user that `credential` names; `address` is the client's.
+        """The access of `token` for the user in `credential`; `address` is the client's.
 
-        After it, the token stands in the store as one that is good, so any script finds it. Raises Unauthorized for a
-        token that the user's provider doesn't vouch for, Forbidden for one of somebody else, ProviderUnavailable when
-        it can't be asked, and TooManyRequests.
+        Afterwards the store knows the token as valid, so every script finds it. Raises Unauthorized for a token that
+        the user's provider doesn't confirm, Forbidden for another user's, ProviderUnavailable if it can't be asked, and
+        TooManyRequests.
         """
         running = self._running.get(credential)
         if running is None:
             running = asyncio.create_task(self._check(credential, token, address, now), name="token check")
             self._running[credential] = running
             running.add_done_callback(lambda done: self._ended(credential, done))
-        # A caller that is cancelled doesn't cancel the check for others.
+        # A cancelled caller doesn't cancel the check for others.
         return await asyncio.shield(running)
 
     def _ended(self, credential: Credential, running: asyncio.Task[Grant]) -> None:
         self._running.pop(credential, None)
         if not running.cancelled():
-            running.exception()  # seen, though everybody who waited may have gone
+            running.exception()  # retrieve it, even if all waiting callers are gone
 
     async def _check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
         until = time.monotonic() + self._pace.patience
@@ -329,7 +328,7 @@ class ForeignTokenCheck:
         return Grant(credential.user, said.scopes)
 
     async def _without(self, credential: Credential, vouched: Vouched | None, said: Silent, now: float) -> Grant:
-        """The provider couldn't be asked."""
+        """Handle a provider that couldn't be asked."""
         until = None if vouched is None else grace_until(vouched, self._settings(), now, self._pace.while_known)
         if vouched is not None and until is not None and await self.tokens.prolong(credential, until):
             _count("grace", credential.user, why=said.detail or said.why)
@@ -348,11 +347,11 @@ class ForeignTokenCheck:
 
 _INVALID, _ANOTHER, _SILENT = "invalid", "another", "silent until "
 _ENDED = "ended"
-"""Written where a token of ours takes the place of another one (`token_create.lua`)."""
+"""Stored if a token of ours replaces another one (`token_create.lua`)."""
 
 
 def place_of(address: str) -> TokenOrigin:
-    """The origin of a token, by a client's address."""
+    """The origin of a token, by the client's address."""
     network = network_of(address)
     return TokenOrigin(network, wide_network_of(address) or network)
 
@@ -377,7 +376,7 @@ def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError 
 
 
 def grace_until(vouched: Vouched, settings: IdentitySettings, now: float, step: float) -> float | None:
-    """Until when a token serves whose provider can't be asked at `now`; None: the grace is over."""
+    """The time until which a token is valid whose provider can't be asked at `now`; None if the grace has ended."""
     end = vouched.checked + settings.token_cache + settings.token_grace
     if vouched.ends is not None:
         end = min(end, vouched.ends)

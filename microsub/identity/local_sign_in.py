@@ -1,14 +1,14 @@
 """Sign-in on our own pages by password or passkey, its rate limits, and invitations.
 
-Wrong passwords make pauses grow. Counted are:
+Wrong passwords cause growing pauses. Attempts are counted by:
 
-- a *network*: it is stopped whichever account it tries, and so is, far later, its /48;
-- a *browser* in which this user has signed in before: it has pauses of its own;
-- right passwords and new ones, for each account and minute, since each takes time to hash.
+- *network*: it must wait, whichever account it tries; much later its /48 must wait too;
+- *browser* in which this user has signed in before: it has its own pauses;
+- account and minute, for correct and new passwords, since hashing takes time.
 
-No account is ever locked: wrong guesses from other networks, however many, don't keep its user out. What passwords
-cost the processor is limited by the queue of `passwords.Hasher`, in which networks take turns. Passkeys can't be
-guessed: they count by the network alone, and each failure as any other.
+No account is ever locked: wrong guesses from other networks, however many, don't keep its user out. The processor time
+of passwords is limited by the queue of `passwords.Hasher`, in which networks take turns. Passkeys can't be guessed:
+they are counted by network only, and each failure like any other.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 INVITATION_PATH = "/enrol"
 MOST_IN_COOKIE = 4
-"""Users of one browser that it is known for."""
+"""Users that one browser is known for."""
 
 _BETWEEN = "~"
 _LINK = "link"
@@ -67,13 +67,13 @@ class SignInOrigin:
 
 
 class NotRecognised(Unauthorized):
-    """Name or password is wrong, which of them isn't said; or a passkey that isn't known."""
+    """Name or password is wrong, without saying which; or the passkey is unknown."""
 
 
 class LocalSignIn:
-    """Recognises people by what only they know or have, and keeps what they choose for that.
+    """Recognises users by their password, passkey or one-time link, and stores new credentials.
 
-    Close it at the end. A choice by a one-time link, or a new password, ends the sessions of the user.
+    Close it at the end. New credentials by a one-time link, or a new password, end the user's sessions.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class LocalSignIn:
         self._addresses = addresses
 
     def close(self) -> None:
-        """End the threads that hash."""
+        """End the hashing threads."""
         self.hasher.close()
 
     async def by_password(self, who: str, password: str, where: SignInOrigin, now: float) -> SignedInPerson:
-        """The user of that name or web address, with that password.
+        """The user with that name or web address, if the password is right.
 
         Raises NotRecognised, TooManyRequests.
         """
@@ -107,7 +107,7 @@ class LocalSignIn:
         return await self._recognised(user, "with a password")
 
     async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
-        """The passkey options for a visitor who isn't known yet.
+        """The passkey options for a visitor who isn't recognised yet.
 
         Raises TooManyRequests, NotImplementedHere.
         """
@@ -119,7 +119,7 @@ class LocalSignIn:
         return await self._recognised(await self._passkey_of(base, answered, where, now), "with a passkey")
 
     async def make_link(self, user: str) -> str:
-        """The code of a link that signs the user in once within five minutes, for who sits at this machine."""
+        """The code of a link that signs the user in once within five minutes, for the person at this machine."""
         return await self.credentials.begin_ceremony({"what": _LINK, "user": user})
 
     async def by_link(self, code: str) -> SignedInPerson:
@@ -135,7 +135,7 @@ class LocalSignIn:
         return await self._recognised(about["user"], "by the link of the server's start")
 
     async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
-        """Let the session of that id change by what its user signs in.
+        """Confirm the session of that id by password, so that its user may change credentials.
 
         Raises NotRecognised, TooManyRequests.
         """
@@ -146,7 +146,7 @@ class LocalSignIn:
     async def confirm_by_passkey(
         self, base: str, user: str, session: str, answered: PasskeyAnswer, where: SignInOrigin, now: float
     ) -> None:
-        """The same by a passkey of that user. Raises NotRecognised, TooManyRequests."""
+        """Confirm it by a passkey of that user. Raises NotRecognised, TooManyRequests."""
         if await self._passkey_of(base, answered, where, now) != user:
             raise NotRecognised(N_("This is not a passkey of yours."))
         await self.credentials.confirm(user, session, CONFIRMATION)
@@ -156,7 +156,7 @@ class LocalSignIn:
         return since <= now < since + CONFIRMATION or await self.credentials.is_confirmed(user, session)
 
     async def remember(self, user: str, devices: str, now: float) -> str:
-        """The browser's cookie from now on, by which it is known for this user too."""
+        """The browser's new cookie, by which it is known for this user too."""
         held = _held(devices)
         former = next((one for one in held if owner_in(one) == user), "")
         made = await self.credentials.remember_device(user, now, former)
@@ -165,27 +165,27 @@ class LocalSignIn:
     # --- what people sign in by
 
     async def invited(self, code: str) -> str:
-        """The user whom the code invites. Raises InvitationSpent where it isn't good."""
+        """The user whom the code invites. Raises InvitationSpent if it isn't valid."""
         user = await self.credentials.invited(code)
         if user is None:
             raise InvitationSpent
         return user
 
     async def choose_password(self, code: str, password: str, now: float) -> str:
-        """Set the password of the user whom the code invites, which uses it up; that user.
+        """Set the password of the user whom the code invites, which uses up the code; returns the user.
 
-        Raises InvalidRequest for an invalid password (the code stays good) or code, TooManyRequests.
+        Raises InvalidRequest for an invalid password (the code stays valid) or code, TooManyRequests.
         """
         user = await self.invited(code)
         await self.set_password(user, password, now, invitation=code)
         return user
 
     async def begin_chosen_passkey(self, base: str, code: str) -> PasskeyQuestion:
-        """Begin to make a passkey for the user whom the code invites. Raises InvalidRequest."""
+        """Begin to create a passkey for the user whom the code invites. Raises InvalidRequest."""
         return await self.passkeys.ask_to_make(base, await self.invited(code))
 
     async def choose_passkey(self, base: str, code: str, answered: PasskeyAnswer, name: str, now: float) -> str:
-        """Keep the passkey that was made for `begin_chosen_passkey`; it uses the code up. The user.
+        """Store the passkey created for `begin_chosen_passkey`, which uses up the code; returns the user.
 
         Raises InvalidRequest.
         """
@@ -197,9 +197,9 @@ class LocalSignIn:
     async def set_password(
         self, user: str, password: str, now: float, *, but: str = "", invitation: str | None = None
     ) -> None:
-        """Set the password of a recognised user, and end their sessions but that of the id `but`.
+        """Set the password of a recognised user, and end all their sessions except the one with id `but`.
 
-        Raises InvalidRequest, NotFound, TooManyRequests, Unauthorized where that session has ended meanwhile.
+        Raises InvalidRequest, NotFound, TooManyRequests, Unauthorized if that session has ended meanwhile.
         """
 
         async def has_session() -> None:
@@ -211,16 +211,16 @@ class LocalSignIn:
         await self._forget_browsers(user, but=but)
 
     async def remove_passkey(self, user: str, credential_id: str, *, but: str) -> bool:
-        """Remove a passkey, and end the user's sessions but that of the id `but`: a lost device holds both.
+        """Remove a passkey, and end the user's sessions except the one with id `but`, since a lost device has both.
 
-        Whether there was such a passkey.
+        Returns whether the passkey existed.
         """
         there = await self.credentials.remove_passkey(user, credential_id)
-        await self._forget_browsers(user, but=but)  # in any case: a removal may have broken off here
+        await self._forget_browsers(user, but=but)  # in any case: an earlier removal may have been interrupted here
         return there
 
     async def forget(self, user: str) -> None:
-        """Remove all by which a user signs in here and is known, and end all their sessions."""
+        """Remove all of the user's credentials and known browsers, and end all their sessions."""
         await self.credentials.forget(user)
         await self._sessions.end_all(user)
 
@@ -243,10 +243,10 @@ class LocalSignIn:
         LOCAL_SIGN_INS.labels("password", "right" if right else "wrong").inc()
         if right:
             await self._attempts.succeeded(attempt)
-            with suppress(TooManyRequests):  # it holds for the next one
+            with suppress(TooManyRequests):  # the limit applies to the next attempt
                 await self._attempts.hashed(user, now)
         else:
-            # Not what was typed as a name: people type passwords there.
+            # Without the entered name: people type passwords there.
             log.info("a password was wrong", address=network_of(where.address), known_browser=known)
         return right
 
@@ -286,9 +286,9 @@ def _held(devices: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LoginAttempt:
-    """An attempt that was let through, and what it counts for.
+    """An admitted attempt, with the keys that it is counted by.
 
-    `turn` is its place among those that wait for a hash: how many attempts the network has made of late, 0 for a known
+    `turn` is its order among the attempts that wait for a hash: the network's number of recent attempts, 0 for a known
     browser.
     """
 
@@ -297,15 +297,15 @@ class LoginAttempt:
 
 
 class LoginAttempts:
-    """Lets attempts through or refuses them, with TooManyRequests."""
+    """Admits or refuses attempts; a refusal raises TooManyRequests."""
 
     def __init__(self, counts: AttemptCounts) -> None:
         self._counts = counts
 
     async def begin(self, account: str, address: str, now: float, *, device: str = "") -> LoginAttempt:
-        """An attempt to sign in as `account`, known or not; it counts as failed until `succeeded`.
+        """Begin an attempt to sign in as `account`, known or not; it counts as failed until `succeeded`.
 
-        `device` is the cookie of a browser that the account is known in.
+        `device` is the cookie of a browser that is known for the account.
         """
         if await self._counts.in_minute(f"hashes {account}", now, 0) >= HASHES.most:
             raise _too_many(60 - now % 60)
@@ -314,16 +314,16 @@ class LoginAttempts:
         return await self.begin_anonymous(address, now)
 
     async def hashed(self, account: str, now: float) -> None:
-        """A right password of that account was checked, or a new one is to be set."""
+        """Count a hash: a correct password of that account was checked, or a new one will be set."""
         if await self._counts.in_minute(f"hashes {account}", now) > HASHES.most:
             raise _too_many(60 - now % 60)
 
     async def begin_anonymous(self, address: str, now: float) -> LoginAttempt:
-        """An attempt that is counted by address alone, as with what can't be guessed."""
+        """Begin an attempt that is counted by address only, for secrets that can't be guessed."""
         return await self._begin(_of_network("address", address, PASSWORDS_OF_NETWORK, PASSWORDS_OF_WIDE_NETWORK), now)
 
     async def begin_challenge(self, address: str, now: float) -> None:
-        """Somebody who isn't known yet asks for a challenge."""
+        """Count a challenge for a visitor who isn't recognised yet."""
         asked = _of_network("challenges", address, CHALLENGES, CHALLENGES_OF_WIDE_NETWORK)
         await self._begin(asked, now, kept=PASSKEY_CHALLENGE)
 
@@ -342,10 +342,10 @@ class LoginAttempts:
         return LoginAttempt(tuple(taken), turn)
 
     async def succeeded(self, attempt: LoginAttempt) -> None:
-        """The attempt was right. The count of its device starts again.
+        """The attempt was correct: reset the count of its device.
 
-        Its address only gets this one back. Otherwise somebody with an account here could guess at others without end,
-        signing in to their own in between.
+        The network's count is only reduced by this attempt. Otherwise an attacker with an account here could guess
+        other passwords endlessly, by signing in to their own account in between.
         """
         for subject in attempt.subjects:
             if subject.startswith("address "):
@@ -354,13 +354,13 @@ class LoginAttempts:
                 await self._counts.forget(subject)
 
     async def undecided(self, attempt: LoginAttempt) -> None:
-        """The attempt came to nothing for a reason that lies with us: it doesn't count."""
+        """The attempt failed because of our own problem: it doesn't count."""
         for subject in attempt.subjects:
             await self._counts.give_back(subject)
 
 
 def _of_network(what: str, address: str, narrow: GrowingPauses, wide: GrowingPauses) -> list[tuple[str, GrowingPauses]]:
-    """The keys to count an address by: its network, and for IPv6 also the /48."""
+    """The keys by which an address is counted: its network, and for IPv6 also the /48."""
     around = wide_network_of(address)
     return [(f"{what} {network_of(address)}", narrow), *([(f"{what} {around}", wide)] if around is not None else [])]
 
