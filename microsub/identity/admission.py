@@ -2,7 +2,7 @@
 
 An account is one identity, however its URL is written, redirected or moved. A provider's statement about R proves R and
 nothing else: if R's page leads to P, that is only R's wish, and P wasn't asked. So the account's own page decides: it
-must redirect to R permanently, or link to R with `rel=me`. Whoever can write that page could as well name their own
+must redirect to R permanently, or link to R with `rel=me`. Anybody who can write that page could also name their own
 provider and sign in with it, so they gain nothing. R must agree too, otherwise somebody could make others end up in
 their account: R's page must link to the account's with `rel=me`, or R must have begun with the account's URL. Of the
 redirects of R's own page, only other spellings of R count: https, with or without `www.` and a trailing slash.

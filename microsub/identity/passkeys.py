@@ -1,7 +1,7 @@
-"""Passkeys of users: made, used, named (https://www.w3.org/TR/webauthn-3/).
+"""Passkeys of users: creation, use, names (https://www.w3.org/TR/webauthn-3/).
 
-A challenge is good once, within five minutes, and only in the browser that was given the secret beside it. fido2 and
-cryptography take a second to load, and are loaded with the first answer of a passkey.
+A challenge is valid once, within five minutes, and only in the browser that got the accompanying secret. fido2 and
+cryptography take a second to load, so they are loaded with the first passkey answer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from fido2.server import Fido2Server
 
 ALGORITHMS = (-8, -7, -257)
-"""EdDSA, ES256 and RS256 (COSE): one of these is known to every authenticator."""
+"""EdDSA, ES256 and RS256 (COSE): every authenticator supports one of these."""
 
 LONGEST_ID = 1023
-"""Bytes of a credential's id, by the specification."""
+"""Maximum bytes of a credential's id, by the specification."""
 
 LONGEST_KEY = 4096
-"""Bytes of id and public key together: an RSA key of 16,384 bits, the largest that is ever checked, takes half."""
+"""Bytes of id and public key together: an RSA key of 16,384 bits, the largest supported, needs half."""
 
 LONGEST_NAME = 64
 _CEREMONY_MILLISECONDS = 300_000
@@ -39,9 +39,9 @@ _INVALID = N_("the passkey's response is invalid")
 
 
 class PasskeyRefused(InvalidRequest):
-    """The answer of a browser or authenticator doesn't hold.
+    """The answer of a browser or authenticator is invalid.
 
-    The description says no more than that.
+    The description gives no details.
     """
 
 
@@ -56,8 +56,8 @@ class RelyingParty:
 def relying_party(base_url: str | None) -> RelyingParty | None:
     """The relying party at that address.
 
-    None where browsers have none: without https, or at an IP address. `http://localhost` counts as safe, as it does for
-    browsers.
+    None if browsers don't support passkeys there: without https, or at an IP address. `http://localhost` is allowed, as
+    in browsers.
     """
     parts = parts_of(base_url or "")
     host = parts.hostname or ""
@@ -110,7 +110,7 @@ def request_options(party: RelyingParty, challenge: bytes, held: Iterable[str] =
 
 
 def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], name: str, now: float) -> Passkey:
-    """The passkey that the browser made, with a name and the Unix time. Raises PasskeyRefused."""
+    """The passkey that the browser created, with a name and the Unix time. Raises PasskeyRefused."""
     from fido2.cose import UnsupportedKey
     from fido2.webauthn import RegistrationResponse
 
@@ -132,7 +132,7 @@ def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], n
 
 
 def presented_credential(answer: Mapping[str, Any]) -> tuple[str, str]:
-    """The id of the passkey that an answer claims to be of, and its user's handle.
+    """The id of the passkey that an answer claims to use, and its user's handle.
 
     Raises PasskeyRefused.
     """
@@ -146,9 +146,9 @@ def presented_credential(answer: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def verified_count(party: RelyingParty, challenge: bytes, key: bytes, count: int, answer: Mapping[str, Any]) -> int:
-    """The passkey's counter from now on, where the answer is right. Raises PasskeyRefused.
+    """The passkey's new counter, if the answer is valid. Raises PasskeyRefused.
 
-    A counter that doesn't grow may be that of a copy. Passkeys that are kept in sync have none, and say 0.
+    A counter that doesn't grow may be that of a copy. Synchronised passkeys have no counter, and return 0.
     """
     from fido2.webauthn import AttestedCredentialData, AuthenticationResponse
 
@@ -171,13 +171,13 @@ def _server(party: RelyingParty) -> Fido2Server:
     return Fido2Server(
         PublicKeyCredentialRpEntity(id=party.id, name=party.id),
         attestation=AttestationConveyancePreference.NONE,
-        # The library's own check lets other ports and subdomains pass.
+        # The library's own check accepts other ports and subdomains.
         verify_origin=lambda origin: origin == party.origin,
     )
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
-    """The errors that the library raises for invalid responses, which are foreign input."""
+    """Convert the errors that the library raises for invalid responses, which are foreign input."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     return (
@@ -191,7 +191,7 @@ def _state(challenge: bytes) -> dict[str, Any]:
 
 
 def _refuse_frames(cross_origin: object) -> None:
-    """Our pages are never shown inside another site's."""
+    """Refuse answers from frames: our pages are never shown inside another site's."""
     if cross_origin is not False:
         raise PasskeyRefused(N_("the passkey was used inside another site's page"))
 
@@ -237,13 +237,13 @@ class PasskeyAnswer:
 
 
 class Passkeys:
-    """Passkeys for our own pages. `base` is the address at which the browser sees them."""
+    """Passkeys for our own pages. `base` is the address under which the browser sees them."""
 
     def __init__(self, store: LocalCredentials) -> None:
         self._store = store
 
     async def ask_to_make(self, base: str, user: str) -> PasskeyQuestion:
-        """Begin to make a passkey of the user, who has been recognised.
+        """Begin to create a passkey of the user, who has been recognised.
 
         Raises NotFound, NotImplementedHere.
         """
@@ -262,10 +262,10 @@ class Passkeys:
         *,
         invitation: str | None = None,
     ) -> Passkey:
-        """Keep the passkey that the browser made for `ask_to_make` of the same user.
+        """Store the passkey that the browser created for `ask_to_make` of the same user.
 
-        `invitation` is used up by it. Raises PasskeyRefused, InvalidRequest (an invalid name, too many, known already,
-        a used invitation), NotFound.
+        It uses up `invitation`. Raises PasskeyRefused, InvalidRequest (an invalid name, too many, known already, a used
+        invitation), NotFound.
         """
         party, name = _party(base), passkey_name(name)
         asked_of, challenge = await self._asked("make", answered.secret)
@@ -276,7 +276,7 @@ class Passkeys:
         return passkey
 
     async def ask_to_use(self, base: str, user: str = "") -> PasskeyQuestion:
-        """Begin to recognise anybody, or one certain user. Raises NotImplementedHere."""
+        """Begin to recognise any user, or a certain one. Raises NotImplementedHere."""
         party, challenge = _party(base), secrets.token_bytes(32)
         held = (await self._store.overview(user)).passkeys if user else ()
         return await self._question("use", challenge, user, request_options(party, challenge, [one.id for one in held]))
@@ -284,12 +284,12 @@ class Passkeys:
     async def use(self, base: str, answered: PasskeyAnswer, now: float) -> str:
         """The user whose passkey answered `ask_to_use`. Raises PasskeyRefused.
 
-        Counting attempts is left to the caller.
+        The caller counts attempts.
         """
         party = _party(base)
         asked_of, challenge = await self._asked("use", answered.secret)
         id_, handle = presented_credential(answered.answer)
-        # Where a certain user was asked for, an authenticator may leave the handle out.
+        # If a certain user was asked for, an authenticator may omit the handle.
         user = await self._store.user_of(handle) if handle else asked_of
         passkey = await self._store.passkey(user, id_) if user and asked_of in ("", user) else None
         if not user or passkey is None:
@@ -300,7 +300,7 @@ class Passkeys:
         return user
 
     async def rename(self, user: str, credential_id: str, name: str) -> bool:
-        """Give a passkey another name; whether there is such a one. Raises InvalidRequest."""
+        """Rename a passkey; returns whether it exists. Raises InvalidRequest."""
         name = passkey_name(name)
         passkey = await self._store.passkey(user, credential_id)
         return passkey is not None and await self._store.change_passkey(user, passkey, replace(passkey, name=name))
@@ -310,7 +310,7 @@ class Passkeys:
         return PasskeyQuestion(options, await self._store.begin_ceremony(about))
 
     async def _asked(self, what: str, secret: str) -> tuple[str, bytes]:
-        """Of whom it was asked, empty for anybody, with which challenge; good once.
+        """The user who was asked, empty for any, and the challenge; valid once.
 
         Raises PasskeyRefused.
         """
@@ -330,7 +330,7 @@ def _party(base: str) -> RelyingParty:
 
 
 def passkey_name(name: str) -> str:
-    """A passkey's name as it is kept. Raises InvalidRequest."""
+    """A passkey's name as it is stored. Raises InvalidRequest."""
     text = " ".join(name.split())
     if not text or len(text) > LONGEST_NAME or not text.isprintable():
         raise InvalidRequest(Sentence("the name of a passkey must have 1 to {most} characters", most=LONGEST_NAME))

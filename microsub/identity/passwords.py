@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _Hashed = TypeVar("_Hashed")
 
 BUSY_SECONDS = 2
-"""After how long somebody may try again who found no place."""
+"""Seconds after which a user without a place in the queue may try again."""
 
 _QueuePlace = tuple[int, int, "asyncio.Future[None]"]
-"""The turn, the order of asking, and what says that a thread is free."""
+"""The turn, the order of arrival, and the future that is set when the thread is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Cost:
 
 
 class Hasher:
-    """Makes and checks hashes, one at a time, while at most `waiting` others wait.
+    """Creates and checks hashes, one at a time, while at most `waiting` others wait.
 
-    `turn` is how many attempts the same network has made of late, this one included: smaller numbers come first. All
-    methods raise TooManyRequests where more of these wait than there are places.
+    `turn` is the network's number of recent attempts, including this one: smaller numbers come first. All methods raise
+    TooManyRequests if the queue is full.
     """
 
     def __init__(self, cost: Cost = Cost(), *, waiting: int = PASSWORDS_WAITING.most) -> None:
@@ -56,27 +56,27 @@ class Hasher:
 
     @cached_property
     def _argon2(self) -> PasswordHasher:
-        from argon2 import PasswordHasher, Type  # with the first password, so that a server starts quickly
+        from argon2 import PasswordHasher, Type  # loaded with the first password, so that a server starts quickly
 
         return PasswordHasher(self._cost.passes, self._cost.memory_kib, 1, 32, 16, type=Type.ID)
 
     async def hash(self, password: str) -> str:
-        """The hash of a password, with parameters and a fresh salt."""
+        """The hash of a password, with its parameters and a new salt."""
         return await self._run(lambda: self._argon2.hash(password), 0)
 
     async def check(self, hashed: str | None, password: str | None, turn: int = 0) -> bool:
-        """Whether the password is the one of that hash.
+        """Whether the password matches the hash.
 
-        Takes as long where there is no hash, or no password that could be anybody's.
+        It takes the same time without a hash, or for text that can't be a password.
         """
         return await self._run(lambda: self._check(hashed, password), turn)
 
     def is_old(self, hashed: str) -> bool:
-        """Whether the hash was made with other parameters than today's."""
+        """Whether the hash was created with other parameters than the present ones."""
         return self._argon2.check_needs_rehash(hashed)
 
     def close(self) -> None:
-        """End the thread; what it has in hand is finished."""
+        """End the thread after its current work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _check(self, hashed: str | None, password: str | None) -> bool:
@@ -97,13 +97,13 @@ class Hasher:
         else:
             await self._place(turn)
         job = self._threads.submit(work)
-        # Counted until the thread is done, also for an asker who went away meanwhile.
+        # Counted until the thread is done, even if the caller was cancelled meanwhile.
         loop = asyncio.get_running_loop()
         job.add_done_callback(lambda _: _call_soon(loop, self._next))
         return await asyncio.wrap_future(job)
 
     async def _place(self, turn: int) -> None:
-        """Wait for the thread. A caller that is cancelled leaves it to the next."""
+        """Wait for the thread. A cancelled caller leaves it to the next one."""
         if len(self._queue) >= self._most:
             last = max(self._queue, default=None)
             if last is None or last[0] <= turn:
@@ -144,11 +144,11 @@ def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Non
 
 SHORTEST_PASSWORD = 15
 LONGEST_PASSWORD = 256
-"""Characters of a password; 15 is what NIST asks of one that no second factor stands beside."""
+"""Characters of a password; NIST requires 15 without a second factor."""
 
 _FEWEST_DIFFERENT = 5
 _OWN_PART = 8
-"""Characters that must be left of a password when the user's name is taken out of it."""
+"""Characters that a password must have besides the user's name."""
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "azertyuiop", "password", "microsub", "letmein")
 
@@ -158,21 +158,21 @@ _PHRASES = (
     *("winteriscoming", "iloveyouverymuch", "openthepodbaydoors", "livelongandprosper", "nevergonnagiveyouup"),
     *("itwasthebestoftimes", "callmeishmael", "inthebeginningwastheword", "fourwordsatrandom", "passwordpassword"),
 )
-"""Examples and sayings that are long and that everybody knows, without spaces and punctuation."""
+"""Long examples and sayings that are widely known, without spaces and punctuation."""
 
 
 def normal_password(password: str) -> str | None:
     """The password as it is hashed and compared.
 
-    None for what can't be anybody's, as it is too long or no text.
+    None if it can't be a password, because it is too long or invalid text.
     """
-    # NFKC makes some characters into eighteen, so the length is looked at before.
+    # NFKC expands some characters to eighteen, so the length is checked first.
     if not password or len(password) > LONGEST_PASSWORD:
         return None
     text = unicodedata.normalize("NFKC", password)
     try:
         text.encode()
-    except UnicodeEncodeError:  # halves of surrogate pairs
+    except UnicodeEncodeError:  # lone surrogates
         return None
     return text
 
@@ -180,7 +180,7 @@ def normal_password(password: str) -> str | None:
 def chosen_password(password: str, user: str) -> str:
     """A new password of `user` in its normal form.
 
-    Raises InvalidRequest, which says what it should be like instead.
+    Raises InvalidRequest, which explains the requirements.
     """
     text = normal_password(password)
     if len(password) > LONGEST_PASSWORD:
@@ -203,7 +203,7 @@ def chosen_password(password: str, user: str) -> str:
 
 
 def _is_common(plain: str) -> bool:
-    """Whether little is left besides runs like 12345678, rows of keys and common words."""
+    """Whether it consists almost only of runs like 12345678, rows of keys and common words."""
     rest = plain
     for row in _ROWS:
         rest = rest.replace(row, "").replace(row[::-1], "")
@@ -211,7 +211,7 @@ def _is_common(plain: str) -> bool:
 
 
 def _is_known(plain: str) -> bool:
-    """Whether little is left besides a well-known phrase, however it is spaced."""
+    """Whether it consists almost only of a well-known phrase, with any spaces."""
     letters = "".join(letter for letter in plain if letter.isalnum())
     rests = (letters.replace(phrase, "") for phrase in _PHRASES if phrase in letters)
     return any(len(rest) < _FEWEST_DIFFERENT for rest in rests)
@@ -224,7 +224,7 @@ def _without_runs(text: str) -> int:
 
 
 class Passwords:
-    """The passwords in the store, which are hashed outside of the event loop."""
+    """The stored passwords, hashed outside of the event loop."""
 
     def __init__(self, store: LocalCredentials, hasher: Hasher) -> None:
         self._store = store
@@ -233,8 +233,8 @@ class Passwords:
     async def is_right(self, user: str, password: str, turn: int = 0) -> bool:
         """Whether that is the user's password.
 
-        It takes as long for a user that there isn't, or who has none. `turn` is its place in the queue
-        (`hashing.Hasher`). A hash of former parameters is replaced. Counting attempts is left to the caller. Raises
+        It takes the same time for a user who doesn't exist or has no password. `turn` is its order in the queue
+        (`hashing.Hasher`). A hash with former parameters is replaced. The caller counts attempts. Raises
         TooManyRequests.
         """
         text = normal_password(password)
@@ -242,7 +242,7 @@ class Passwords:
         while await self._hasher.check(hashed, text, turn):
             assert hashed is not None
             assert text is not None
-            # The attempt may have waited for so long that the password, and who has a session, was changed meanwhile.
+            # The attempt may have waited so long that the password, and so the sessions, have changed meanwhile.
             former, hashed = hashed, await self._store.password(user)
             if hashed == former:
                 if self._hasher.is_old(hashed):
@@ -259,11 +259,11 @@ class Passwords:
         invitation: str | None = None,
         allowed: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Set the user's password, whatever there was; `invitation` is used up by it.
+        """Set the user's password, replacing any; it uses up `invitation`.
 
-        `allowed` is called after the wait for the hash, and raises where that may not be done any more. Raises
-        InvalidRequest for one that can't be taken, NotFound for an unknown or disabled user, InvitationSpent,
-        TooManyRequests. Ending sessions is left to the caller.
+        `allowed` is called after the wait for the hash, and raises if the change isn't allowed any more. Raises
+        InvalidRequest for an unsuitable password, NotFound for an unknown or disabled user, InvitationSpent,
+        TooManyRequests. The caller ends sessions.
         """
         text = chosen_password(password, user)
         hashed = await self._hasher.hash(text)
@@ -273,7 +273,7 @@ class Passwords:
 
 
 def repeated_password(password: str, again: str) -> str:
-    """The password that was typed twice. Raises InvalidRequest where it differs."""
+    """The password that was entered twice. Raises InvalidRequest if the two differ."""
     if not is_same(password, again):
         raise InvalidRequest(N_("the passwords don't match"))
     return password

@@ -1,8 +1,8 @@
-"""The check of a profile page: what it lacks for signing in and reading.
+"""The check of a profile page: problems for signing in and reading.
 
-The page is asked as reader apps ask it. Who asks chooses the page and what it names, so everything goes out by the
-guarded door, within a time, a few at once, and no site is asked too often. Nothing is sent anywhere but plain requests
-without any secret.
+The page is requested in the same ways as by reader apps. The person who starts a check chooses the page and everything
+that it names, so all requests go through the guarded fetcher, with a time limit, a few at once, and rarely to the same
+site. Only plain requests without secrets are sent.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from microsub.kit.urls import mask_credentials, parts_of
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0
-"""For everything together; each exchange has five."""
+"""For all requests together; each exchange has five seconds."""
 
 _PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _FEED = SendLimits(total=5.0, body=1024 * 1024)
 
 _Metadata = ServerMetadata | str | None
-"""The provider's, or why it can't be used; None where the page names none that is asked."""
+"""The provider's metadata, or why it can't be used; None if the page names no provider that is asked."""
 
 
 class PageDoctor:
     """Examines pages. Belongs to one event loop. `private`: it may reach private networks.
 
-    `asks_itself`: whether endpoints of this very server are asked over HTTP too, as from the command line; a server
-    that runs needn't ask itself. `web_ports`: ports 80 and 443 alone are asked, but in networks that the admin lists.
+    `asks_itself`: endpoints of this server are requested over HTTP too, as on the command line; a running server
+    doesn't need this. `web_ports`: only ports 80 and 443 are requested, except in networks that the admin lists.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class PageDoctor:
         self._limiter = RateLimiter(clock)
 
     async def examine_for(self, client: str, address: str, here: CheckedAgainst, *, known: bool = False) -> PageReport:
-        """`examine` for somebody at the network `client`: not too often.
+        """`examine` for a visitor in the network `client`, with a rate limit.
 
-        Only what is really examined counts. Unless they are `known`, ports 80 and 443 alone are asked, because what is
-        found says whether a port is open. Raises TooManyRequests, InvalidRequest.
+        Only actual checks count. Unless they are `known`, only ports 80 and 443 are requested, because a finding shows
+        whether a port is open. Raises TooManyRequests, InvalidRequest.
         """
         limiter, wait = self._limiter, int(MINUTE)
         site = site_of_me(canonical_me(address, private=self._private))
@@ -96,10 +96,10 @@ class PageDoctor:
     async def examine(self, address: str, here: CheckedAgainst) -> PageReport:
         """The findings at `address`; failures of pages, servers and networks are findings.
 
-        Raises InvalidRequest for what can be no profile URL.
+        Raises InvalidRequest if it can't be a profile URL.
         """
         me = canonical_me(address, private=self._private)
-        found: list[PageFinding] = []  # as far as time goes
+        found: list[PageFinding] = []  # as many as the time allows
         try:
             async with asyncio.timeout(SECONDS):
                 await self._examine(me, here, found)
@@ -142,19 +142,19 @@ class PageDoctor:
             found += findings.link_findings(rel, page.links, got, ours)
         written = {rel for link in page.links for rel in link.rels if rel in RELS}
         misplaced = frozenset((page.in_body & {*RELS}) - written)
-        # A line in the wrong place is one thing to correct, and isn't missing beside that.
+        # A link in the wrong place is one problem; it isn't reported as missing too.
         is_lent = base is not None and got.final_url.startswith(profile_page(base, ""))
         found += findings.misplaced_findings(misplaced)
         found += findings.missing_findings(misplaced | written, base, user, is_lent=is_lent)
         found += findings.webmention_findings(page, base, user)
-        # A page that this server lends to a user can have no feed.
+        # A page provided by this server can't have a feed.
         feeds = None if is_lent else page.feeds
         found += await self._servers(named, base, None if feeds is None else (feeds, got.final_url))
 
     async def _servers(
         self, on_page: Mapping[str, str], base: str | None, feeds: tuple[tuple[str, ...], str] | None
     ) -> list[PageFinding]:
-        """Ask the servers that the page names, but mistyped ones; `feeds` with the page's address."""
+        """Check the servers that the page names, except mistyped ones; `feeds` includes the page's address."""
         wrong = findings.mistyped_here(on_page, base)
         named = {rel: url for rel, url in on_page.items() if rel not in wrong}
         provider, feed = await asyncio.gather(self._metadata(named.get("indieauth-metadata"), base), self._feed(feeds))
@@ -200,7 +200,7 @@ class PageDoctor:
         return [findings.feed_finding(named, first)]
 
     async def _other_scheme(self, me: str) -> Answered | FetchFailed | None:
-        """HEAD by http instead of https, or the other way round; None where a port rules that out."""
+        """HEAD by http instead of https, or the other way round; None if the URL has a port."""
         if parts_of(me).port is not None:
             return None
         other = f"http{me[5:]}" if me.startswith("https:") else f"https{me[4:]}"
@@ -216,18 +216,18 @@ class PageDoctor:
         return answer
 
     def _is_known(self, url: str, base: str | None) -> bool:
-        """Whether nothing need be asked there, since it is this server."""
+        """Whether no request is needed there, because it is this server."""
         return base is not None and not self._asks_itself and is_own(url, base)
 
 
 def _meant(rel: str, url: str, provider: _Metadata) -> LinkLine | None:
-    """The line that the provider's metadata has in place of one that leads to nothing."""
+    """The link in the provider's metadata that should replace one that doesn't work."""
     told = getattr(provider, rel, None)
     return LinkLine(rel, told) if told not in {None, url} else None
 
 
 def _endpoints(provider: _Metadata, named: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Relation and address of all that is to be asked whether it answers, each once."""
+    """Relation and address of all endpoints that must respond, each once."""
     found = [(rel, named[rel]) for rel in ("authorization_endpoint", "token_endpoint", "microsub") if rel in named]
     if isinstance(provider, ServerMetadata):
         found.append(("authorization_endpoint", provider.authorization_endpoint))

@@ -33,14 +33,14 @@ FindingLevel = Literal["ok", "advice", "problem"]
 
 ALL = ("Together", "Monocle", "IndiePass Android", "IndiePass iOS", "ek", "Ekstereye", "PADD", "microsub-notifier")
 """Apps that find everything by the page, and need the two older relations there: Monocle with a newer library reads
-`indieauth-metadata`, with that of its lock file it doesn't. IndiePass desktop is given endpoint and token by hand.
+`indieauth-metadata`, with the one in its lock file it doesn't. IndiePass desktop is given endpoint and token by hand.
 """
 
 RELS = ("microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint", "micropub")
-"""The relations that are looked for."""
+"""The relations that are checked."""
 
 LONG = 3600
-"""Seconds for which a page may be kept before that counts as long."""
+"""Seconds above which a page's cache lifetime counts as long."""
 
 _WIDTH = 96
 _INDENT = " " * 9
@@ -50,10 +50,10 @@ _NOT_KEPT = re.compile(r"(?:^|[\s,])no-(?:store|cache)\b")
 
 @dataclass(frozen=True, slots=True)
 class PageFinding:
-    """One thing.
+    """One finding.
 
-    `about` is a name that stays the same from version to version; `text` says what is so, `fix` what to do, where
-    there is something; `clients` are the apps that it concerns, none for everybody.
+    `about` is a name that is the same in all versions; `text` is the fact, `fix` what to do, if anything; `clients` are
+    the apps concerned, none if it concerns all users.
     """
 
     level: FindingLevel
@@ -64,7 +64,7 @@ class PageFinding:
 
     @property
     def concerned(self) -> tuple[str, ...]:
-        """The `clients`, all apps as one; none for everybody."""
+        """The `clients`, with all apps as one entry; none if it concerns all users."""
         rest = tuple(client for client in self.clients if client not in ALL)
         return (N_("all apps"), *rest) if set(ALL) <= set(self.clients) else self.clients
 
@@ -78,7 +78,7 @@ def _sentences() -> Mapping[str, Mapping[str, Any]]:
 
 
 def say(name: str, level: FindingLevel | None = None, **values: object) -> PageFinding:
-    """The finding of that name in `findings.toml`, with these values in its sentences."""
+    """The finding with that name in `findings.toml`, with these values in its sentences."""
     row = _sentences()[name]
     about, text, fix = (Sentence(row.get(part, ""), **values) for part in ("about", "text", "fix"))
     apps = (app for one in row.get("apps", ()) for app in (ALL if one == "all" else (one,)))
@@ -87,14 +87,14 @@ def say(name: str, level: FindingLevel | None = None, **values: object) -> PageF
 
 @dataclass(frozen=True, slots=True)
 class PageReport:
-    """All that was found at `url`, in the order in which apps come upon it."""
+    """All findings at `url`, in the order in which apps encounter them."""
 
     url: str
     findings: tuple[PageFinding, ...]
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing that is needed is missing."""
+        """Whether nothing necessary is missing."""
         return not self.count("problem")
 
     @property
@@ -112,7 +112,7 @@ class PageReport:
         return sum(1 for one in self.findings if one.level == level)
 
     def as_dict(self) -> dict[str, object]:
-        """For programs."""
+        """For programs: the report as JSON."""
         rows = [
             {"level": one.level, "about": one.about, "text": one.text, "fix": one.fix, "clients": list(one.clients)}
             for one in self.findings
@@ -121,7 +121,7 @@ class PageReport:
         return {"url": self.url, "complete": self.is_complete, "findings": said}
 
     def as_text(self) -> str:
-        """For a terminal."""
+        """The report for a terminal."""
         return "\n".join([self.url, *(line for one in self.findings for line in _printed(one)), self.verdict])
 
 
@@ -134,7 +134,7 @@ def _printed(one: PageFinding) -> Iterable[str]:
 
 
 def _wrapped(text: str, begins: str = _INDENT) -> list[str]:
-    """Sentences as paragraphs; lines that are to be copied stay lines."""
+    """Sentences wrapped to paragraphs; lines to be copied are unchanged."""
     first, *lines = text.split("\n")
     told = wrap(
         first, _WIDTH, initial_indent=begins, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
@@ -150,13 +150,13 @@ def _counted(number: int, noun: str) -> str:
 
 
 def page_finding(page: Answered, *, is_html: bool) -> PageFinding:
-    """Whether the page is served as one."""
+    """The finding if the page isn't served as HTML."""
     kind = (page.content_type or "nothing").partition(";")[0][:80]
     return say("page" if is_html else "page-not-html", url=page.final_url, status=page.status, kind=kind)
 
 
 def address_findings(me: str, hops: Sequence[Hop], trail: RedirectTrail, *, private: bool) -> Findings:
-    """Findings about the identity behind this address, according to its redirects."""
+    """Findings about the identity at this address, according to its redirects."""
     urls = [me, *(hop.url for hop in hops)]
     if not private and any(a.startswith("https:") and b.startswith("http:") for a, b in pairwise(urls)):
         yield say("redirect-to-http")
@@ -171,7 +171,7 @@ def address_findings(me: str, hops: Sequence[Hop], trail: RedirectTrail, *, priv
 
 
 def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Findings:
-    """Findings about the page over http and https; `other` is the reply to HEAD of the other."""
+    """Findings about the page over http and https; `other` is the reply to HEAD with the other scheme."""
     if other is None:
         return
     is_there = isinstance(other, Answered) and other.status < 400
@@ -183,7 +183,7 @@ def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Findings:
 
 
 def head_finding(page: Answered, head: Answered | FetchFailed) -> PageFinding:
-    """Whether HEAD says what GET says."""
+    """The finding if HEAD and GET differ."""
     if isinstance(head, FetchFailed):
         return say("head-fails", detail=head.detail, status=page.status)
     if not 200 <= head.status < 300:
@@ -194,13 +194,13 @@ def head_finding(page: Answered, head: Answered | FetchFailed) -> PageFinding:
 
 
 def _in_header(answer: Answered) -> list[tuple[str, str]]:
-    """The relations of ours that an answer's headers name, with their addresses as written."""
+    """The relations that we use in the headers of a reply, with their addresses as written."""
     links = written_links(b"", answer.final_url, None, answer.headers.get("link"))
     return [(rel, link.target) for link in links for rel in link.rels if rel in RELS]
 
 
 def caching_findings(page: Answered) -> Findings:
-    """For how long apps may keep the page."""
+    """Findings about the page's cache lifetime."""
     rules = page.headers.get("cache-control", "").lower()
     match = None if _NOT_KEPT.search(rules) else _AGE.search(rules)
     if match is not None and (seconds := int(match[1])) > LONG:
@@ -211,9 +211,9 @@ def caching_findings(page: Answered) -> Findings:
 
 
 def link_findings(rel: str, links: Sequence[WrittenLink], page: Answered, ours: LinkLine | None = None) -> Findings:
-    """How a relation is written that the page has; nothing where it hasn't.
+    """Findings about how the page writes a relation; none if it doesn't have it.
 
-    What it leads to isn't looked at. `ours` is the line that this server has for it, to be offered.
+    The target isn't checked. `ours` is this server's link for the relation, to be suggested.
     """
     mine = [link for link in links if rel in link.rels]
     found = [(link, address) for link in mine if (address := endpoint(link.target, link.base)) is not None]
@@ -233,11 +233,11 @@ def link_findings(rel: str, links: Sequence[WrittenLink], page: Answered, ours: 
 
 
 def found_on_android(rel: str, links: Iterable[WrittenLink], link_header: str | None, url: str) -> str | None:
-    """The address that it finds for a relation: the last in the headers, else the page's first."""
+    """The address that the app finds for a relation: the last one in the headers, otherwise the page's first."""
     found = None
     for part in link_header.split(",") if link_header else []:
         target, *parameters = part.split(";")
-        if not parameters:  # it stumbles, and reads no further
+        if not parameters:  # the app fails here and reads no further
             return found
         if parameters[0].strip().replace("rel=", "").replace('"', "") == rel:
             found = endpoint(target.strip(" <>"), url)
@@ -247,7 +247,7 @@ def found_on_android(rel: str, links: Iterable[WrittenLink], link_header: str | 
 
 
 def misplaced_findings(rels: frozenset[str]) -> Findings:
-    """Links that stand in the page's body."""
+    """Findings about links in the page's body."""
     for rel in (one for one in RELS if one in rels):
         yield say("link-in-body", "advice" if rel in {"microsub", "micropub"} else None, rel=rel)
 
@@ -255,8 +255,8 @@ def misplaced_findings(rels: frozenset[str]) -> Findings:
 def missing_findings(has: frozenset[str], base: str | None, user: str | None = None, *, is_lent: bool) -> Findings:
     """Findings about links that the page lacks.
 
-    `has` are the relations that it has, with whatever address, `user` whose page it is, if known; a page that
-    `is_lent` by this server has no place to post and no line that its user could add.
+    `has` are the relations that it has, with any address, `user` is its owner, if known; a page that `is_lent` by this
+    server has no place to post and no link that its user could add.
     """
     ours = base or "https://this-server.example"
     if "microsub" not in has:
@@ -274,7 +274,7 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
 
 
 def webmention_findings(page: ExaminedPage, base: str | None, user: str | None) -> Findings:
-    """Findings about the page's webmention endpoint, and ours if a user here has the page."""
+    """Findings about the page's webmention endpoint, and about ours if the page belongs to a user here."""
     if (named := usable(page.links, ("webmention",)).get("webmention")) is not None:
         yield say("webmention", url=named)
     elif base is not None and user is not None and "webmention" not in page.in_body:
@@ -286,9 +286,9 @@ def webmention_findings(page: ExaminedPage, base: str | None, user: str | None) 
 
 @dataclass(frozen=True, slots=True)
 class CheckedAgainst:
-    """This server's address, and the `me` of users whom the asker may know about, by name.
+    """This server's address, and the `me` of the users that the visitor may know about, by name.
 
-    `everybody` says that these are all users there are.
+    `everybody`: these are all users of the server.
     """
 
     base: str | None = None
@@ -297,9 +297,9 @@ class CheckedAgainst:
 
 
 def user_in(microsub: str, base: str) -> str | None:
-    """The user whom an endpoint of the server at `base` names; empty where it names none.
+    """The user in the address of an endpoint of the server at `base`; empty if it names none.
 
-    None where it is no endpoint of that server.
+    None if it isn't an endpoint of that server.
     """
     if not is_own(microsub, base):
         return None
@@ -311,12 +311,12 @@ def user_in(microsub: str, base: str) -> str | None:
 
 
 def user_of(trail: RedirectTrail, here: CheckedAgainst) -> str | None:
-    """The user whose page it is, among those whom the asker may know about."""
+    """The owner of the page, among the users that the visitor may know about."""
     return next((name for name, me in here.people.items() if me in trail.names), None)
 
 
 def endpoint_findings(microsub: str, here: CheckedAgainst, trail: RedirectTrail, *, own_provider: bool) -> Findings:
-    """Findings about the user of the named endpoint, and whether the page is theirs."""
+    """Findings about the user in the endpoint's address, and whether the page is theirs."""
     if here.base is None or not is_own(microsub, here.base):
         yield say("another-servers-endpoint" if here.base else "endpoint", url=microsub)
         return
@@ -352,7 +352,7 @@ def _account(user: str, here: CheckedAgainst, trail: RedirectTrail) -> Findings:
 
 
 def _last_name(url: str) -> str | None:
-    """The last of several parts of an address's path, where it could be the name of a user."""
+    """The last of several parts of an address's path, if it could be a user's name."""
     parts = url.partition("?")[0].rstrip("/").split("/")
     return parts[-1] if len(parts) > 4 and NAME.match(parts[-1]) else None
 
@@ -361,7 +361,7 @@ def _last_name(url: str) -> str | None:
 
 
 def metadata_findings(metadata: ServerMetadata, url: str, named: Mapping[str, str]) -> Findings:
-    """Findings about the provider's metadata; `named` are the page's addresses, by relation."""
+    """Findings about the provider's metadata; `named` are the page's addresses by relation."""
     yield say("metadata", url=url, issuer=metadata.issuer)
     yield from _issuer_findings(metadata.issuer)
     if "S256" not in metadata.code_challenge_methods_supported:
@@ -382,9 +382,9 @@ def _issuer_findings(issuer: str) -> Findings:
 
 
 def mistyped_here(named: Mapping[str, str], base: str | None) -> frozenset[str]:
-    """The relations whose address is on this server and isn't one that it has for that.
+    """The relations whose address is on this server but isn't its address for that relation.
 
-    Which needn't be asked about, since `own_provider_findings` and `endpoint_findings` say it.
+    They needn't be requested, since `own_provider_findings` and `endpoint_findings` report them.
     """
     if base is None:
         return frozenset()
@@ -399,7 +399,7 @@ def _is_other(found: str | None, line: LinkLine, base: str) -> bool:
 
 
 def own_provider_findings(named: Mapping[str, str], base: str) -> Findings:
-    """Whether the lines that name this server as the provider are those that it has."""
+    """Findings about the links that name this server as the provider: whether they are correct."""
     for line in provider_lines(base):
         found = named.get(line.rel)
         if found is None or not is_own(found, base):
@@ -415,9 +415,9 @@ def own_provider_findings(named: Mapping[str, str], base: str) -> Findings:
 def answering_findings(
     rel: str, url: str, answer: Answered | FetchFailed, *, private: bool, meant: LinkLine | None = None
 ) -> Findings:
-    """Whether anything answers at an endpoint, which was asked without a token.
+    """Findings about the response of an endpoint that was requested without a token.
 
-    `meant` is a line that is near, or what the provider's metadata has.
+    `meant` is a similar correct link, or the one in the provider's metadata.
     """
     kind = "endpoint" if rel == "microsub" else "provider"
     values: dict[str, Any] = {
@@ -441,9 +441,9 @@ def answering_findings(
 
 
 def feed_finding(feeds: Sequence[str], first: Answered | FetchFailed | None) -> PageFinding:
-    """Whether others can follow the page.
+    """The finding about following the page.
 
-    `first` is what the first feed's address says, None where it is the page.
+    `first` is the result for the first feed's address, None if that is the page.
     """
     if not feeds:
         return say("no-feed")

@@ -1,6 +1,6 @@
 """The account page: apps, tokens, sessions, signing out.
 
-And the page of password and passkeys, which change only after a confirmation of who is signed in.
+And the page for password and passkeys, which can be changed only after a confirmation.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ TOKENS = "/account/tokens"
 CREDENTIALS = "/account/sign-in"
 
 DAYS = {"30": 30, "90": 90, "365": 365, "": None}
-"""For how many days a token may be good, as the form has it."""
+"""Lifetimes of a token in days, as in the form."""
 
 DONE = {
     "app": N_("App access revoked."),
     "token": N_("Token revoked."),
     "session": N_("That browser is signed out."),
 }
-"""Messages on the page after a form has succeeded."""
+"""Messages on the page after a successful form."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -154,7 +154,7 @@ async def _confirm_by_passkey(visit: PageVisit) -> Response:
 async def _set_password(visit: PageVisit) -> Response:
     session = await visit.require_confirmed()
     await _local(visit).set_password(session.user, visit.passwords(), visit.now, but=session.id)
-    # A new session in place of this one too, so that a stolen cookie ends.
+    # The current session is replaced too, so that a stolen cookie ends.
     await visit.sign_in_as(session.user, session.how)
     text = N_("Password set. All other browsers were signed out; authorized apps keep their access.")
     return visit.message(N_("New password"), text, "done")

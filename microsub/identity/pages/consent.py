@@ -1,8 +1,8 @@
-"""The page on which people decide what an app may do, and what becomes of their answer.
+"""The page on which users decide about an app's access, and the reply to the app.
 
 Specs: https://indieauth.spec.indieweb.org/#authorization, RFC 6749 (section 4.1), RFC 9207, RFC 9700 (section 4).
-Anybody can be a client here, so nobody's browser is sent anywhere before the person in front of it has pressed a
-button: not for errors either, which would make this server forward to whatever address an app names.
+Anybody can be a client here, so no browser is redirected before its user has pressed a button; not even for errors,
+since then this server would redirect to any address that an app names.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ _PROFILE_TEXT = N_("See your user name on this server.")
 
 
 ScopeText = tuple[str, str]
-"""A permission, and what it is in words."""
+"""A permission, and its description."""
 
 
 def offered_scopes(scopes: Iterable[str], *, elsewhere: bool, search: bool = True) -> list[ScopeText]:
-    """The permissions among `scopes` that can be given, those of reading first.
+    """The permissions among `scopes` that can be granted, those for reading first.
 
-    The others mean nothing here. `elsewhere`: those to post are for the person's own site, because their page names a
-    place to post to. `search`: this server has one.
+    Others have no meaning here. `elsewhere`: those for posting concern the user's own site, because their page names a
+    Micropub endpoint. `search`: this server has search.
     """
     asked = list(scopes)
     texts = {**_here(search=search), "profile": _PROFILE_TEXT}
@@ -95,16 +95,16 @@ MAX_FIELDS = 100
 
 
 def request_parameters(query: str) -> Query:
-    """The query of an authorization request. Raises InvalidRequest where it is too long."""
+    """The query of an authorization request. Raises InvalidRequest if it is too long."""
     if len(query) > MAX_QUERY or query.count("&") > MAX_FIELDS:
         raise InvalidRequest("it is too long")
     return parse_qs(query)
 
 
 async def app_behind(visit: PageVisit, next_: str) -> App | None:
-    """The app that asks, if the path after the sign-in is an app's request.
+    """The app of the authorization request, if `path` after the sign-in is one.
 
-    None for others, and for a request whose answer wouldn't go to that app.
+    None for other paths, and for a request whose reply wouldn't go to that app.
     """
     path, _, query = next_.partition("?")
     if path != AUTHORIZATION_PATH:
@@ -121,12 +121,12 @@ async def app_behind(visit: PageVisit, next_: str) -> App | None:
 
 
 def shown_app(app: App, redirect: str) -> App | None:
-    """`app` as it may be shown where the answer goes to `redirect`.
+    """`app` as it may be shown if the reply goes to `redirect`.
 
-    None where it must not go there. Pure. Programs that people run themselves listen at a loopback address with any
-    port (RFC 8252, 7.3). Where the app publishes no addresses, or can't be asked for them, nothing proves that the
-    program is this app. The answer stays on the person's own machine, so they may decide; but the program doesn't get
-    the app's name and logo.
+    None if it must not go there. Pure. Programs on users' machines listen at a loopback address with any port (RFC
+    8252, 7.3). If the app publishes no redirect addresses, or they can't be fetched, nothing proves that the program is
+    this app. The reply stays on the user's own machine, so the user may decide; but the program isn't shown with the
+    app's name and logo.
     """
     if allowed_redirect(app.info, redirect):
         return app
@@ -137,7 +137,7 @@ def shown_app(app: App, redirect: str) -> App | None:
 
 CONSENT = "/auth/consent"
 NEW_CHANNEL = "+"
-"""The form value for a new channel; no uid equals it."""
+"""The form value for a new channel, different from every uid."""
 
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
@@ -151,7 +151,7 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _ask(visit: PageVisit) -> Response:
-    """Show who asks, and for what."""
+    """Show the app and the access that it requests."""
     try:
         query = request_parameters(visit.request.url.query)
         target = read_target(query)
@@ -173,7 +173,7 @@ async def _ask(visit: PageVisit) -> Response:
     scopes = offered_scopes(asked.scopes, elsewhere=elsewhere, search=visit.site.services.post_search is not None)
     return visit.page(
         "authorize.html",
-        # Chrome looks at every redirect that follows the form, and apps send people on to further addresses of theirs.
+        # Chrome applies the policy to every redirect after the form, and apps redirect to further addresses of theirs.
         form_to=[f"{asked.redirect.partition(':')[0].lower()}:"],
         images=["data:"] if app.logo else [],
         why="",
@@ -191,7 +191,7 @@ async def _ask(visit: PageVisit) -> Response:
 
 
 async def _answer(visit: PageVisit) -> Response:
-    """The person has pressed a button."""
+    """Handle the pressed button."""
     session, provider = visit.require_session(), visit.site.identity.provider
     try:
         asked = read_asked({name: visit.form.getlist(name) for name in _FIELDS if name in visit.form})
@@ -200,7 +200,7 @@ async def _answer(visit: PageVisit) -> Response:
     found, app = await _app(visit, session.user, asked)
     if app is None:
         return _not_served(visit, _wrong_target(found, asked.redirect))
-    await visit.look()  # an app may keep us waiting, until the session has ended
+    await visit.look()  # the request to the app takes time, in which the session may end
     visit.require_session()
     answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
     if visit.form.text("decision") != "allow":
@@ -210,8 +210,8 @@ async def _answer(visit: PageVisit) -> Response:
         chosen = set(visit.form.getlist("grant")).intersection(asked.scopes)
         source = ""
         if not chosen.isdisjoint(_IN_A_CHANNEL) and not await _posts_elsewhere(visit, asked, session.me):
-            # Without a channel nothing can be posted; the scopes are told all the same, since IndiePass for iOS gives
-            # up where it isn't told `create`.
+            # Without a channel nothing can be posted, but the reply still names the scopes, since IndiePass for iOS
+            # fails without `create`.
             source = await _source(visit, session.user, app)
         code = await provider.agree(session.user, asked, app, chosen, visit.now, source=source)
         answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
@@ -219,13 +219,13 @@ async def _answer(visit: PageVisit) -> Response:
 
 
 async def _channels(visit: PageVisit, user: str) -> list[tuple[str, str]]:
-    """The channels into which something can be posted, with their names."""
+    """The channels into which the app could post, with their names."""
     found = await visit.site.services.channels.list(user)
     return [(channel.uid, channel.name) for channel in found if channel.uid != SAVED]
 
 
 async def _source(visit: PageVisit, user: str, app: App) -> str:
-    """The source with which the app posts into the channel that the person has chosen, or made; empty for none."""
+    """The source with which the app posts into the channel that the user chose or created; empty for none."""
     services, uid, name = visit.site.services, visit.form.text("channel"), visit.form.text("new_channel")
     quotas = await services.identity.quotas.of(user)
     if uid == NEW_CHANNEL and name:
@@ -241,9 +241,9 @@ async def _source(visit: PageVisit, user: str, app: App) -> str:
 
 
 async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tuple[App, App | None]:
-    """The app that asks, and as it may be shown.
+    """The app of the request, as it is and as it may be shown.
 
-    Raises TooManyRequests where too many apps have sent the user here.
+    Raises TooManyRequests if apps have sent the user here too often.
     """
     clients = visit.site.identity.provider.clients
     if clients.would_ask(target.client):
@@ -253,9 +253,9 @@ async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tup
 
 
 async def _posts_elsewhere(visit: PageVisit, asked: AuthorizationRequest, me: str) -> bool:
-    """Whether the app wants to post, and the person's page names a place for that."""
+    """Whether the app wants to post, and the user's page names a Micropub endpoint."""
     if _AT_ONES_SITE.keys().isdisjoint(asked.scopes) or is_own(me, visit.base):
-        return False  # the page that this server lends names this server
+        return False  # the page that this server provides names this server
     try:
         profile = await visit.site.identity.profiles.discover(me)
     except (InvalidRequest, ProfileError):
@@ -264,21 +264,21 @@ async def _posts_elsewhere(visit: PageVisit, asked: AuthorizationRequest, me: st
 
 
 def _me_told(asked: str, me: str) -> str:
-    """`me` for the redirect, which older apps read before anything else.
+    """`me` for the redirect, which older apps read first.
 
-    Some look the person up by it letter for letter, so it is written as the app wrote it where that can be nobody else.
+    Some look the user up by its exact text, so it is written as in the app's request if that can only mean this user.
     """
     return asked if asked and alike(asked, me) else known_me(me) or me
 
 
 def _not_served(visit: PageVisit, why: str) -> Response:
-    """A request that is answered to the person alone: its address can't be relied on."""
+    """An error that is shown only to the user, because the app's address isn't trustworthy."""
     text = N_("An app sent you here, but its request is invalid: {why}. This is the app's mistake, not yours.")
     return visit.message(N_("The app’s request is invalid"), Sentence(text, why=why), "error", 400)
 
 
 def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
-    """A request with a fault that the app can be told, if the person wishes."""
+    """An error in the request of which the app can be notified, if the user agrees."""
     # In the characters that RFC 6749 allows (section 4.1.2.1).
     plain = "".join(char if 0x20 <= ord(char) <= 0x7E and char not in '"\\' else "'" for char in problem.description)
     answer = {"error": problem.code, "error_description": plain}

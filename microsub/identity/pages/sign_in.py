@@ -1,10 +1,10 @@
 """The sign-in page: by another provider, or by a password or passkey of this server.
 
-The page of a one-time link, where people choose these; and what this server says of itself as a client of other
-providers.
+Also the page of a one-time link, on which users choose a password or passkey; and this server's description as a client
+of other providers.
 
-The link's code stands behind the `#`, so that it is in no log and no `Referer`; a script of ours takes it into the
-forms and out of the address. Without scripts people copy it into the field.
+The link's code is in the fragment, so that it is in no log and no `Referer`; a script moves it into the forms and
+removes it from the address. Without scripts, users copy it into the field.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def routes(site: PageSite) -> list[Route]:
 
 
 async def _by_link(visit: PageVisit) -> Response:
-    """Sign in who opens the link that the server showed at its start, on this machine, from nowhere else."""
+    """Sign in the user who opens the link shown at the server's start, only on this machine."""
     is_followed = visit.request.headers.get("sec-fetch-site", "none") != "none"
-    # HEAD asks what a link is, as previews do, and opens nothing.
+    # HEAD is used by link previews, and must not use up the link.
     if is_followed or visit.request.method != "GET" or not is_of_this_machine(visit.request):
         raise NotFound(N_("Open this link on the machine itself, from the terminal or the address bar."))
     return await visit.sign_in(await _local(visit).by_link(visit.query.get("code", "")), next_="/", known=False)
@@ -84,14 +84,14 @@ async def _ask_again(visit: PageVisit) -> Response:
 
 
 async def sign_in_page(visit: PageVisit, who: str, values: Mapping[str, str]) -> Response:
-    """The page on which people sign in, whichever way.
+    """The sign-in page with all ways.
 
-    `who` is the name or address that they have entered.
+    `who` is the entered name or address.
     """
     next_ = next_path(values)
     return visit.page(
         "sign-in.html",
-        # One of the forms leads to whichever provider somebody's page names.
+        # A form leads to the provider that the user's page names, which can be any host.
         form_to=["https:"] if visit.base.startswith("https:") else ["https:", "http:"],
         who=who,
         next=next_,
@@ -107,7 +107,7 @@ def next_path(values: Mapping[str, str]) -> str:
 
 
 async def _former_address(visit: PageVisit) -> Response:
-    """The form for passwords had a page of its own."""
+    """Redirect from the former separate page for passwords."""
     return visit.go(SIGN_IN_PATH, me=visit.query.get("me", ""), next=visit.query.get("next", ""))
 
 
@@ -129,7 +129,7 @@ async def _finish(visit: PageVisit) -> Response:
         )
     except SignInFailed as problem:
         response = visit.message(problem.title, problem.description, "sign-in failed", problem.status)
-        # The address of this page holds a code that may still be good.
+        # The page's address contains a code that may still be valid.
         response.headers["referrer-policy"] = "no-referrer"
         return response
     response = await visit.sign_in(arrived, known=False)
@@ -152,7 +152,7 @@ async def _by_passkey(visit: PageVisit) -> Response:
 
 
 async def _client(visit: PageVisit) -> Response:
-    """JSON for servers that read it, a page with an h-app for older ones and for people."""
+    """This server's client description: JSON, or a page with an h-app for older servers and people."""
     accept = visit.request.headers.get("accept", "")
     logo = visit.site.pages.static("icon.svg").removeprefix(visit.site.address.prefix)
     document = client_document(visit.base, CLIENT_NAME, logo)
@@ -201,9 +201,9 @@ async def _invitation(visit: PageVisit) -> Response:
 
 
 async def _look_at_invitation(visit: PageVisit) -> Response:
-    """Whether the link is still good, before anybody chooses anything.
+    """Whether the link is still valid, before the user chooses anything.
 
-    Our script asks when it has the code.
+    The page's script asks when it has the code.
     """
     await _local(visit).invited(visit.form.text("code"))
     return Response(status_code=204, headers=dict(page_headers()))

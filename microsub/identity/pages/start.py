@@ -25,7 +25,7 @@ from microsub.model.reader import NAME
 
 CHECK_PATH = "/check"
 CONNECT = "/connect"
-"""The start page, for those who are signed in too: they find what they read at `/`."""
+"""The start page, also for signed-in users: they read at `/`."""
 _NAME = "YOUR-NAME"
 
 
@@ -61,7 +61,7 @@ async def _ask(visit: PageVisit) -> Response:
 async def _check(visit: PageVisit) -> Response:
     address = visit.form.text("address")
     user = visit.session.user if visit.session else None
-    # Only to people themselves is said how their page compares with what is known of them here.
+    # The comparison with an account's data is shown only to its owner.
     here = CheckedAgainst(_base(visit), {user: _me(visit)} if user else {})
     doctor = visit.site.identity.doctor
     try:
@@ -78,32 +78,32 @@ def _checked(visit: PageVisit, address: str, *, report: PageReport | None = None
 
 
 def _me(visit: PageVisit) -> str:
-    """The web address of who is signed in; empty for others."""
+    """The web address of the signed-in user; empty without a session."""
     return visit.session.me if visit.session is not None else ""
 
 
 def _base(visit: PageVisit) -> str:
     """The server's address as it is shown.
 
-    Where the admin has set none, as the browser wrote it.
+    Without a configured address, as the browser wrote it.
     """
     return (visit.site.address.base_url or str(visit.request.base_url)).rstrip("/")
 
 
 def _checks(visit: PageVisit) -> bool:
-    """Whether forms work at the address by which the request came."""
+    """Whether forms work at the address of the request."""
     return visit.site.address.base(visit.request.headers.get("host", "")) is not None
 
 
 async def _profile(visit: PageVisit) -> Response:
-    """The lines stand in the headers too: some apps look there first, some there alone."""
+    """The user's profile page. Its links are in the headers too: some apps look there first, some only there."""
     name = _name(visit)
     own = [microsub_line(visit.base, name), micropub_line(visit.base), webmention_line(visit.base, name)]
     lines = [*provider_lines(visit.base), *own]
     response = visit.page("profile.html", name=name, url=profile_page(visit.base, name), lines=lines)
     response.headers["link"] = ", ".join(f'<{line.href}>; rel="{line.rel}"' for line in lines)
     response.headers["cache-control"] = f"public, max-age={PROFILE_PAGE}"
-    # Apps that run in browsers look for the lines themselves.
+    # Apps that run in browsers request these links themselves.
     response.headers["access-control-allow-origin"] = "*"
     response.headers["access-control-expose-headers"] = "Link"
     response.headers["x-robots-tag"] = "noindex"
@@ -111,7 +111,7 @@ async def _profile(visit: PageVisit) -> Response:
 
 
 async def _with_a_slash(visit: PageVisit) -> Response:
-    """One address, so that nobody is two persons by a slash."""
+    """One spelling of an address, so that a trailing slash doesn't make another identity."""
     return RedirectResponse(profile_page(visit.base, _name(visit)), 301)
 
 

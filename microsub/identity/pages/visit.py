@@ -1,4 +1,4 @@
-"""A request of a person's browser, its forms and cookies, and the pages that answer it."""
+"""A browser's request, its forms and cookies, and the pages in reply."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ log = structlog.get_logger(__name__)
 _FRESH_FOR = CONFIRMATION // 60
 """Minutes."""
 FOLDER = Path(__file__).parent
-"""Templates and files of these pages, and what the pages of other features share with them."""
+"""Templates and files of these pages, and those shared with the pages of other features."""
 PAGES_AT_ONCE = 2
-"""Pages of one user that are made at a time."""
+"""Pages of one user that are rendered at a time."""
 
 
 def passkey_question(asked: PasskeyQuestion) -> Response:
-    """The options that our script hands to the browser, see `static/passkeys.js`."""
+    """The passkey options for the browser's script, see `static/passkeys.js`."""
     body = orjson.dumps({"secret": asked.secret, "options": asked.options})
     return Response(body, headers={**page_headers(), "content-type": "application/json"})
 
 
 @dataclass(frozen=True, slots=True)
 class NavigationLink:
-    """A link in the head of all pages, for those who are signed in; `text` is translated where it is shown."""
+    """A link in the head of all pages for signed-in users; `text` is translated where it is shown."""
 
     path: str
     text: str
@@ -78,9 +78,9 @@ class NavigationLink:
 
 @dataclass(frozen=True, slots=True)
 class PageSite:
-    """Services, templates, and the address under which people see them.
+    """Services, templates, and the public address of the pages.
 
-    Who holds the lock of a user among `turns` may use a thread for that user; `at_once` has those for a whole page.
+    The holder of a user's lock in `turns` may use a thread for that user; `at_once` has the locks for a whole page.
     """
 
     services: Services
@@ -97,7 +97,7 @@ class PageSite:
         folders: Sequence[Path] = (),
         navigation: Sequence[NavigationLink] = (),
     ) -> PageSite:
-        """The site for an application that the outside sees at `base_url`.
+        """The site for an application with the public address `base_url`.
 
         `folders` are those of further features with pages, see `kit.http.pages`.
         """
@@ -120,22 +120,22 @@ _SECRET = re.compile(r"\A[A-Za-z0-9_-]{43}\Z")
 
 
 class PageCookies:
-    """Cookies of the server at `address`, for a request whose `Host` is `host`."""
+    """Cookies of the server at `address`, for a request with that `Host`."""
 
     def __init__(self, address: PublicAddress, host: str) -> None:
         self._is_secure = address.is_secure
-        # It tells the server apart from others on one host; over https the prefix of the name does.
+        # It distinguishes servers on the same host; with https the name's prefix does.
         self._port = None if address.is_secure else address.port(host)
 
     def read(self, request: Request, name: CookieName) -> str:
-        """The cookie's value; empty where there is none, or a secret that isn't one of ours."""
+        """The cookie's value; empty if there is none, or a secret that isn't one of ours."""
         value = cookie_value(request.headers.getlist("cookie"), self._name(name))
         return value if name not in _SECRETS or _SECRET.match(value) else ""
 
     def write(self, response: Response, name: CookieName, value: str | None) -> None:
-        """Set the cookie, or let the browser forget it where `value` is None.
+        """Set the cookie, or delete it if `value` is None.
 
-        `browser` lasts until the browser is closed, the others for as long as they may be good.
+        `browser` lasts until the browser is closed, the others for their maximum validity.
         """
         age = 0 if value is None else _AGES.get(name)
         response.set_cookie(
@@ -149,10 +149,10 @@ class PageCookies:
 
 
 class SignInNeeded(Unauthorized):
-    """A page for people who are signed in.
+    """A page for signed-in users only.
 
-    A browser that GETs it is sent to the sign-in, and back afterwards. `about` are the parameters that the sign-in page
-    gets.
+    A browser that GETs it is redirected to the sign-in and back afterwards. `about` are parameters for the sign-in
+    page.
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
@@ -161,7 +161,7 @@ class SignInNeeded(Unauthorized):
 
 
 class ConfirmationNeeded(Forbidden):
-    """A change of credentials, or an endless token, longer than `CONFIRMATION` after the sign-in."""
+    """A change of credentials, or a token without an end, longer than `CONFIRMATION` after the sign-in."""
 
     def __init__(self) -> None:
         text = N_("Confirm your identity first: your sign-in is more than {minutes} minutes old.")
@@ -169,7 +169,7 @@ class ConfirmationNeeded(Forbidden):
 
 
 class NotHere(Unauthorized):
-    """The request came by a name that nothing is known of, while no `base_url` is set."""
+    """The request used an unknown host name, while no `base_url` is set."""
 
     status = 403
 
@@ -185,7 +185,7 @@ class NotHere(Unauthorized):
 
 
 class PageVisit:
-    """A request and its reply in the making. Made by `identity.pages.visit`.
+    """A request and its reply in progress. Created by `identity.pages.visit`.
 
     Handlers get it and return a response.
     """
@@ -197,14 +197,14 @@ class PageVisit:
         self.session: SignedIn | None = None
         self.form = SentForm()
         self.problem: RequestError | None = None
-        """The problem with the form, otherwise with the page that is shown."""
+        """The problem with the form, otherwise with the shown page."""
         self._cookies = PageCookies(site.address, request.headers.get("host", ""))
         self._browser = self._cookies.read(request, "browser")
         self._new: dict[CookieName, str | None] = {}
 
     @property
     def base(self) -> str:
-        """The address under which this browser sees the server, without a slash at its end.
+        """The address under which this browser sees the server, without a trailing slash.
 
         Raises NotHere.
         """
@@ -216,12 +216,12 @@ class PageVisit:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The parameters of the address."""
+        """The query parameters."""
         return self.request.query_params
 
     @property
     def browser(self) -> str:
-        """The browser's secret, made now where it has none: what precedes a sign-in is bound to it."""
+        """The browser's secret, created now if it has none: everything before a sign-in is bound to it."""
         if not self._browser:
             self._browser = new_secret()
             self._new["browser"] = self._browser
@@ -229,7 +229,7 @@ class PageVisit:
 
     @property
     def had_browser(self) -> bool:
-        """Whether the request itself carried the browser's secret."""
+        """Whether the request itself contained the browser's secret."""
         return bool(self._browser) and "browser" not in self._new
 
     @cached_property
@@ -239,32 +239,32 @@ class PageVisit:
 
     @property
     def language(self) -> str:
-        """The language of the page: the chosen one, else the one of ours that the browser likes best."""
+        """The language of the page: the chosen one, otherwise the available one that the browser prefers."""
         return self.display.language or preferred_language(self.request.headers.get("accept-language", ""))
 
     def translate(self, text: str) -> str:
-        """A text of the code in the language of the page."""
+        """The translation of a text in the code."""
         return self.site.pages.translated(text, self.language)
 
     def translate_count(self, one: str, many: str, count: int) -> str:
-        """A text of the code about so many."""
+        """The translation of a text in the code with a number."""
         return self.site.pages.texts(self.language).ngettext(one, many, count) % {"num": count}
 
     def keep_display(self, display: Display) -> None:
-        """Let the browser keep how pages are to look."""
+        """Store the display settings in the browser."""
         self._new["display"] = display.cookie()
 
     @property
     def posting_secret(self) -> str:
-        """The browser's key to what it posts with on the user's site; empty where it has none."""
+        """The browser's secret for answers on the user's site; empty if it has none."""
         return self._cookies.read(self.request, "posting")
 
     def keep_posting_secret(self, secret: str) -> None:
-        """Let the browser keep that key."""
+        """Store that secret in the browser."""
         self._new["posting"] = secret
 
     async def look(self) -> None:
-        """Find out who is signed in."""
+        """Look up the session."""
         cookie = self._cookies.read(self.request, "session")
         if not cookie:
             return
@@ -275,14 +275,14 @@ class PageVisit:
             self._new["session"] = self.session.cookie
 
     def check(self) -> None:
-        """Make sure that one of our pages asked for the form. Raises RequestError."""
+        """Check that the form was sent by one of our pages. Raises RequestError."""
         browser = self._browser if self.had_browser else ""
         check_form(self.request, self.form, self.base, browser, self._session_id, self.request.url.path)
 
     async def uploaded(self, name: str, most: int) -> bytes:
         """The file in that field of a form, of at most `most` bytes, which is read now. For routes of `upload`.
 
-        Raises SignInNeeded, also where the session ended meanwhile, and RequestError as `check` does.
+        Raises SignInNeeded, also if the session ended meanwhile, and RequestError as `check` does.
         """
         self.require_session()
         self.form, file = await read_upload(self.request, name, most)
@@ -298,23 +298,23 @@ class PageVisit:
         return self.session
 
     async def is_confirmed(self) -> bool:
-        """Whether the session was signed in or confirmed a short time ago. Raises SignInNeeded."""
+        """Whether the session was signed in or confirmed recently. Raises SignInNeeded."""
         session = self.require_session()
         return await self.site.identity.local.is_confirmed(session.user, session.id, session.since, self.now)
 
     async def require_confirmed(self) -> SignedIn:
-        """The session, where `is_confirmed`. Raises ConfirmationNeeded, SignInNeeded."""
+        """The session, if `is_confirmed`. Raises ConfirmationNeeded, SignInNeeded."""
         if not await self.is_confirmed():
             raise ConfirmationNeeded
         return self.require_session()
 
     @property
     def has_passkeys(self) -> bool:
-        """Whether browsers have passkeys at the address by which this one sees us."""
+        """Whether browsers support passkeys at the address under which this one sees us."""
         return relying_party(self.base) is not None
 
     def passkey_answer(self) -> PasskeyAnswer:
-        """The value that our script has put into a form. Raises InvalidRequest."""
+        """The passkey answer that the script has put into a form. Raises InvalidRequest."""
         try:
             answer: Any = orjson.loads(self.form.get("answer", ""))
         except ValueError:
@@ -325,11 +325,11 @@ class PageVisit:
         return PasskeyAnswer(self.form.get("secret", ""), answer)
 
     def passwords(self) -> str:
-        """The password that was typed twice. Raises InvalidRequest where it differs."""
+        """The password that was entered twice. Raises InvalidRequest if the two differ."""
         return repeated_password(self.form.get("password", ""), self.form.get("again", ""))
 
     def token(self, path: str) -> str:
-        """The token for a form that goes to `path`, for templates: see `templates/forms.html`."""
+        """The token for a form with the target `path`, for templates: see `templates/forms.html`."""
         return form_token(self.browser, self._session_id, path)
 
     def page(
@@ -348,7 +348,7 @@ class PageVisit:
         """
         problem = self.problem
         if problem is not None:
-            # 401 would have to say by which scheme of HTTP one signs in (RFC 9110), and there is none.
+            # 401 would need a scheme of HTTP authentication (RFC 9110), and there is none.
             status = 403 if isinstance(problem, NotRecognised) else problem.status
         given = {
             **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
@@ -362,39 +362,39 @@ class PageVisit:
         return HTMLResponse(self.site.pages.render(template, given, self.language), status, headers=headers)
 
     def turn(self) -> AbstractAsyncContextManager[Any]:
-        """A place among the pages of who is signed in that are made at a time. It can't be taken twice."""
+        """A slot among the user's pages that are rendered at a time. It can't be taken twice."""
         return nullcontext() if self.session is None else self.site.at_once.of(self.session.user)
 
     async def long_page(self, template: str, **values: Any) -> Response:
-        """A `page` that lists all that somebody has, in a thread: thousands of channels take a quarter of a second."""
+        """Render a long `page` of all a user's data in a thread: thousands of channels take a quarter of a second."""
         async with self.site.turns.of(self.require_session().user):
             return await asyncio.to_thread(lambda: self.page(template, **values))
 
     def message(self, title: str, text: str, kind: str, status: int = 200, *, full: str = "") -> Response:
-        """A page that says one thing; see `templates/message.html` for `kind` and `full`."""
+        """A page with one message; see `templates/message.html` for `kind` and `full`."""
         self.problem = None
         return self.page("message.html", status, title=title, text=text, kind=kind, full=full)
 
     def go(self, path: str, **query: str) -> Response:
-        """On to another of our pages, by GET.
+        """Redirect to another of our pages, by GET.
 
-        `path` may have a query of its own where `query` is empty.
+        `path` may have its own query if `query` is empty.
         """
         given = urlencode({name: value for name, value in query.items() if value})
         return self.leave(self.site.pages.href(path) + (f"?{given}" if given else ""))
 
     def leave(self, url: str) -> Response:
-        """On to another site, by GET.
+        """Redirect to another site, by GET.
 
-        Only for addresses that this request's user is meant to be sent to.
+        Only for addresses that are meant for this request's user.
         """
         return RedirectResponse(url, 303, headers=dict(page_headers()))
 
     async def sign_in(self, person: SignedInPerson, *, next_: str = "", known: bool = True) -> Response:
-        """Begin a session in this browser, instead of any that it had, and go on to `next_`.
+        """Begin a session in this browser, replacing any earlier one, and redirect to `next_`.
 
-        No value survives it. `known`: they have signed in with something of their own here, which gives this browser an
-        allowance of attempts. Raises Unauthorized where the user is disabled or gone.
+        No earlier value survives it. `known`: the user has signed in with their own credentials here, so this browser
+        gets its own limit of attempts. Raises Unauthorized if the user is disabled or gone.
         """
         agent = self.request.headers.get("user-agent", "")
         before = self._cookies.read(self.request, "session")
@@ -409,7 +409,7 @@ class PageVisit:
         return self.go(next_ or person.next or "/account")
 
     async def sign_in_as(self, user: str, how: str, *, next_: str = "") -> Response:
-        """`sign_in` of a user who has shown in this request, or in its session, who they are."""
+        """`sign_in` for a user who has proven their identity in this request, or in its session."""
         found = await self.site.services.accounts.user(user)
         return await self.sign_in(SignedInPerson(user, found.me if found is not None else "", how), next_=next_)
 
@@ -420,7 +420,7 @@ class PageVisit:
 
     @property
     def asker(self) -> Asker:
-        """The visitor on whose behalf this server fetches an app's metadata."""
+        """The visitor for whom this server fetches an app's metadata."""
         return Asker(client_address(self.request), self.session.user if self.session is not None else "")
 
     async def sign_out(self) -> None:
@@ -432,7 +432,7 @@ class PageVisit:
         self._new |= {"session": None, "browser": self._browser}
 
     def finish(self, response: Response) -> Response:
-        """Give the response the cookies that have changed."""
+        """Add the changed cookies to the response."""
         for name, value in self._new.items():
             self._cookies.write(response, name, value)
         return response
@@ -443,7 +443,7 @@ class PageVisit:
 
 
 def has_lent_page(visit: PageVisit) -> bool:
-    """Whether who is signed in has no page of their own, but the one that this server lends them."""
+    """Whether the signed-in user has no page of their own, but the one that this server provides."""
     session = visit.require_session()
     return session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base)
 
@@ -451,7 +451,7 @@ def has_lent_page(visit: PageVisit) -> bool:
 Handler = Callable[[PageVisit], Awaitable[Response]]
 
 _LATER = {429: 60, 503: 10}
-"""Seconds after which a sign-in by way of another provider that failed so may be tried again."""
+"""Seconds after which a failed sign-in by another provider may be tried again."""
 
 _TITLES = {
     400: N_("Something went wrong"),
@@ -466,7 +466,7 @@ _FAILED = N_("This is an error of the server; its log has the details. You can t
 
 
 def page(site: PageSite, path: str, handler: Handler) -> Route:
-    """A page that is shown by GET: few of a user at a time, as one with thousands of channels holds up everybody."""
+    """A page by GET: few per user at a time, since a page with thousands of channels blocks other requests."""
 
     async def in_turn(visit: PageVisit) -> Response:
         async with visit.turn():
@@ -476,15 +476,15 @@ def page(site: PageSite, path: str, handler: Handler) -> Route:
 
 
 def slow_page(site: PageSite, path: str, handler: Handler) -> Route:
-    """A GET route that waits for other servers: any number at once, so that the user's other pages don't wait with it.
+    """A GET route that waits for other servers: any number at once, so that the user's other pages don't wait for it.
 
-    The handler makes a page that lists channels in its `turn`, once it waits no more.
+    The handler renders a page with the list of channels in its `turn`, after all waiting.
     """
     return Route(path, _endpoint(site, handler), methods=["GET"])
 
 
 def public(site: PageSite, path: str, handler: Handler) -> Route:
-    """A page that is the same for everybody, by GET: no cookie is read or set."""
+    """A page that is the same for all visitors, by GET: no cookie is read or set."""
 
     async def endpoint(request: Request) -> Response:
         visit = PageVisit(site, request)
@@ -499,7 +499,7 @@ def public(site: PageSite, path: str, handler: Handler) -> Route:
 def form(site: PageSite, path: str, handler: Handler, again: Handler | None = None) -> Route:
     """A POST route for a form of our own pages; its handler finds the fields in `visit.form`.
 
-    What people can correct is the `problem` on the page that `again` makes, everything else a page for errors.
+    An error that the user can correct is the `problem` on the page that `again` renders; others get an error page.
     """
 
     async def handle(visit: PageVisit) -> Response:
@@ -510,14 +510,14 @@ def form(site: PageSite, path: str, handler: Handler, again: Handler | None = No
 
 
 def upload(site: PageSite, path: str, handler: Handler, again: Handler) -> Route:
-    """A POST route for a form with a file; its handler reads the file by `visit.uploaded`, once there is room."""
+    """A POST route for a form with a file; its handler reads the file by `visit.uploaded`, once it has a slot."""
     endpoint = _endpoint(site, _corrected(handler, again))
     endpoint.takes_upload = True  # type: ignore[attr-defined]
     return Route(path, endpoint, methods=["POST"])
 
 
 def _corrected(handler: Handler, again: Handler | None) -> Handler:
-    """The handler, and the page `again` where there is one for what people can correct."""
+    """Call the handler, and for errors that the user can correct the page `again`, if there is one."""
 
     async def handle(visit: PageVisit) -> Response:
         try:
@@ -533,12 +533,12 @@ def _corrected(handler: Handler, again: Handler | None) -> Handler:
 
 
 def takes_upload(route: Route) -> bool:
-    """Whether the route was made by `upload`, whose handler checks the form once it has read it."""
+    """Whether the route was created by `upload`; its handler checks the form after reading it."""
     return getattr(route.endpoint, "takes_upload", False)
 
 
 def is_form(route: Route) -> bool:
-    """Whether the route was made by `form`."""
+    """Whether the route was created by `form`."""
     return getattr(route.endpoint, "is_form", False)
 
 
@@ -547,7 +547,7 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
         visit = PageVisit(site, request)
         try:
             if is_form:
-                # First, since its sender decides how long that takes: a session that has ended meanwhile does nothing.
+                # First, since the sender determines how long this takes, and the session may end meanwhile.
                 visit.form = await read_form(request)
             await visit.look()
             with asking_for(visit.asker.share):
@@ -558,7 +558,7 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
         except MicrosubError as error:
             response = error_page(visit, error)
         except Exception:
-            # The path and no more: an address may hold a code, and a form a password.
+            # Only the path: the query may contain a code, and a form a password.
             log.exception("a page failed", method=request.method, path=request.url.path)
             visit.session = None
             response = visit.message(N_("Server error"), _FAILED, "error", 500)
@@ -569,7 +569,7 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
 
 
 def error_page(visit: PageVisit, error: MicrosubError) -> Response:
-    """An error as a page that says what happened and what to do."""
+    """An error as a page with its explanation and what to do."""
     status, text = 500, _FAILED
     if isinstance(error, RequestError):
         status, text = error.status, error.description
@@ -589,7 +589,7 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
 
 
 async def missing_page(site: PageSite, request: Request, status: int, headers: Mapping[str, str]) -> Response | None:
-    """The page for an address or a method that there isn't; None where the asker takes no HTML."""
+    """The page for an unknown address or method; None if the client doesn't accept HTML."""
     if "text/html" not in request.headers.get("accept", ""):
         return None
     title, text = _TITLES[404], N_("Check the address, or go to the start page.")
@@ -597,7 +597,7 @@ async def missing_page(site: PageSite, request: Request, status: int, headers: M
         title = N_("This page can't be opened directly")
         text = N_("This address only receives forms. Open the page with the form again.")
     visit = PageVisit(site, request)
-    with suppress(MicrosubError):  # the page is shown all the same
+    with suppress(MicrosubError):  # the page is shown anyway
         await visit.look()
     response = visit.message(title, text, "error", status)
     response.headers.update(headers)
