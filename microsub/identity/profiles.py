@@ -1,10 +1,10 @@
-"""Discovery: which provider a profile page names.
+"""Discovery of the provider that a profile page names.
 
 https://indieauth.spec.indieweb.org/#discovery-by-clients
 
-A page proves what stands on it and nothing else. So a server is believed in what it says of people whose page names it.
-A redirect makes two addresses one person's only as far as it is permanent and stays on its host; what leads to other
-hosts is a claim, for `admission` to weigh.
+A page proves its own content and nothing else. So a server is trusted only about people whose page names it. A redirect
+identifies two addresses only if it is permanent and stays on the host; a redirect to another host is a claim, which
+`admission` checks.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from microsub.parsing.pool import ParsePool
 
 MOST = 2000
 AT_ONCE = 200
-"""Pages asked together. Many, because anybody may have slow ones asked, and tokens wait behind them to be checked."""
+"""Pages fetched at the same time. Many, because anybody can request slow ones, and token checks wait behind them."""
 
 
 _PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _DOCUMENT = SendLimits(total=5.0)
 _PARSING = 10.0
-"""Seconds to wait for a page to be read, others before it included."""
+"""Seconds to wait until a page has been read, including earlier pages in the queue."""
 
 _NO_SERVER = (
     "found no IndieAuth server named there, expected a link with rel=indieauth-metadata, "
@@ -45,8 +45,8 @@ _NO_SERVER = (
 class RedirectTrail:
     """The identity according to redirects. `me` is the last of the `names`.
 
-    `moved_to` is where permanent redirects lead on another host, which is a hint and no identity; `names` are all
-    canonical.
+    `moved_to` is the target of permanent redirects to another host, which is a hint and not an identity; all `names`
+    are canonical.
     """
 
     me: str
@@ -56,14 +56,14 @@ class RedirectTrail:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The addresses of a page's owner, from redirects and from `rel=me`."""
+    """Addresses that the page's owner claims, by redirects and by `rel=me`."""
 
     trail: RedirectTrail
     me_links: tuple[str, ...]
 
     @property
     def others(self) -> frozenset[str]:
-        """The addresses, of other names, at which its owner says to be the same person."""
+        """The claimed addresses other than these names."""
         return frozenset({*self.me_links, self.trail.moved_to or self.trail.me}) - self.trail.names
 
 
@@ -71,9 +71,9 @@ class Claims:
 class Profile:
     """The facts about a person from their page. `page` is its address.
 
-    `me`, `names` and `moved_to` are as in `RedirectTrail`. `me_links` are the profiles that the page calls the same
-    person's (`rel=me`). `metadata` is there where the page names a server of the newer kind; the older links of such a
-    page don't count.
+    `me`, `names` and `moved_to` are as in `RedirectTrail`. `me_links` are the page's `rel=me` links, profiles of the
+    same person. `metadata` is set if the page names a server of the newer kind; then the older links of the page are
+    ignored.
     """
 
     me: str
@@ -96,7 +96,7 @@ class Profile:
 
     @property
     def token_endpoint(self) -> str | None:
-        """The address that redeems codes for tokens; on older servers it also checks tokens."""
+        """The address that redeems codes for tokens; older servers also check tokens there."""
         return self.metadata.token_endpoint if self.metadata else self.endpoints.token
 
     @property
@@ -107,21 +107,21 @@ class Profile:
     def is_known_as(self, me: str) -> bool:
         """Whether this person's own server means this person by `me`.
 
-        That is one of the `names`, or of the addresses to which the page has moved or which it calls the same
-        person's, or such a one by https. For what that server answers about tokens: the page that names the server
-        says that it may mean those too. Who signs in is found out by `Profiles.confirm`.
+        It does if that is one of the `names`, an address to which the page has moved or that it links with `rel=me`, or
+        one of these with https. This is for the server's responses about tokens: by naming the server, the page allows
+        it to mean those too. For sign-ins, use `Profiles.confirm`.
         """
         said = known_me(me)
         if said is None:
             return False
         known = {*self.names, *self.me_links, self.moved_to}
-        # https proves more than http did; the other way round it would prove less.
+        # https proves more than http, but not the other way round.
         return said in known or (said.startswith("https:") and f"http:{said[6:]}" in known)
 
     def is_served_by(self, authorization: str, issuer: str | None = None) -> bool:
-        """Whether the page names the server by that endpoint, and issuer where both have one.
+        """Whether the page names the server with that endpoint, and with that issuer if both have one.
 
-        The endpoint is compared in any case: a host of many people may have one issuer above the pages of all.
+        The endpoint is always compared: a host for many people may have one issuer for all their pages.
         """
         mine = self.authorization_endpoint
         if mine is None or endpoint(authorization) != mine:
@@ -130,11 +130,11 @@ class Profile:
 
 
 class Profiles:
-    """Finds out which server speaks for whom. Answers are kept in the process.
+    """Finds the servers of people's profile pages. Responses are cached in the process.
 
-    Belongs to one event loop. `private` is for instances that reach private networks: ports, IP addresses and plain
-    http may stand in URLs. `own` is our own address without a slash at its end: what is said of the server there is
-    known without asking.
+    Belongs to one event loop. `private` is for servers that can reach private networks: URLs may have ports, IP
+    addresses and plain http. `own` is our own address without a trailing slash: the facts about this server are known
+    without a request.
     """
 
     def __init__(
@@ -159,19 +159,19 @@ class Profiles:
         )
 
     async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
-        """The profile at `me`, found at most `max_age` seconds ago (None: an hour).
+        """The profile at `me`, fetched at most `max_age` seconds ago (None: an hour).
 
-        Raises InvalidRequest for what is no profile URL, ProfileUnreachable where the page or the server's metadata
-        can't be had now, ProfileError where they can't be used.
+        Raises InvalidRequest if it isn't a profile URL, ProfileUnreachable if the page or the server's metadata can't
+        be fetched now, ProfileError if they can't be used.
         """
         address = canonical_me(me, private=self._private)
         return await self._people.get(address, lambda: self._discover(address, max_age), max_age=max_age)
 
     async def claims(self, me: str) -> Claims:
-        """The addresses of the owner of the page at `me`, fetched now.
+        """The addresses claimed by the owner of the page at `me`, fetched now.
 
-        It need not name a server. Raises InvalidRequest and ProfileError, ProfileUnreachable among them, as `discover`
-        does.
+        The page need not name a server. Raises InvalidRequest and ProfileError, including ProfileUnreachable, as
+        `discover` does.
         """
         _, claims, _ = await self._read(canonical_me(me, private=self._private))
         return claims
@@ -179,14 +179,14 @@ class Profiles:
     async def confirm(self, entered: str, returned: str, *, authorization: str, issuer: str | None = None) -> Profile:
         """The person who signed in, if they entered `entered` and the server returned `returned`.
 
-        `authorization` and `issuer` are those of the server that was in fact used, as they were kept when the person
-        was sent there: `entered`'s page may say something else by now. That `returned`'s page names the same server is
-        asked for in every case (https://indieauth.spec.indieweb.org/#differing-user-profile-urls).
+        `authorization` and `issuer` are those of the server that was actually used, as stored when the person was sent
+        there: by now `entered`'s page may have changed. `returned`'s page must always name the same server
+        (https://indieauth.spec.indieweb.org/#differing-user-profile-urls).
 
-        Who signed in is `returned` alone, under the result's `names`: other spellings of it (by https, with or without
-        `www.` and a slash at the end) to which its site redirects for good. Somebody whose page leads to another's
-        can't sign in as that. Nor is it said that `entered` is the same person. Raises ProfileMismatch, and what
-        `discover` raises.
+        Only `returned` is proven, with the result's `names`: its other spellings (https, with or without `www.` and a
+        trailing slash) to which its site redirects permanently. A page that redirects to another person's doesn't allow
+        its owner to sign in as them. Nor does the result say that `entered` is the same person. Raises ProfileMismatch,
+        and the errors of `discover`.
         """
         profile = await self.discover(returned, max_age=PROFILE_RECENT)
         if not profile.is_served_by(authorization, issuer):
@@ -198,7 +198,7 @@ class Profiles:
         return _as_confirmed(profile, canonical_me(returned, private=self._private))
 
     def forget(self, me: str) -> None:
-        """Fetch the page again next time, since it has changed. Raises InvalidRequest."""
+        """Fetch the page again next time, because it has changed. Raises InvalidRequest."""
         self._people.forget(canonical_me(me, private=self._private))
 
     async def _discover(self, me: str, max_age: float | None) -> Profile:
@@ -236,7 +236,7 @@ class Profiles:
             raise ProfileError(url, problem.detail) from None
 
     async def _ask(self, sending: Sending) -> Answered:
-        """The document at an address, behind whatever redirects. Raises ProfileError."""
+        """The document at an address, after any redirects. Raises ProfileError."""
         shown = mask_credentials(sending.url)
         answer = await self._sender.send(sending)
         if isinstance(answer, FetchFailed):
@@ -254,8 +254,8 @@ class Profiles:
 def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> RedirectTrail:
     """The identity according to the redirects of `me` (canonical).
 
-    Permanent ones, up to the first that isn't, give names on the same host, and a hint on others. `www.` makes no other
-    host.
+    Permanent ones, up to the first other one, give names on the same host, and a hint on others. `www.` doesn't make
+    another host.
     """
     names, moved = [me], None
     for hop in hops:
@@ -264,7 +264,7 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Redirect
         try:
             there = canonical_me(hop.url, private=private)
         except InvalidRequest:
-            break  # nobody can be called that
+            break  # this can't be anybody's address
         if moved is None and site_of_me(there) == site_of_me(me):
             names.append(there)
         else:
@@ -273,16 +273,16 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Redirect
 
 
 def _is_lent(me: str, hops: Sequence[Hop]) -> bool:
-    """Whether a temporary redirect leads to another host, whose page says nothing of `me`."""
+    """Whether a temporary redirect leads to another host, whose page doesn't prove anything about `me`."""
     hosts = [parts_of(url).hostname for url in (me, *(hop.url for hop in hops))]
     return any(not hop.permanent and a != b for hop, (a, b) in zip(hops, pairwise(hosts), strict=True))
 
 
 def _as_confirmed(profile: Profile, returned: str) -> Profile:
-    """`profile` under such names alone as differ in nothing that a neighbour could own.
+    """`profile` with only those names that no other person on the same host could have.
 
-    Many people may have pages on one host and one server. If a redirect from one path to another counted, who signs
-    in there as themselves could redirect their page, meanwhile, to somebody else's, and would be taken for them.
+    Many people may have pages on the same host and server. If redirects between paths counted, somebody who signs in as
+    themselves could meanwhile redirect their page to another person's, and would be taken for that person.
     """
     path = path_of_me(returned).removesuffix("/")
     names = frozenset(name for name in profile.names if path_of_me(name).removesuffix("/") == path)

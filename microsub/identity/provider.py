@@ -34,7 +34,7 @@ from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 
 ACCESS = "tokens and authorized apps"
-"""Names of what a quota limits, as shown on pages."""
+"""Names of the limited things, as shown on pages."""
 LONGEST_NAME = 100
 """Characters of a token's name."""
 
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CodeExchange:
-    """An app shows a code. `client` and `redirect` must be those of the request.
+    """A code sent by an app. `client` and `redirect` must be those of the request.
 
     `verifier` is PKCE's, or empty.
     """
@@ -56,10 +56,9 @@ class CodeExchange:
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """The tokens that an app got for a code or a refresh token.
+    """The tokens that an app gets for a code or a refresh token.
 
-    `me` is the person's profile URL; `profile` is there where the app may see it, `issued` unless it asked for no
-    token.
+    `me` is the person's profile URL; `profile` is set if the app may see it, `issued` unless it requested no token.
     """
 
     me: str
@@ -69,8 +68,9 @@ class Redeemed:
 
 @dataclass(frozen=True, slots=True)
 class GrantedApp:
-    """An app with grants of a user. Times are Unix seconds: `since` and `last` are those of the
-    first and last grant, `used` when it last used a token, to within minutes; None: not yet."""
+    """An app with grants of a user. Times are Unix seconds: `since` and `last` are those of the first and last grant,
+    `used` when it last used a token, to within minutes; None: not yet.
+    """
 
     client: str
     title: str
@@ -82,7 +82,7 @@ class GrantedApp:
 
 
 class IndieAuthProvider:
-    """Consent, codes, tokens, and their end."""
+    """Consent, codes and tokens, and revocation."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class IndieAuthProvider:
         most: Callable[[str], Awaitable[int]],
         lent: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """`most` tells how many tokens a user may have, 0 for any number.
+        """`most` returns a user's quota of tokens, 0 for none.
 
-        `lent` the profile URL of a user who has none of their own.
+        `lent` returns the profile URL of a user who has no own page.
         """
         self.clients = clients
         self._lent = lent
@@ -107,10 +107,10 @@ class IndieAuthProvider:
     async def agree(
         self, user: str, asked: AuthorizationRequest, app: App, chosen: Iterable[str], now: float, *, source: str = ""
     ) -> str:
-        """The code for what the user has agreed to: `chosen`, as far as it was asked for; `source` is the id of the one
-        that the app is to post to.
+        """The code for the user's consent: `chosen` are the granted scopes among the requested ones, `source` is the id
+        of the source to which the app posts.
 
-        Raises Forbidden where the account is disabled or gone, and QuotaReached.
+        Raises Forbidden if the account is disabled or gone, and QuotaReached.
         """
         if await self._me(user) is None:
             raise Forbidden(N_("Your account is disabled."))
@@ -127,21 +127,21 @@ class IndieAuthProvider:
         return code
 
     def deny(self, user: str, asked: AuthorizationRequest) -> None:
-        """Take note that the user has refused."""
+        """Record that the user has refused."""
         metrics.GRANTS.labels("denial").inc()
         log.info("the user refused an app", user=user, client=asked.client)
 
     async def apps(self, user: str) -> list[GrantedApp]:
-        """The apps that the user has granted access, the newest grant first."""
+        """The apps to which the user has granted access, the newest grant first."""
         grants = await self._grants.all(user)
         by_client = groupby(sorted(grants, key=lambda grant: grant.client), key=lambda grant: grant.client)
         found = [_app(client, list(of)) for client, of in by_client]
         return sorted(found, key=lambda app: (-app.last, app.client))
 
     async def revoke_app(self, user: str, client: str) -> int:
-        """End all that the user has granted to an app, from the next request on.
+        """End all of the user's grants to an app, from the next request on.
 
-        How many grants there were.
+        Returns the number of grants.
         """
         ended = 0
         for grant in await self._grants.all(user):
@@ -153,9 +153,9 @@ class IndieAuthProvider:
         return ended
 
     async def make_token(self, user: str, name: str, scopes: Iterable[str], days: int | None, now: float) -> str:
-        """A token that the user makes for an app; it is seen this once.
+        """Create a token for an app chosen by the user; it is shown only once.
 
-        `days` None: without an end. Raises InvalidRequest for an invalid name or no scope of ours, QuotaReached.
+        `days` None: without an end. Raises InvalidRequest for an invalid name or no valid scope, QuotaReached.
         """
         chosen = frozenset(scopes).intersection(ALL_SCOPES)
         if not name or len(name) > LONGEST_NAME:
@@ -170,19 +170,19 @@ class IndieAuthProvider:
         return token
 
     async def given_tokens(self, user: str) -> list[Token]:
-        """The tokens that the user or the admin made, newest first."""
+        """The tokens that the user or the admin created, newest first."""
         return [token for token in reversed(await self._accounts.tokens(user)) if token.is_given]
 
     async def end_token(self, user: str, digest: str) -> bool:
-        """End one of them, from the next request on; whether there was one."""
+        """End one of these tokens, from the next request on; returns whether it existed."""
         held = {token.digest for token in await self.given_tokens(user)}
         return digest in held and await self._accounts.revoke(user, digest)
 
     async def redeem(self, shown: CodeExchange, now: float) -> Redeemed:
-        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays good."""
+        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays valid."""
         consent, person = await self._consent(shown.code)
         if not consent.scopes:
-            # An access token without scopes is none (RFC 6749, section 3.3). The code stays good for the profile.
+            # An access token needs a scope (RFC 6749, section 3.3). The code stays valid for the profile.
             text = "the code gives only the profile, no token: redeem it at the authorization endpoint"
             raise OAuthRefused("invalid_grant", text)
         client, most = canonical_client_id(shown.client), await self._most(consent.user)
@@ -197,7 +197,7 @@ class IndieAuthProvider:
         return replace(person, issued=issued)
 
     async def redeem_profile(self, shown: CodeExchange, now: float) -> Redeemed:
-        """The user that a code stands for. Raises OAuthRefused."""
+        """The user that a code identifies. Raises OAuthRefused."""
         consent, person = await self._consent(shown.code)
         client = canonical_client_id(shown.client)
         spent = await self._codes.redeem_profile(shown.code, lambda found: _fits(found, client, shown), now)
@@ -207,7 +207,7 @@ class IndieAuthProvider:
         return person
 
     async def renew(self, refresh: str, client: str, scope: str, now: float) -> Redeemed:
-        """New tokens for a refresh token; `scope` may ask for fewer, and is empty for all.
+        """New tokens for a refresh token; `scope` may request fewer scopes, and is empty for all.
 
         Raises OAuthRefused.
         """
@@ -228,7 +228,7 @@ class IndieAuthProvider:
         return replace(person, issued=issued)
 
     async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
-        """The access of a token of ours; None for any other.
+        """The access of one of our tokens; None for any other.
 
         Raises Unauthorized unless `bearer` is the token itself, or a service token.
         """
@@ -242,16 +242,16 @@ class IndieAuthProvider:
         return await self._found(token, now)
 
     async def verify(self, token: str, now: float) -> OwnToken:
-        """The token of a request. Raises Unauthorized for one that isn't good, or isn't ours."""
+        """The access of a request's token. Raises Unauthorized if it is invalid or not ours."""
         found = await self._found(token, now)
         if found is None:
             raise Unauthorized("the token is unknown, expired or revoked")
         return found
 
     async def revoke(self, token: str) -> None:
-        """End an access or refresh token, with all else of its grant.
+        """End an access or refresh token, with everything else of its grant.
 
-        Unknown ones are no error (RFC 7009, 2.2).
+        Unknown tokens are no error (RFC 7009, 2.2).
         """
         grant = await self._grants.find(token)
         if grant is not None:
@@ -315,7 +315,7 @@ def _fits(consent: Consent, client: str, shown: CodeExchange) -> bool:
         return False
     if consent.challenge:
         return pkce_matches(shown.verifier, consent.challenge, PKCE_METHOD)
-    # A verifier for a request without challenge: somebody has taken the challenge out of it (RFC 9700, section 4.8.2).
+    # A verifier for a request without a challenge: somebody has removed the challenge (RFC 9700, section 4.8.2).
     return not shown.verifier
 
 

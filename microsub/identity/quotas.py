@@ -21,19 +21,19 @@ from microsub.kit.texts import Sentence
 from microsub.kit.ttl_cache import TtlCache
 
 STEPS = 10
-"""Reports of a user's requests that a process sends on the way to the limit, if nothing else makes it report."""
+"""A process's reports of a user's requests before the limit is reached, if nothing else causes a report."""
 REPORTED_AFTER = 1.0
-"""Seconds after which it reports them in any case, with the next request."""
+"""Seconds after which it reports in any case, with the next request."""
 _MINUTE = 60
 
 CountedQuota = Literal["channels", "feeds", "media", "output_items", "outputs", "rules", "saved", "sources", "tokens"]
-"""Those that `Quotas` have, but for requests, which `UserQuotas.count` counts."""
+"""The limits in `Quotas`, except for requests, which `UserQuotas.count` counts."""
 _MOST_COUNTED = 10_000
 
 
 @dataclass(slots=True)
 class _Minute:
-    """A process's counts for one user and minute: `known` of all, `unreported` of its own."""
+    """A process's counts for one user and minute: `known` in total, `unreported` of its own."""
 
     number: int
     known: int = 0
@@ -50,12 +50,12 @@ class RequestRate:
         self._minutes: OrderedDict[str, _Minute] = OrderedDict()
 
     def counted(self, user: str, now: float) -> int:
-        """The number of known requests of the user in this minute. Counts nothing."""
+        """The number of known requests of the user in this minute, without counting one."""
         minute = self._minutes.get(user)
         return minute.known + minute.unreported if minute is not None and minute.number == int(now // _MINUTE) else 0
 
     async def count(self, user: str, limit: int, now: float) -> None:
-        """Let a request through. Raises TooManyRequests; StoreError where too many are unreported."""
+        """Admit a request. Raises TooManyRequests; StoreError if too many are unreported."""
         minute = self._minute(user, int(now // _MINUTE))
         step = step_of(limit)
         while True:
@@ -66,7 +66,7 @@ class RequestRate:
             await self._report(user, minute, now)
         minute.unreported += 1
         if minute.unreported >= step or now - minute.reported_at >= REPORTED_AFTER:
-            with suppress(StoreError):  # the request meets the same store, and will say so itself
+            with suppress(StoreError):  # the request itself will get the same error from the store
                 await self._report(user, minute, now)
 
     async def _report(self, user: str, minute: _Minute, now: float) -> None:
@@ -105,9 +105,9 @@ def too_many_requests(limit: int, now: float) -> TooManyRequests:
 
 
 class UserQuotas:
-    """The quotas in force, and the count of requests.
+    """The active quotas, and the count of requests.
 
-    Costs nothing but memory for users without limits, save for one question a minute.
+    For users without limits, it costs only memory, and one look-up a minute.
     """
 
     def __init__(
@@ -126,23 +126,23 @@ class UserQuotas:
         self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
 
     async def of(self, user: str) -> Quotas:
-        """The limits that apply to the user: None for none set, 0 for no limit."""
+        """The limits of the user: None for unset ones, 0 for no limit."""
         everywhere = await self._in_force.everything()
         return resolved(everywhere, user, registered=await self._is_registered(user))
 
     async def most(self, what: CountedQuota, user: str) -> int:
-        """The user's quota for these; 0: no limit."""
+        """The user's quota of that kind; 0: no limit."""
         found: int | None = getattr(await self.of(user), what)
         return found or 0
 
     async def count(self, user: str, now: float) -> None:
-        """Let one more request of the user through. Raises TooManyRequests."""
+        """Count and admit one more request of the user. Raises TooManyRequests."""
         limit = await self._requests(user)
         if limit:
             await self._limiting.count(user, limit, now)
 
     async def refuse_exhausted(self, user: str, now: float) -> None:
-        """Raise TooManyRequests where the user is known to have no requests left in this minute."""
+        """Raise TooManyRequests if the user is known to have no requests left in this minute."""
         counted = self._limiting.counted(user, now)
         if counted and counted >= (limit := await self._requests(user)) > 0:
             raise too_many_requests(limit, now)
@@ -150,8 +150,8 @@ class UserQuotas:
     async def _requests(self, user: str) -> int:
         """The user's limit of requests per minute; 0: no limit.
 
-        Asked for every request, so it is remembered while the same settings are in force, which are read again
-        every second.
+        It is needed for every request, so it is cached while the same settings are active, which are read again every
+        second.
         """
         everywhere = await self._in_force.everything()
         settings, limits = self._requests_of
@@ -169,7 +169,7 @@ class UserQuotas:
 
 
 def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:
-    """A user's own quotas over those of their kind and the defaults. Pure."""
+    """A user's own quotas, then those of their kind, then the defaults. Pure."""
     instance = everywhere.instance
     of_kind = instance.registration.quotas if registered else instance.quotas
     default = OF_REGISTERED if registered else OF_DECLARED

@@ -39,7 +39,7 @@ CLIENT_PATH = "/client"
 CALLBACK_PATH = "/sign-in/callback"
 CALLBACK_OF_POSTING = "/answer/callback"
 SCOPE = "profile"
-"""All that a sign-in asks for: who somebody is, and how they want to be called. Some older servers refuse none."""
+"""Requested at a sign-in: the identity, and the displayed name. Some older servers refuse an empty scope."""
 POSTING_SCOPE = "profile create"
 
 _CODE = re.compile(r"[\x20-\x7e]{1,4096}")
@@ -50,7 +50,7 @@ _SINGLE = ("code", "state", "iss", "error", "error_description")
 
 @dataclass(frozen=True, slots=True)
 class PostingAccess:
-    """With what, and where, this server posts for somebody; `expires` in Unix seconds. The token isn't shown."""
+    """The token and endpoint for posting on a user's site; `expires` in Unix seconds. `repr` doesn't show the token."""
 
     micropub: str
     token: str = field(repr=False)
@@ -63,7 +63,7 @@ class PostingAccess:
 class SignInClient:
     """The client's side of a sign-in.
 
-    `private`: servers may lie in private networks and speak http.
+    `private`: servers may be in private networks and use http.
     """
 
     pending: PendingStore
@@ -75,10 +75,10 @@ class SignInClient:
     private: bool = False
 
     async def begin(self, entered: str, *, base: str, browser: str, next_: str, address: str) -> tuple[str, str | None]:
-        """The canonical address for `entered`, and the URL of the provider to send the browser to.
+        """The canonical address for `entered`, and the provider's URL to redirect the browser to.
 
-        The URL is None where the person signs in at this very server. `base` is our address, `browser` the secret that
-        the browser keeps, `next_` a path of ours or empty, `address` the client's. Raises SignInFailed.
+        The URL is None if the person signs in at this server. `base` is our address, `browser` the browser's secret,
+        `next_` a path of ours or empty, `address` the client's. Raises SignInFailed.
         """
         try:
             me = canonical_me(entered, private=self.private)
@@ -98,7 +98,7 @@ class SignInClient:
         return me, url
 
     async def begin_posting(self, user: str, me: str, *, base: str, browser: str, next_: str, address: str) -> str:
-        """The URL of the provider at which a user, whose profile URL is `me`, lets this server post on their site.
+        """The provider's URL at which a user with the profile URL `me` allows this server to post on their site.
 
         The rest is as with `begin`. Raises SignInFailed.
         """
@@ -128,7 +128,7 @@ class SignInClient:
         return PostingAccess(asked.micropub, found.access_token, found.expires, asked.revocation_endpoint, asked.next)
 
     async def _sent(self, sign_in: SignInUnderWay, browser: str) -> str:
-        """Keep it until the person is back; the address to which they are sent."""
+        """Store a sign-in until the person returns; returns the provider's URL."""
         state = new_secret()
         await self.limits.leave(sign_in.me, sign_in.size)
         await self.pending.put(sha256_hex(state), sign_in)
@@ -137,10 +137,10 @@ class SignInClient:
     async def finish(
         self, answer: Iterable[tuple[str, str]], *, browser: str, now: float, address: str = ""
     ) -> SignedInPerson:
-        """The person who has come back from their provider.
+        """The person who has returned from their provider.
 
-        `answer` is the query of the address that the provider sent the browser to, `address` the client's. Raises
-        SignInFailed. Whatever the outcome, the same answer is good for nothing afterwards.
+        `answer` is the query of the address to which the provider redirected the browser, `address` the client's.
+        Raises SignInFailed. Whatever the outcome, the same answer can't be used again.
         """
         try:
             found = await self._arrive(answer, browser, now, address)
@@ -168,7 +168,7 @@ class SignInClient:
     async def _returned(
         self, answer: Iterable[tuple[str, str]], browser: str, callback: str
     ) -> tuple[SignInUnderWay, str, str]:
-        """The sign-in that led back to that path, its code, and its verifier."""
+        """The sign-in that returned to that path, its code, and its verifier."""
         said = answer_parameters(answer)
         state = said.get("state", "")
         sign_in = await self._taken(state, browser)
@@ -210,7 +210,7 @@ class SignInClient:
         return found
 
     async def _taken(self, state: str, browser: str) -> SignInUnderWay:
-        """The sign-in of that `state`, which this browser began. Nobody else can use it up."""
+        """The sign-in of that `state`, which this browser began. Other browsers can't use it up."""
         digest = sha256_hex(state)
         sign_in = await self.pending.look(digest) if state else None
         if sign_in is None:
@@ -222,7 +222,7 @@ class SignInClient:
         return sign_in
 
     async def _redeem(self, sign_in: SignInUnderWay, code: str, verifier: str, now: float) -> CodeAnswer:
-        """The identity that the provider returns: a claim, until the person's page confirms it."""
+        """The identity that the provider returns: only a claim until the person's page confirms it."""
         form = _redemption(sign_in, code, verifier)
         who = provider_name(sign_in.authorization_endpoint)
         answer = await self._ask(sign_in.authorization_endpoint, form, who)
@@ -230,7 +230,7 @@ class SignInClient:
             answer = await self._ask(sign_in.token_endpoint, form, who)
         found = self._understood(answer, who, now)
         if found.access_token is not None and sign_in.revocation_endpoint is not None:
-            # Nobody wants that token (RFC 7009).
+            # The token isn't needed, so it is revoked (RFC 7009).
             revoked = await self.sender.send(
                 Sending(sign_in.revocation_endpoint, "POST", form={"token": found.access_token})
             )
@@ -265,9 +265,9 @@ class SignInClient:
 
 
 def answer_parameters(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The parameters that concern us.
+    """The parameters used here.
 
-    Raises SignInFailed where one stands twice, since servers disagree then.
+    Raises SignInFailed if one is repeated, since servers treat that differently.
     """
     found: dict[str, str] = {}
     for name, value in answer:
@@ -279,10 +279,10 @@ def answer_parameters(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
-    """Make sure that the answer is from the provider that was asked (RFC 9207).
+    """Check that the answer is from the provider that was asked (RFC 9207).
 
-    A provider without metadata has no issuer to compare with: then the name must at least lie where it was asked.
-    Raises SignInFailed.
+    A provider without metadata has no issuer to compare with: then the name must at least have the origin that was
+    asked. Raises SignInFailed.
     """
     if sign_in.issuer is None:
         right = iss is None or is_own(sign_in.authorization_endpoint, _origin(iss))
@@ -310,7 +310,7 @@ def _profile_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFa
 
 
 def _is_beside(sign_in: SignInUnderWay) -> bool:
-    """Whether the token endpoint is another address of the server that made the code."""
+    """Whether the token endpoint belongs to the server that issued the code."""
     made, other = sign_in.authorization_endpoint, sign_in.token_endpoint
     return other is not None and other != made and identifier(other).origin == identifier(made).origin
 
@@ -349,7 +349,7 @@ def client_document(base: str, name: str, logo: str) -> dict[str, object]:
 
 
 def _under_way(me: str, profile: Profile, authorization: str, base: str, browser: str, next_: str) -> SignInUnderWay:
-    """The authorization request for the provider that the page names."""
+    """The pending sign-in, with the authorization request for the provider that the page names."""
     metadata = profile.metadata
     return SignInUnderWay(
         me=me,
@@ -369,7 +369,7 @@ def _callback(sign_in: SignInUnderWay) -> str:
 
 
 def _redemption(sign_in: SignInUnderWay, code: str, verifier: str) -> Mapping[str, str]:
-    """The form by which a code is redeemed."""
+    """The form that redeems a code."""
     return {
         "grant_type": "authorization_code",
         "code": code,
@@ -380,7 +380,7 @@ def _redemption(sign_in: SignInUnderWay, code: str, verifier: str) -> Mapping[st
 
 
 def _request(sign_in: SignInUnderWay, state: str, verifier: str) -> str:
-    """The address of the provider with our question in it; a query that it has of its own stays."""
+    """The provider's address with our parameters; its own query is kept."""
     values = {
         "response_type": "code",
         "client_id": sign_in.base + CLIENT_PATH,
@@ -402,7 +402,7 @@ def _verifier(browser: str, state: str) -> str:
 class SignInLimits:
     """Rate limits for starting a sign-in, which needs no account. They raise SignInFailed.
 
-    Starting one makes this server fetch a page. Strangers can't use up what users' addresses may do.
+    Starting one makes this server fetch a page. Strangers can't use up the limits of users' addresses.
     """
 
     def __init__(self, known: UserAddresses) -> None:
@@ -412,7 +412,7 @@ class SignInLimits:
     async def enter(self, me: str, address: str) -> None:
         """Count a sign-in with the page `me` (canonical), begun from a client's address.
 
-        The limit of a site doesn't hold for addresses of users.
+        The limit per site doesn't apply to users' addresses.
         """
         known = await self._known.has(me)
         by_network = _of_network(address, limits.SIGN_INS_OF_NETWORK, limits.SIGN_INS_OF_WIDE_NETWORK)
@@ -424,15 +424,15 @@ class SignInLimits:
             raise failed("full")
 
     async def leave(self, me: str, size: int) -> None:
-        """Count the bytes that a sign-in leaves in the store until the person is back."""
+        """Count the bytes that a sign-in occupies in the store until the person returns."""
         if not await self._known.has(me) and not self._limiter.count(limits.SIGN_IN_BYTES, weight=size):
             raise failed("full")
 
     @asynccontextmanager
     async def place(self, me: str, address: str, site: str) -> AsyncIterator[None]:
-        """A place among the sign-ins that wait for other servers, which may be slow.
+        """Reserve a slot among the sign-ins that wait for other servers, which may be slow.
 
-        `site` is the host that is waited for. Addresses of users have places of their own.
+        `site` is the host. Users' addresses have their own slots.
         """
         kind = _kind(await self._known.has(me))
         shares = [
@@ -452,7 +452,7 @@ class SignInLimits:
 
 
 def _of_network(address: str, narrow: RateLimit, wide: RateLimit) -> Iterable[Place]:
-    """The keys to count a client's address by: none unless it is public."""
+    """The keys by which a client's address is counted: none unless it is public."""
     if is_public(address):
         yield narrow, network_of(address)
         if (network := wide_network_of(address)) is not None:

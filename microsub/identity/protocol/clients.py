@@ -33,7 +33,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "[::1]"})
 _MOST_REDIRECTS = 100
 _LONGEST_NAME = 100
 _LONGEST_PAGE = 256 * 1024
-# What runs, or shows what the sender wants, in place of leading to an app.
+# Schemes that browsers run, or that show the sender's content, instead of opening an app.
 _NO_APP = frozenset(
     {
         "javascript",
@@ -55,10 +55,10 @@ _CUSTOM = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):[!$-;=?-\[\]_a-z~]+")
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """An app's claims about itself, shown next to its `id`, which alone is proven.
+    """An app's claims about itself, shown next to its `id`, which is the only proven part.
 
-    `url` is its own page. `redirect_uris` are those it publishes beyond its own origin, absolute, as they must be asked
-    for.
+    `url` is its own page. `redirect_uris` are those that it publishes outside its own origin, absolute, exactly as they
+    must be requested.
     """
 
     id: str
@@ -69,9 +69,9 @@ class ClientInfo:
 
 
 def canonical_client_id(text: str) -> str:
-    """The one way to write a client's identifier. Raises InvalidRequest.
+    """The canonical form of a client's identifier. Raises InvalidRequest.
 
-    Ports may stand in it; of IP addresses only those of the machine itself.
+    It may have a port; the only IP addresses allowed are loopback ones.
     """
     try:
         return _checked(text).url
@@ -82,14 +82,14 @@ def canonical_client_id(text: str) -> str:
 
 
 def may_be_asked(client_id: str) -> bool:
-    """Whether there is a document about the client to fetch: on loopback would be our machine."""
+    """Whether a document about the client can be fetched: a loopback address would be our own machine."""
     return not identifier(client_id).is_loopback
 
 
 def read_client(body: bytes, client_id: str, url: str, content_type: str | None, link_header: str | None) -> ClientInfo:
     """The metadata of `client_id` in its document at `url`: JSON, or a page with an h-app.
 
-    Raises ParseError for a JSON document that is another client's, or can't be read. A page may say nothing at all.
+    Raises ParseError for a JSON document that belongs to another client or can't be read. A page may have no metadata.
     """
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json") or (not kind and body.lstrip()[:1] == b"{"):
@@ -103,11 +103,11 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
 
 
 def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
-    """Whether people may be sent to `redirect_uri`.
+    """Whether users may be redirected to `redirect_uri`.
 
-    On the client's own scheme, host and port, or published by it. Letter for letter, but for the port of a published
-    loopback address (RFC 8252, 7.3); and never what browsers would run, what carries a fragment, user or password, or
-    what could be read in two ways.
+    It must have the client's own scheme, host and port, or be published by it: exactly, except for the port of a
+    published loopback address (RFC 8252, 7.3). It must never be a scheme that browsers run, have a fragment, user or
+    password, or be ambiguous.
     """
     target = _redirect(redirect_uri, "")
     if target is None or target != redirect_uri:
@@ -121,7 +121,7 @@ def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
 
 
 def is_loopback_redirect(redirect_uri: str) -> bool:
-    """Whether it leads to a program on the person's machine, by loopback (RFC 8252, 7.3)."""
+    """Whether it leads to a program on the user's machine, by loopback (RFC 8252, 7.3)."""
     if _redirect(redirect_uri, "") != redirect_uri or not redirect_uri.startswith("http://"):
         return False
     return identifier(redirect_uri).host in _LOOPBACK
@@ -140,12 +140,12 @@ def _checked(text: str) -> Identifier:
 
 
 def _redirect(value: object, base: str) -> str | None:
-    """An address to send people to, absolute; None for what is none, or is dangerous."""
+    """An absolute redirect address; None if it is invalid or dangerous."""
     if not isinstance(value, str) or not value or len(value) > MAX_URL:
         return None
     custom = _CUSTOM.fullmatch(value)
     if custom and custom["scheme"].lower() not in {"http", "https"}:
-        # An app on the person's own machine. Without a dot any app could take the scheme; that is the client's choice.
+        # An app on the user's own machine. Any app could register a scheme without a dot; that is the client's choice.
         return value if custom["scheme"].lower() not in _NO_APP else None
     if re.match(r"(?i)https?://", value):
         try:
@@ -175,7 +175,7 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
     return ClientInfo(
         client_id,
         name=_name(text_of(document, "client_name")),
-        # The app's page must be one above the document: https://indieauth.spec.indieweb.org/#client-metadata
+        # The app's page must be a prefix of the document's URL: https://indieauth.spec.indieweb.org/#client-metadata
         url=home if home and client_id.startswith(home) else None,
         logo=endpoint(document.get("logo_uri"), url) if document.get("logo_uri") else None,
         redirect_uris=frozenset(listed),
@@ -183,7 +183,7 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
 
 
 def _with_app(info: ClientInfo, text: str, url: str) -> ClientInfo:
-    """Name and picture of the h-app (or h-x-app) on the page at the client's identifier."""
+    """The metadata with name and picture of the h-app (or h-x-app) on the page at the client's identifier."""
     if is_crowded(text):
         return info
     try:
@@ -209,7 +209,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _name(text: str | None) -> str | None:
-    """A name short enough to stand beside the identifier, without what would turn the line."""
+    """A name short enough to be shown next to the identifier, without characters that change the text direction."""
     words = " ".join((text or "").split())
     return words[:_LONGEST_NAME] if words and words.isprintable() else None
 
@@ -224,12 +224,12 @@ def pkce_challenge(verifier: str) -> str:
 
 
 def is_pkce_challenge(text: str) -> bool:
-    """Whether `text` has the form of a challenge by S256: anything else can never be matched."""
+    """Whether `text` has the form of an S256 challenge: any other text could never be matched."""
     return _CHALLENGE.fullmatch(text) is not None
 
 
 def pkce_matches(verifier: str, challenge: str, method: str) -> bool:
-    """Whether `verifier` is behind `challenge`, in constant time. Never raises."""
+    """Whether `verifier` matches `challenge`, in constant time. Never raises."""
     if method != PKCE_METHOD or not _VERIFIER.fullmatch(verifier) or not is_pkce_challenge(challenge):
         return False
     return is_same(pkce_challenge(verifier), challenge)
@@ -249,9 +249,8 @@ Query = Mapping[str, Sequence[str]]
 class AuthorizationRequest:
     """A request for authorization.
 
-    `client` is canonical; `redirect` is as it was sent, and not trusted yet. `scopes` are in the app's order, none
-    where it only wants to know who somebody is; `challenge` is PKCE's, or empty; `me` is a hint of who is meant, as it
-    was sent.
+    `client` is canonical; `redirect` is as sent, not checked yet. `scopes` are in the app's order, empty if it only
+    wants to know the user's identity; `challenge` is PKCE's, or empty; `me` is a hint about the user, as sent.
     """
 
     client: str
@@ -263,10 +262,10 @@ class AuthorizationRequest:
 
 
 def read_target(query: Query) -> AuthorizationRequest:
-    """The app that asks, the address for the response, and its state.
+    """The requesting app, the address for the response, and its state.
 
-    Raises InvalidRequest. Such a request can be answered to nobody but the person in front of the browser (RFC 6749,
-    section 4.1.2.1).
+    Raises InvalidRequest. Errors in these can only be shown to the user in front of the browser (RFC 6749, section
+    4.1.2.1).
     """
     client, redirect = _needed(query, "client_id"), _needed(query, "redirect_uri")
     states = query.get("state", ())
@@ -275,7 +274,7 @@ def read_target(query: Query) -> AuthorizationRequest:
 
 
 def read_asked(query: Query) -> AuthorizationRequest:
-    """The whole request. Raises as `read_target` does, and OAuthRefused for the app's faults."""
+    """The whole request. Raises as `read_target` does, and OAuthRefused for the app's errors."""
     target = read_target(query)
     try:
         kind, state, scope = _one(query, "response_type"), _one(query, "state"), _one(query, "scope")
@@ -288,7 +287,7 @@ def read_asked(query: Query) -> AuthorizationRequest:
     if not _is_state(state):
         text = f"invalid 'state': expected at most {MAX_STATE} characters, without control characters"
         raise OAuthRefused("invalid_request", text)
-    # Not every app names the method, and all that are known mean this one.
+    # Some apps omit the method, and all known ones use this one.
     if method not in {"", PKCE_METHOD}:
         text = f"unsupported 'code_challenge_method' '{method[:80]}': expected '{PKCE_METHOD}'"
         raise OAuthRefused("invalid_request", text)
@@ -299,7 +298,7 @@ def read_asked(query: Query) -> AuthorizationRequest:
 
 
 def read_scope(text: str) -> tuple[str, ...]:
-    """Scopes in their order, each once. Raises OAuthRefused for others (RFC 6749, 3.3)."""
+    """Scopes in their order, each once. Raises OAuthRefused for invalid ones (RFC 6749, 3.3)."""
     scopes = tuple(dict.fromkeys(text.split()))
     if len(scopes) > MAX_SCOPES:
         raise OAuthRefused("invalid_scope", f"'scope' has more than {MAX_SCOPES} scopes")
@@ -310,13 +309,13 @@ def read_scope(text: str) -> tuple[str, ...]:
 
 
 def answer_url(redirect: str, answer: Mapping[str, str | None]) -> str:
-    """The address to redirect to: its own query stays, None values are left out."""
+    """The address to redirect to: its own query is kept, None values are left out."""
     joint = "" if redirect.endswith(("?", "&")) else "&" if "?" in redirect else "?"
     return redirect + joint + urlencode({name: value for name, value in answer.items() if value is not None})
 
 
 def _is_state(text: str) -> bool:
-    """Whether it survives a page's form letter for letter: line breaks don't (RFC 6749, A.5)."""
+    """Whether a page's form preserves it exactly: line breaks aren't preserved (RFC 6749, A.5)."""
     return len(text) <= MAX_STATE and not _CONTROL.search(text)
 
 

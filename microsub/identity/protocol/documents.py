@@ -5,7 +5,7 @@ and https://indieauth.spec.indieweb.org/#access-token-verification. The older ch
 (https://www.w3.org/TR/indieauth/#access-token-verification). Codes: RFC 6749, 4.1.4 and 5.2, and
 https://indieauth.spec.indieweb.org/#redeeming-the-authorization-code.
 
-An answer says something of its own server's users. Whether `me` is one of them is for the caller to find out.
+A response is only a statement about the server's own users. The caller checks whether `me` is one of them.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ WEBMENTION = "/webmention"
 """Paths of this server."""
 
 PKCE_METHOD = "S256"
-"""The one method: `plain` proves nothing to somebody who has seen the request."""
+"""The only allowed method: `plain` proves nothing if somebody has seen the request."""
 
 PROFILE_SCOPE = "profile"
-"""It lets an app see name and address of the person (https://indieauth.spec.indieweb.org/#profile-information)."""
+"""Allows an app to see the user's name and address (https://indieauth.spec.indieweb.org/#profile-information)."""
 
 Document = dict[str, Any]
 
 
 def read_object(body: bytes, url: str) -> Document:
-    """The JSON object in `body`, which came from `url`. Raises ParseError for anything else."""
+    """The JSON object in `body`, which was received from `url`. Raises ParseError for anything else."""
     if len(body) > MAX_BODY:
         raise ParseError(url, f"found {len(body)} bytes, expected a JSON object of at most {MAX_BODY}")
     try:
@@ -65,8 +65,8 @@ def read_object(body: bytes, url: str) -> Document:
 def read_fields(body: bytes, url: str, content_type: str | None) -> Document:
     """A JSON object, or a form as older servers reply.
 
-    What stands there decides, not the declared type, which is often wrong; of repeated fields of a form none counts.
-    Raises ParseError.
+    The content decides, not the declared type, which is often wrong; repeated fields of a form are ignored. Raises
+    ParseError.
     """
     if body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return read_object(body, url)
@@ -84,7 +84,7 @@ def read_fields(body: bytes, url: str, content_type: str | None) -> Document:
 
 
 def text_of(document: Document, name: str) -> str | None:
-    """A text to be shown, its white space reduced; None where there is none that is for people."""
+    """A text to be shown, with its white space reduced; None if there is no readable text."""
     value = document.get(name)
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
         return None
@@ -93,7 +93,7 @@ def text_of(document: Document, name: str) -> str | None:
 
 
 def secret_of(document: Document, name: str, url: str) -> str | None:
-    """A token or code: visible ASCII (RFC 6749, A.12), fit for a header. Raises ParseError."""
+    """A token or code: visible ASCII (RFC 6749, A.12), valid in a header. Raises ParseError."""
     value = document.get(name)
     if value is None:
         return None
@@ -103,7 +103,7 @@ def secret_of(document: Document, name: str, url: str) -> str | None:
 
 
 def scopes_of(document: Document, url: str) -> frozenset[str]:
-    """Scopes, as a text or, of some servers, a list; empty for none. Raises ParseError."""
+    """Scopes, as a text or, from some servers, a list; empty for none. Raises ParseError."""
     value = document.get("scope")
     if isinstance(value, list) and len(value) <= _MOST_FIELDS and all(isinstance(scope, str) for scope in value):
         value = " ".join(value)
@@ -118,9 +118,9 @@ def scopes_of(document: Document, url: str) -> frozenset[str]:
 
 
 def seconds_of(document: Document, name: str, url: str) -> float | None:
-    """A number of seconds, as JSON or as text; None where there is none.
+    """A number of seconds, as JSON or as text; None if it is missing.
 
-    Raises ParseError: what a server says of time and nobody can read must not become for ever.
+    Raises ParseError: an unreadable lifetime must not become an infinite one.
     """
     value = document.get(name)
     if value is None or value == "":
@@ -138,10 +138,10 @@ _LONGEST_VALUE = 100
 
 @dataclass(frozen=True, slots=True)
 class ServerMetadata:
-    """A server's own description.
+    """A server's own metadata.
 
-    `issuer` as the server writes it: replies name it, letter for letter. `iss_in_response` says that every answer of
-    the authorization endpoint names the issuer (RFC 9207), so that one without it is none. Absent lists are empty.
+    `issuer` is as the server writes it: replies contain exactly this text. `iss_in_response`: every response of the
+    authorization endpoint contains the issuer (RFC 9207), so a response without it is invalid. Absent lists are empty.
     """
 
     issuer: str
@@ -158,9 +158,9 @@ class ServerMetadata:
 def read_metadata(body: bytes, url: str, *, private: bool = False) -> ServerMetadata:
     """The metadata in `body`, found at `url`.
 
-    Raises ParseError, which says what was found and what was expected. The issuer must be https (`private` lets http
-    pass), without query and fragment, and a prefix of `url`: of the same origin, up to the end of a segment of the
-    path. Else one server could give itself out as another.
+    Raises ParseError with what was found and expected. The issuer must be https (`private` also allows http), without
+    query and fragment, and a prefix of `url`: the same origin, up to the end of a path segment. Otherwise one server
+    could pretend to be another.
     """
     document = read_object(body, url)
     issuer = _issuer(document.get("issuer"), url, private)
@@ -178,9 +178,9 @@ def read_metadata(body: bytes, url: str, *, private: bool = False) -> ServerMeta
 
 
 def metadata_behind(body: bytes, named: str, found_at: str, *, private: bool = False) -> ServerMetadata:
-    """The same for a document that is named at one address and found, by redirects, at another.
+    """The same for a document that is named by one address and found, by redirects, at another.
 
-    The issuer is one of either. Raises ParseError, about the first.
+    The issuer must match either. Raises ParseError, about the first.
     """
     try:
         return read_metadata(body, named, private=private)
@@ -242,7 +242,7 @@ def _texts(document: Document, name: str) -> frozenset[str]:
 
 
 def is_own(url: str | None, base: str) -> bool:
-    """Whether `url` lies under `base`, the address of this server without a slash at its end."""
+    """Whether `url` is below `base`, the address of this server without a trailing slash."""
     if url is None:
         return False
     try:
@@ -276,25 +276,25 @@ def own_document(base: str) -> Document:
 
 
 def own_metadata(base: str) -> ServerMetadata:
-    """The same as it is read, without a request to ourselves."""
+    """This server's metadata as other servers read it, without a request."""
     return read_metadata(orjson.dumps(own_document(base)), base + METADATA, private=True)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLine:
-    """One `<link>`."""
+    """A `<link>` element."""
 
     rel: str
     href: str
 
     @property
     def html(self) -> str:
-        """The line as HTML."""
+        """The link as HTML."""
         return f'<link rel="{self.rel}" href="{escape(self.href)}">'
 
 
 def profile_page(base: str, user: str) -> str:
-    """The address that the server at `base` lends to `user`, the `me` of those without one."""
+    """The address of the page that the server at `base` provides for `user`; the `me` of users without their own."""
     return f"{base}{PROFILES}/{user}"
 
 
@@ -314,7 +314,7 @@ def micropub_line(base: str) -> LinkLine:
 
 
 def provider_lines(base: str) -> tuple[LinkLine, ...]:
-    """The lines for people whose provider is the server at `base`: the standard's, then older."""
+    """The links for people whose provider is the server at `base`: those of the standard, then older ones."""
     return (
         LinkLine("indieauth-metadata", base + METADATA),
         LinkLine("authorization_endpoint", base + AUTHORIZATION),
@@ -326,8 +326,8 @@ def provider_lines(base: str) -> tuple[LinkLine, ...]:
 class TokenAnswer:
     """The facts about a token.
 
-    `me` is canonical, and there whenever the token is `active`; `client` is as the server wrote it, for showing;
-    `expires` is in Unix seconds, None where the server names no end.
+    `me` is canonical, and set whenever the token is `active`; `client` is as the server wrote it, for display;
+    `expires` is in Unix seconds, None without an end.
     """
 
     active: bool
@@ -341,8 +341,8 @@ class TokenAnswer:
 class CodeAnswer:
     """The reply to a redeemed code.
 
-    `me` is canonical, and no more than a claim until `Profiles.confirm` has looked. `expires` is in Unix seconds.
-    Tokens are visible ASCII, and not shown by `repr`.
+    `me` is canonical, but only a claim until `Profiles.confirm` has checked it. `expires` is in Unix seconds. Tokens
+    are visible ASCII, and not shown by `repr`.
     """
 
     me: str
@@ -354,16 +354,16 @@ class CodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """Why a server refused (RFC 6749, 5.2), in the server's words: printable ASCII, short."""
+    """The reason for a refusal (RFC 6749, 5.2), in the server's words: printable ASCII, short."""
 
     error: str
     description: str | None = None
 
 
 def read_introspection(body: bytes, url: str, *, now: float, private: bool = False) -> TokenAnswer:
-    """The answer of an introspection endpoint at `url`. Raises ParseError.
+    """The response of an introspection endpoint at `url`. Raises ParseError.
 
-    Only `true` is active; a token whose time is over isn't, whatever the server says (`now` is in Unix seconds).
+    Only `true` means active; an expired token isn't active, whatever the server says (`now` is in Unix seconds).
     """
     document = read_object(body, url)
     if not isinstance(document.get("active"), bool):
@@ -372,9 +372,9 @@ def read_introspection(body: bytes, url: str, *, now: float, private: bool = Fal
 
 
 def read_check(body: bytes, url: str, content_type: str | None, *, now: float, private: bool = False) -> TokenAnswer:
-    """The answer of an older token endpoint to a GET with the token: JSON, or a form.
+    """The response of an older token endpoint to a GET with the token: JSON, or a form.
 
-    Raises ParseError. Call it for a reply of status 200 alone: that it comes is what makes the token active.
+    Raises ParseError. Call it only for a reply with status 200, which means that the token is active.
     """
     document = read_fields(body, url, content_type)
     if document.get("error") or document.get("active", True) not in (True, "true"):
@@ -402,7 +402,7 @@ def read_code_answer(
 
 
 def read_error(body: bytes, url: str, content_type: str | None) -> ErrorAnswer | None:
-    """Why a server refused, by a reply of another status than 200; None where it doesn't say."""
+    """The reason for a refusal, from a reply with another status than 200; None if it gives none."""
     try:
         document = read_fields(body, url, content_type)
     except ParseError:

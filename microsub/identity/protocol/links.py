@@ -1,13 +1,12 @@
 """Addresses of people, apps and servers, and the links by which a page names them.
 
-`me`: https://indieauth.spec.indieweb.org/#user-profile-url, #url-canonicalization. Which URLs may identify anything at
-all is decided in `kit.identifiers`.
+`me`: https://indieauth.spec.indieweb.org/#user-profile-url, #url-canonicalization. `kit.identifiers` decides which URLs
+can be identifiers at all.
 
 Links: https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-editor.org/rfc/rfc8288. HTTP `Link`
-counts first, then `<link>` in the page's head, in the order of the document. Links in the body don't count: on many
-sites others may write there, and a `<link>` in a comment would name their server as the owner's. What is head and what
-is body is decided by the tree that browsers make of the page: a `<div>` among the metadata ends the head, whatever
-stands behind it.
+comes first, then `<link>` in the page's head, in document order. Links in the body are ignored: on many sites others
+may write there, and a `<link>` in a comment would name their server as the owner's. The boundary of head and body is
+that of the tree that browsers build: a `<div>` among the metadata ends the head, whatever follows.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _DOT_AT_END = re.compile(r"(?i)https?://[^/?#]*?[.\u3002\uff0e\uff61](?::[0-9]*)
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two addresses, fragments apart, have scheme, host and port in common.
+    """Whether two addresses have the same scheme, host and port, ignoring fragments.
 
-    False where one can't be read. As in browsers, a dot at the end of the host makes another origin.
+    False if one is invalid. As in browsers, a trailing dot makes another host.
     """
     try:
         return _origin(one) == _origin(other)
@@ -49,11 +48,11 @@ def _origin(url: str) -> tuple[str, bool]:
 
 
 def endpoint(value: object, base: str = "") -> str | None:
-    """An address to send requests to, absolute.
+    """An absolute address for requests.
 
-    None where `value` is none that one may trust with a secret. Resolved as browsers do. User and password, fragments
-    (RFC 6749, 3.1) and control characters are refused, and what can't be read in one way only. An empty relative
-    address is the page itself (RFC 3986, 4.4).
+    None if `value` can't be trusted with a secret. It is resolved as in browsers. User and password, fragments (RFC
+    6749, 3.1), control characters and ambiguous addresses are refused. An empty relative address is the page itself
+    (RFC 3986, 4.4).
     """
     if not isinstance(value, str) or len(value) > MAX_URL:
         return None
@@ -80,11 +79,11 @@ EXPECTED_ME = "a profile URL such as https://alice.example/: a domain, without p
 
 
 def canonical_me(text: str, *, private: bool = False) -> str:
-    """The one way to write a profile URL; a bare domain is one by https. Raises InvalidRequest.
+    """The canonical form of a profile URL; a bare domain gets https. Raises InvalidRequest.
 
-    The scheme stays: the http and the https page of a host are two until a redirect says otherwise, because anybody
-    on the way can answer for the first. `private` lets ports and IP addresses pass, for machines that aren't
-    reached from everywhere.
+    The scheme isn't changed: a host's http and https pages are different until a redirect says otherwise, because
+    anybody on the network path can answer for the first. `private` also allows ports and IP addresses, for machines
+    that aren't publicly reachable.
     """
     written = text.strip(" ")
     if not re.match(r"(?i)[a-z][a-z0-9+.-]*://", written) and _BARE_DOMAIN.fullmatch(written):
@@ -98,7 +97,7 @@ def canonical_me(text: str, *, private: bool = False) -> str:
 
 
 def known_me(me: str) -> str | None:
-    """The canonical form of an account's address, on whatever network; None for what is none."""
+    """The canonical form of an account's address, in any network; None if it is invalid."""
     try:
         return canonical_me(me, private=True)
     except InvalidRequest:
@@ -106,33 +105,33 @@ def known_me(me: str) -> str | None:
 
 
 def same_me(one: str, other: str) -> bool:
-    """Whether two profile URLs are one by their text alone.
+    """Whether two profile URLs are the same, compared as text.
 
-    Case of the host, and the path `/` that may be left out. False for what is none. http and https, and other addresses
-    that lead to the same page, are for discovery to tell.
+    The host's case and the optional path `/` don't matter. False for invalid ones. http and https, and other addresses
+    that lead to the same page, are compared by discovery.
     """
     first = known_me(one)
     return first is not None and first == known_me(other)
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two profile URLs differ in nothing but the scheme and a slash at the end.
+    """Whether two profile URLs differ only in the scheme and a trailing slash.
 
-    Clients make and drop both, so that is no sign of another person; nor is it proof of the same one. False for what
-    isn't a profile URL.
+    Clients add and remove both, so this difference doesn't show another person; nor does it prove the same one. False
+    if one isn't a profile URL.
     """
     first, second = ((known_me(me) or "").partition("://")[2].removesuffix("/") for me in (one, other))
     return first == second != ""
 
 
 def site_of_me(me: str) -> str:
-    """Host and port of a canonical profile URL, without `www.`: by the spec, that is one site."""
+    """Host and port of a canonical profile URL, without `www.`, which identify a site."""
     found = identifier(me)
     return found.host.removeprefix("www.") + (f":{found.port}" if found.port is not None else "")
 
 
 def path_of_me(me: str) -> str:
-    """Path and query of a canonical profile URL: which page of its site it is."""
+    """Path and query of a canonical profile URL, which identify a page of its site."""
     found = identifier(me)
     return found.path + found.query
 
@@ -155,7 +154,7 @@ _MOST_FEEDS = 5
 
 @dataclass(frozen=True, slots=True)
 class WrittenLink:
-    """A link as it stands there: `rel` and `target` as written, `base` of a relative target."""
+    """A link as written: `rel` and `target` are unchanged, `base` resolves a relative target."""
 
     place: Literal["header", "page"]
     rel: str
@@ -164,14 +163,14 @@ class WrittenLink:
 
     @property
     def rels(self) -> tuple[str, ...]:
-        """The relations in `rel`, in lower case, each once: they are a set, whatever their number."""
+        """The relations in `rel`, in lower case, each once: they are a set."""
         return tuple(dict.fromkeys(self.rel.lower().split(None, _MOST_RELS)[:_MOST_RELS]))
 
 
 def written_links(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[WrittenLink]:
-    """Every link, best first, as it is written.
+    """Every link, best first, as written.
 
-    Only what is served as HTML has links in it; a text that anybody could upload somewhere hasn't.
+    Only a document served as HTML has links; a plain text, which anybody could upload somewhere, hasn't.
     """
     for link in links_of(link_header, url):
         yield WrittenLink("header", link.rel, link.target, url)
@@ -184,7 +183,7 @@ def written_links(body: bytes, url: str, content_type: str | None, link_header: 
 
 
 def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
-    """The relations of `<link>`s in the page's body, in lower case, which don't count."""
+    """The relations of `<link>`s in the page's body, in lower case, which are ignored."""
     tree = page_of(body, content_type)
     nodes = tree.css("body link[rel][href]")[:_MOST_LINKS] if tree is not None else []
     return frozenset(rel for node in nodes for rel in (node.attributes.get("rel") or "").lower().split()[:_MOST_RELS])
@@ -194,8 +193,8 @@ def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
 class ExaminedPage:
     """The facts to check on a page.
 
-    Its links as they are written, the relations of those in its body, whether it is served as HTML, and the first of
-    the feeds that it is or names; None for a page too long to look for them.
+    Its links as written, the relations of those in its body, whether it is served as HTML, and the first of the feeds
+    that it is or names; None for a page too long to look for them.
     """
 
     links: tuple[WrittenLink, ...]
@@ -205,7 +204,7 @@ class ExaminedPage:
 
 
 def examined(body: bytes, url: str, content_type: str | None, link_header: str | None) -> ExaminedPage:
-    """A page as it is examined for its owner."""
+    """The facts of a page that is checked for its owner."""
     links = tuple(written_links(body, url, content_type, link_header))
     feeds = None
     if len(body) <= _LARGEST_FOR_FEEDS:
@@ -214,7 +213,7 @@ def examined(body: bytes, url: str, content_type: str | None, link_header: str |
 
 
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
-    """The elements of HTML, by its type or, where none is declared, by its content; else None."""
+    """The elements of an HTML page, recognised by its type or, if none is declared, by its content; otherwise None."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     if not body or (kind and kind not in _HTML):
         return None
@@ -245,13 +244,13 @@ class Endpoints:
 
     @property
     def names_server(self) -> bool:
-        """Whether there is a server to ask about this person, of the newer or the older kind."""
+        """Whether it names a server of the newer or the older kind for this person."""
         return any((self.metadata, self.authorization, self.token))
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileLinks:
-    """The facts on a person's page: the servers it names, and profiles of the same person."""
+    """The facts on a person's page: the servers that it names, and profiles of the same person."""
 
     endpoints: Endpoints
     me: tuple[str, ...] = ()
@@ -262,9 +261,9 @@ def profile_links(
 ) -> ProfileLinks:
     """Both, of the page found at `url`; `link_header` is the joined value of its `Link` header.
 
-    Never raises. Of each server the first that is usable: HTTP `Link`, then `<link>` in the head. The profiles
-    (`rel=me`) are canonical, each once, in the page's order, from HTTP `Link` and `<link>` in the head as well: who
-    writes there could name a server of their own.
+    Never raises. For each server, the first usable link counts: HTTP `Link`, then `<link>` in the head. The profiles
+    (`rel=me`) are canonical, each once, in the page's order, also only from HTTP `Link` and `<link>` in the head:
+    people who can write there could name their own server.
     """
     links = list(written_links(body, url, content_type, link_header))
     endpoints = {_ENDPOINTS[rel]: address for rel, address in usable(links, _ENDPOINTS).items()}
@@ -272,7 +271,7 @@ def profile_links(
 
 
 def usable(links: Iterable[WrittenLink], rels: Collection[str]) -> dict[str, str]:
-    """The first address of each of these relations that one may send requests to."""
+    """The first address of each of these relations that is safe for requests."""
     found: dict[str, str] = {}
     for link in links:
         for rel in link.rels:

@@ -39,7 +39,7 @@ _STEP = 500
 _LISTS = ((keys.tokens, keys.token), (keys.sessions, keys.session), (keys.grants, keys.grant))
 _DELETED_LISTS = (*_LISTS, (keys.media, keys.medium))
 _FEW = 10
-"""Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
+"""Maximum number of users among which the only active one is searched; with more, no user counts as the only one."""
 _OWN_FIELDS = frozenset(
     {"me", "token_endpoint", "admin", "created", "disabled", "registered", "shape", "rule_count", MOVE}
 )
@@ -49,9 +49,9 @@ _OWN_FIELDS = frozenset(
 class User:
     """A user.
 
-    `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the profile says;
-    times are Unix seconds; `settings` is what else was saved, as text. Who `registered` made the account by signing
-    in. An `admin` sees how the server fares. `moves` are feeds on their way from one of their channels to another.
+    `me` is the profile URL or empty; `token_endpoint` replaces the profile's endpoint for token checks; times are Unix
+    seconds; `settings` are further saved texts. A `registered` user created the account by signing in. An `admin` sees
+    the server's health. `moves` are feeds that are being moved between the user's channels.
     """
 
     name: str
@@ -67,10 +67,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as its owner may see it: never the secret.
+    """A token as its owner may see it, never with the secret.
 
-    Times are Unix seconds; `expires` None means never, `used` that it wasn't used yet, or belongs to a grant.
-    `is_given`: made for the user, not granted to an app or vouched for elsewhere.
+    Times are Unix seconds; `expires` None means never; `used` None means not used yet, or that it belongs to a grant.
+    `is_given`: created for the user, neither granted to an app nor confirmed by another provider.
     """
 
     digest: str
@@ -89,9 +89,9 @@ class Accounts:
         self._redis = redis
 
     async def add_user(self, name: str, me: str, now: float) -> User:
-        """Make the user with the channels that everybody has, or find the one of that name as it is.
+        """Create the user with the standard channels, or return the existing one unchanged.
 
-        Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`.
+        Raises InvalidRequest if the name isn't `[A-Za-z0-9_-]{1,64}`.
         """
         if not NAME.match(name):
             raise InvalidRequest(f"'{name[:80]}' can't be a user name: expected 1 to 64 of A-Z a-z 0-9 _ -")
@@ -99,15 +99,15 @@ class Accounts:
         return await self.user(name) or User(name, me)
 
     async def register(self, name: str, me: str, now: float) -> User:
-        """Add a user as `add_user` does, for somebody who creates their account by signing in.
+        """Add a user as `add_user` does, for a person who creates their account by signing in.
 
-        Where there is a user of that name, that one is returned.
+        If a user with that name exists, that one is returned.
         """
         await self._create(name, me, now, "registered")
         return await self.user(name) or User(name, me)
 
     async def is_registered(self, name: str) -> bool:
-        """Whether the user made the account by signing in; False for one that doesn't exist."""
+        """Whether the user created the account by signing in; False if there is no such user."""
         return bool(await self._redis.command("HEXISTS", keys.user(name), "registered"))
 
     async def _create(self, name: str, me: str, now: float, how: str = "") -> None:
@@ -116,15 +116,15 @@ class Accounts:
             [keys.user(name), keys.channels(name), *(keys.channel(name, uid) for uid in STANDING)],
             [me, now, *STANDING_NAMES, how],
         )
-        # Another slot, so not in the script; a user that a crash leaves unlisted is listed when made again.
+        # Another slot, so not in the script; if a crash leaves a user unlisted, creating it again lists it.
         await self._redis.command("SADD", keys.users(), name)
 
     async def user(self, name: str) -> User | None:
-        """The user of that name, disabled or not."""
+        """The user with that name, disabled or not."""
         return _user(name, await self._redis.command("HGETALL", keys.user(name)))
 
     async def users(self) -> list[User]:
-        """All users by name, disabled ones included."""
+        """All users by name, including disabled ones."""
         return await self.some(await self.count())
 
     async def count(self) -> int:
@@ -132,25 +132,25 @@ class Accounts:
         return int(await self._redis.command("SCARD", keys.users()))
 
     async def some(self, count: int, beyond: int = 0) -> list[User]:
-        """Up to `count` users in the order of their names, but for the first ones."""
+        """Up to `count` users in the order of their names, after skipping the first ones."""
         names = sorted(texts(await self._redis.command("SMEMBERS", keys.users())))[beyond : beyond + count]
         replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
         found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
         return [user for user in found if user is not None]
 
     async def only_user(self) -> str | None:
-        """The one user of this instance that isn't disabled; None where there are none, or several."""
+        """The only user of this server that isn't disabled; None if there are none or several."""
         if await self._redis.command("SCARD", keys.users()) > _FEW:
             return None
         active = [user.name for user in await self.users() if user.disabled is None]
         return active[0] if len(active) == 1 else None
 
     async def set_me(self, name: str, me: str) -> None:
-        """Change the profile URL; what was known of foreign tokens is dropped. Raises NotFound."""
+        """Change the profile URL; cached facts about foreign tokens are dropped. Raises NotFound."""
         await self._change(name, "me", me, forgets=True)
 
     async def set_token_endpoint(self, name: str, url: str | None) -> None:
-        """Change where tokens are checked; None: where the profile says. Raises NotFound."""
+        """Change the endpoint for token checks; None: the profile's. Raises NotFound."""
         await self._change(name, "token_endpoint", url or "", forgets=True)
 
     async def set_admin(self, name: str, admin: bool) -> None:
@@ -167,7 +167,7 @@ class Accounts:
     async def disable_user(self, name: str, now: float) -> None:
         """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound.
 
-        Password, passkeys and invitation go at once: a restored user is invited again. `end_access` ends the rest.
+        Password, passkeys and invitation are deleted at once: restored users are invited again. See also `end_access`.
         """
         await self._change(name, "disabled", now, forgets=True)
         await forget_credentials(self._redis, name)
@@ -177,12 +177,12 @@ class Accounts:
         await self._change(name, "disabled", "")
 
     async def delete_disabled(self, user: User) -> bool:
-        """Delete the user and all that is theirs, if disabled since exactly that Unix time.
+        """Delete the user and all their data, if disabled since exactly that Unix time.
 
-        For the sweep: one channel or 500 tokens a step, so that Redis is held up for a moment only. May be interrupted,
-        and is repeated until the user is gone. False when the user is not disabled, was disabled again meanwhile, or is
-        given channels: then what is left stays. Who follows what in the feeds' own lists is left to the repair of
-        follows.
+        For the sweep: each step deletes one channel or 500 tokens, so that Redis is blocked only briefly. May be
+        interrupted, and is repeated until the user is gone. False if the user isn't disabled, was disabled again
+        meanwhile, or gets new channels: then the rest stays. The repair of follows cleans the feeds' own lists of
+        followers.
         """
         if user.disabled is None:
             return False
@@ -204,14 +204,14 @@ class Accounts:
         for name_of in texts(await redis.command("SMEMBERS", keys.outputs(name))):
             if not await step("", *(key(name, name_of) for key in keys.OUTPUT_KEYS)):
                 return False
-        # Before the end, since a user made again may be given limits of their own.
+        # Before the end, since a user with the same name may be created and get its own limits.
         await redis.command("HDEL", keys.settings(), f"user:{name}")
         rules = keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL)
         last = int(user.disabled // DAY)
         days = (keys.follows(name, str(day)) for day in (last - 1, last))
         if not await step("", *rules, *days, *(key(name) for key in keys.USER_KEYS)):
             return False
-        # In another slot; and back in where somebody has made that user again meanwhile.
+        # In another slot; listed again if the same user was created meanwhile.
         await redis.command("SREM", keys.users(), name)
         await redis.command("ZREM", keys.seen(), name)
         if await redis.command("EXISTS", keys.user(name)):
@@ -219,9 +219,9 @@ class Accounts:
         return True
 
     async def end_access(self, name: str) -> None:
-        """End all tokens, sessions and what apps were granted, for good.
+        """End all tokens, sessions and grants permanently.
 
-        For a disabled user, who gets no new ones. May be repeated; a list goes after all that stands in it.
+        For a disabled user, who can't get new ones. May be repeated; a list is deleted after everything in it.
         """
         for list_of, member in _LISTS:
             for batch in batches(texts(await self._redis.command("SMEMBERS", list_of(name))), _STEP):
@@ -231,10 +231,10 @@ class Accounts:
     async def create_token(
         self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None, *, mark: str = ""
     ) -> str:
-        """Make a token and return it: the only time that it is seen.
+        """Create a token and return it, the only time that it is shown.
 
-        One with a `mark`, which nobody can choose, ends the user's earlier ones with the same. Raises NotFound for an
-        unknown or disabled user, InvalidRequest for an end that is no time before the year 10000 and for a client that
+        A token with a `mark`, which users can't choose, ends the user's earlier ones with the same mark. Raises
+        NotFound for an unknown or disabled user, InvalidRequest if the end isn't before the year 10000 or the client
         isn't a line of at most 200 characters.
         """
         if len(client) > _LONGEST_CLIENT or CONTROLS.search(client):
@@ -256,15 +256,15 @@ class Accounts:
         return token
 
     async def tokens(self, user: str) -> list[Token]:
-        """The user's tokens that haven't expired, oldest first. Forgets the expired digests."""
+        """The user's tokens that haven't expired, oldest first. Removes expired digests."""
         rows = await listed(self._redis, keys.tokens(user), lambda digest: keys.token(user, digest))
         found = [_token(user, digest, row) for digest, row in rows.items()]
         return sorted(found, key=lambda token: (token.created, token.digest))
 
     async def revoke(self, user: str, digest_prefix: str) -> bool:
-        """Revoke the one token whose digest begins so, with all else that its app was granted.
+        """Revoke the one token whose digest has that prefix, with everything else granted to its app.
 
-        Whether there was one. Raises InvalidRequest when several tokens match, or the prefix is empty.
+        Returns whether it existed. Raises InvalidRequest if several tokens match, or the prefix is empty.
         """
         digests = texts(await self._redis.command("SMEMBERS", keys.tokens(user)))
         matching = [digest for digest in digests if digest.startswith(digest_prefix)]
@@ -276,7 +276,7 @@ class Accounts:
 
     @staticmethod
     def credential(token: str) -> Credential | None:
-        """A token as it came with a request; None when it can't be one of ours. Checks nothing else."""
+        """A token as received with a request; None if it can't be one of ours. Checks nothing else."""
         user = owner_in(token)
         return None if user is None else Credential(user, sha256_hex(token))
 
@@ -303,7 +303,7 @@ class Accounts:
 
 
 def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:
-    """A Grant from the scopes as Redis keeps them."""
+    """A Grant from the scopes as stored in Redis."""
     return Grant(user, _scopes(scope), behind)
 
 
@@ -313,7 +313,7 @@ def _scopes(scope: bytes) -> frozenset[str]:
 
 
 def unauthorized(state: str) -> Unauthorized:
-    """The error for the state that a script found a credential in: `token` or `disabled`."""
+    """The error for the state of a credential that a script returned: `token` or `disabled`."""
     if state == "disabled":
         return UserDisabled("the user of this token is disabled")
     return Unauthorized("the token is unknown, expired or revoked")
@@ -358,16 +358,16 @@ class ServiceToken:
 
 
 class ServiceTokens:
-    """The tokens by the name of the program that uses them; one each."""
+    """The tokens by the name of the program that uses them; one for each."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def create(self, name: str, now: float, expires: float | None = None) -> str:
-        """Make a token and return it: the only time that it is seen.
+        """Create a token and return it, the only time that it is shown.
 
-        Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`, or has a token already, and for an end that is
-        no time before the year 10000.
+        Raises InvalidRequest if the name isn't `[A-Za-z0-9_-]{1,64}` or already has a token, and if the end isn't
+        before the year 10000.
         """
         if expires is not None and not is_moment(expires):
             raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
@@ -382,18 +382,18 @@ class ServiceTokens:
         return token
 
     async def all(self) -> list[ServiceToken]:
-        """All tokens by name, expired ones too."""
+        """All tokens by name, including expired ones."""
         flat = await self._redis.command("HGETALL", keys.service_tokens())
         return sorted(
             (_service_token(name, row) for name, row in raw_fields(flat).items()), key=lambda token: token.name
         )
 
     async def revoke(self, name: str) -> bool:
-        """Revoke the program's token; holds from the next request on. Whether there was one."""
+        """Revoke the program's token, from the next request on. Returns whether it existed."""
         return bool(await self._redis.command("HDEL", keys.service_tokens(), name))
 
     async def verify(self, token: str, now: float) -> str:
-        """The name of the program whose token this is. Raises Unauthorized for one that isn't good."""
+        """The name of the program with this token. Raises Unauthorized if it is invalid."""
         mark, name, secret = token[:1], *token[1:].partition(".")[::2]
         if mark != MARK or not secret or len(token) > LONGEST_SECRET or not NAME.match(name):
             raise Unauthorized("the token is not valid: expected one that 'microsub token service create' has made")
@@ -411,9 +411,9 @@ def _service_token(name: str, row: bytes) -> ServiceToken:
         return ServiceToken(name, record["created"], record.get("expires"))
 
 
-# --- when users were last seen, and tokens last used ----------------------------------------------------------------
-# A delivery serves the lively users first (`settings.delivery` of backend.json), and an account's page shows when each
-# app was last used. No request waits for a note, or fails by it.
+# --- times of users' last requests, and of tokens' last uses --------------------------------------------------------
+# A delivery serves active users first (`settings.delivery` of backend.json), and the account page shows the last use
+# of each app. No request waits for such a note, or fails because of it.
 
 Who = TypeVar("Who", bound=Hashable)
 
@@ -427,11 +427,11 @@ class Activity:
         self._redis = redis
 
     async def note(self, user: str, now: float) -> None:
-        """The user was there at that time; an earlier time than the known one changes nothing."""
+        """Record a user's request at that time; a time earlier than the known one changes nothing."""
         await self._redis.command("ZADD", keys.seen(), "GT", f"{now:.0f}", user)
 
     async def last_seen(self, users: Iterable[str]) -> dict[str, float]:
-        """When each of these users was last seen; those who never were are left out. One round trip."""
+        """When each of these users was last seen, without those who never were. One round trip."""
         names = list(dict.fromkeys(users))
         asked = [("ZMSCORE", keys.seen(), *batch) for batch in batches(names, 2 * _STEP)]
         times = [at for reply in await self._redis.pipeline(asked) for at in reply]
@@ -439,16 +439,16 @@ class Activity:
 
 
 class TokenUse:
-    """When tokens were last used, at their records or their grants'. Times are Unix seconds."""
+    """The times of tokens' last uses, in their records or their grants'. Times are Unix seconds."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def note(self, credential: Credential, now: float) -> None:
-        """The token was used at that time; nothing where it isn't one of ours any more."""
+        """Record a token's use at that time; nothing happens if it isn't one of our valid tokens."""
         key = keys.token(credential.user, credential.digest)
         foreign, grant = await self._redis.command("HMGET", key, "foreign", "grant")
-        # Tokens of a grant come and go.
+        # Only the grant is recorded, because its tokens are replaced often.
         place, held = (key, "scope") if grant is None else (keys.grant(credential.user, text(grant)), "refresh")
         if foreign is None:
             await self._redis.script(load("record_change"), [place], [held, "", "", "used", f"{now:.0f}"])
@@ -463,13 +463,13 @@ class ActivityNotes(Generic[Who]):
     """For users by name, or for tokens by credential. Belongs to one event loop."""
 
     def __init__(self, write: Callable[[Who, float], Awaitable[None]]) -> None:
-        """`write` stores that one was there at that Unix time."""
+        """`write` stores one use at that Unix time."""
         self._store = write
         self._noted: dict[Who, float] = {}
         self._writing: set[asyncio.Task[None]] = set()
 
     def note(self, who: Who, now: float) -> None:
-        """A request at that Unix time. Doesn't wait, and doesn't fail."""
+        """Record a request at that Unix time. Doesn't wait, and doesn't fail."""
         if now - self._noted.get(who, float("-inf")) < EVERY:
             return
         if len(self._noted) >= _MOST_NOTED:
@@ -480,7 +480,7 @@ class ActivityNotes(Generic[Who]):
         task.add_done_callback(self._writing.discard)
 
     async def aclose(self) -> None:
-        """Wait for what is being written."""
+        """Wait for unfinished writes."""
         await asyncio.gather(*self._writing)
 
     async def _write(self, who: Who, now: float) -> None:

@@ -1,9 +1,9 @@
 """Passwords, passkeys, known browsers and one-time links of users.
 
-No secret is stored: of a password its argon2 hash, of a passkey the public key, of links and cookies, which are random,
-the SHA-256. A disabled user has none of this, and gets none.
+No secret is stored: only a password's argon2 hash, a passkey's public key, and the SHA-256 of links and cookies, which
+are random. A disabled user has none of these, and gets none.
 
-Beside them stand the counts behind rate limits that all processes share: attempts to sign in, and requests.
+The counts of rate limits that all processes share are stored here too: attempts to sign in, and requests.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _OWN_KEYS = (keys.credentials, keys.passkeys, keys.invitation, keys.devices)
 
 @dataclass(frozen=True, slots=True)
 class Passkey:
-    """A passkey as it is kept: nothing of it is secret. Times are Unix seconds.
+    """A passkey as it is stored, without any secret. Times are Unix seconds.
 
-    `id` is the credential's id in base64url without padding, `key` what the authenticator attested (id and public key),
-    `count` its counter at the last use, `transports` hints for the browser.
+    `id` is the credential's id in base64url without padding, `key` the authenticator's attested data (id and public
+    key), `count` its counter at the last use, `transports` hints for the browser.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """By what a user can sign in: password since when (Unix time), passkeys, oldest first."""
+    """A user's credentials: since when there is a password (Unix time), and passkeys, oldest first."""
 
     password_since: float | None
     passkeys: tuple[Passkey, ...]
@@ -66,7 +66,7 @@ NOBODY = "-" * 65
 
 
 class InvitationSpent(InvalidRequest):
-    """The one-time link was used, has expired, or another one took its place."""
+    """The one-time link was used, has expired, or was replaced by another one."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -92,8 +92,8 @@ class LocalCredentials:
     async def password(self, user: str) -> str | None:
         """The hash of the user's password.
 
-        None where there is none, or the user is unknown or disabled, or no name. The store is asked in any case: that
-        it wasn't would be noticed.
+        None if there is none, the user is unknown or disabled, or the name is invalid. The store is always asked:
+        otherwise the response time would show which names exist.
         """
         user = _name(user)
         hashed, disabled = await self._redis.pipeline(
@@ -102,7 +102,7 @@ class LocalCredentials:
         return text_of(hashed) if hashed is not None and not disabled else None
 
     async def set_password(self, user: str, hashed: str, now: float, *, invitation: str | None = None) -> None:
-        """Set the hash of the user's password; with `invitation`, a code that is used up by it.
+        """Set the hash of the user's password; `invitation` is a code that this uses up.
 
         Raises NotFound for an unknown or disabled user, InvitationSpent.
         """
@@ -110,7 +110,7 @@ class LocalCredentials:
         await self._write(user, keys.credentials(user), invitation, "", fields)
 
     async def rehash(self, user: str, former: str, hashed: str) -> None:
-        """The same password in a newer form; nothing happens where it was changed meanwhile."""
+        """Store a newer hash of the same password, unless the password was changed meanwhile."""
         names = [keys.credentials(user), keys.user(user)]
         await self._redis.script(load("compare_and_set"), names, ["password", former, hashed])
 
@@ -127,7 +127,7 @@ class LocalCredentials:
     # --- passkeys
 
     async def overview(self, user: str) -> Overview:
-        """By what the user can sign in."""
+        """The user's credentials."""
         (password, changed), rows = await self._redis.pipeline(
             [("HMGET", keys.credentials(user), "password", "changed"), ("HGETALL", keys.passkeys(user))]
         )
@@ -136,7 +136,7 @@ class LocalCredentials:
         return Overview(since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id))))
 
     async def handle(self, user: str) -> str:
-        """The random handle that the user's passkeys give instead of the name. Raises NotFound."""
+        """The random handle that the user's passkeys return instead of the name. Raises NotFound."""
         key = keys.credentials(user)
         with suppress(PasskeyKnown):
             await self._write(user, key, None, _ANY_NUMBER, ["handle", secrets.token_hex(32)])
@@ -144,7 +144,7 @@ class LocalCredentials:
         if held is None:
             raise await absent(self._redis, user)
         handle: str = text_of(held)
-        # Another slot. Each time, so that what a crash left out is made good.
+        # Another slot, so it is written each time, in case of an earlier crash.
         await self._redis.command("HSET", keys.handles(), handle, user)
         return handle
 
@@ -165,7 +165,7 @@ class LocalCredentials:
         return _passkey(user, credential_id, row) if row is not None and not disabled else None
 
     async def add_passkey(self, user: str, passkey: Passkey, *, invitation: str | None = None) -> None:
-        """Add a passkey; with `invitation`, a code that is used up by it.
+        """Add a passkey; `invitation` is a code that this uses up.
 
         Raises NotFound for an unknown or disabled user, InvitationSpent, InvalidRequest, PasskeyKnown.
         """
@@ -173,19 +173,19 @@ class LocalCredentials:
         await self._write(user, keys.passkeys(user), invitation, MOST_PASSKEYS, fields)
 
     async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
-        """Replace what is kept of a passkey; False: it isn't `former` any more, or user disabled."""
+        """Replace a stored passkey; False if it isn't `former` any more, or the user is disabled."""
         args: list[Arg] = [former.id, _row(former), _row(passkey)]
         names = [keys.passkeys(user), keys.user(user)]
         return bool(await self._redis.script(load("compare_and_set"), names, args))
 
     async def remove_passkey(self, user: str, credential_id: str) -> bool:
-        """Remove a passkey; whether there was one."""
+        """Remove a passkey; returns whether it existed."""
         return bool(await self._redis.command("HDEL", keys.passkeys(user), credential_id))
 
     # --- challenges
 
     async def begin_ceremony(self, about: Mapping[str, Any]) -> str:
-        """Keep for five minutes what a passkey's answer is held against; the secret to find it by."""
+        """Store the challenge of a passkey's answer for five minutes; returns the secret to find it."""
         secret = new_secret()
         key = keys.ceremony(sha256_hex(secret))
         await self._redis.command("SET", key, orjson.dumps(about), "EX", PASSKEY_CHALLENGE)
@@ -201,28 +201,28 @@ class LocalCredentials:
     # --- confirmations
 
     async def confirm(self, user: str, session: str, seconds: int) -> None:
-        """The user has shown again who they are in that session, which holds for so many seconds."""
+        """Record for that many seconds that the user has confirmed their identity in the session."""
         await self._redis.command("SET", keys.confirmed(user, session), "", "EX", seconds)
 
     async def is_confirmed(self, user: str, session: str) -> bool:
-        """Whether they have, as long as it holds."""
+        """Whether such a confirmation is valid now."""
         return bool(await self._redis.command("EXISTS", keys.confirmed(user, session)))
 
     # --- invitations
 
     async def invite(self, user: str) -> str:
-        """Make the code of a one-time link, good for a day; it takes the place of an earlier one."""
+        """Create the code of a one-time link, valid for a day; it replaces an earlier one."""
         code = f"{user}.{new_secret()}"
         await self._redis.command("SET", keys.invitation(user), sha256_hex(code), "EX", INVITATION)
         return code
 
     async def with_invitation(self, users: Sequence[str]) -> set[str]:
-        """Those of the users who have a link that is still good. One round trip."""
+        """Those of the users with a valid link. One round trip."""
         found = await self._redis.pipeline([("EXISTS", keys.invitation(user)) for user in users])
         return {user for user, there in zip(users, found, strict=True) if there}
 
     async def invited(self, code: str) -> str | None:
-        """The user whom the code invites; None where it isn't good."""
+        """The user whom the code invites; None if it isn't valid."""
         user = owner_in(code)
         if user is None:
             return None
@@ -239,7 +239,7 @@ class LocalCredentials:
     # --- devices
 
     async def remember_device(self, user: str, now: float, former: str = "") -> str:
-        """A cookie for a browser in which the user has signed in; the browser's former one ends."""
+        """A cookie for a browser in which the user has signed in; the browser's previous one ends."""
         cookie = f"{user}.{new_secret()}"
         key = keys.devices(user)
         commands: list[Command] = [
@@ -254,30 +254,30 @@ class LocalCredentials:
         return cookie
 
     async def knows_device(self, user: str, cookie: str, now: float) -> bool:
-        """Whether the user has signed in there within 400 days. Always asks, as `password` does."""
+        """Whether the user has signed in there within 400 days. Always asks the store, like `password`."""
         at = await self._redis.command("ZSCORE", keys.devices(_name(user)), sha256_hex(cookie))
         return owner_in(cookie) == user and at is not None and float(at) > now - KNOWN_BROWSER
 
     async def forget_devices(self, user: str) -> None:
-        """No browser is known for that user any more."""
+        """Forget all of the user's known browsers."""
         await self._redis.command("DEL", keys.devices(user))
 
     async def forget(self, user: str) -> None:
-        """Remove all by which the user could sign in here."""
+        """Remove all of the user's credentials here."""
         await forget_credentials(self._redis, user)
 
 
 async def forget_credentials(redis: Redis, user: str) -> None:
-    """Remove all by which the user could sign in on our own pages. May be repeated."""
+    """Remove all of a user's credentials for our own pages. May be repeated."""
     handle = await redis.command("HGET", keys.credentials(user), "handle")
-    # The index first: what a crash leaves in the user's own keys is found again.
+    # The index first: if a crash leaves the user's own keys, they are found again.
     if handle is not None:
         await redis.command("HDEL", keys.handles(), handle)
     await redis.pipeline([("DEL", key(user)) for key in _OWN_KEYS])
 
 
 def _name(text: str) -> str:
-    """A name to look for, which is nobody's where `text` can't be one."""
+    """A name to look up; one that no user has if `text` can't be a name."""
     return text if NAME.match(text) else NOBODY
 
 
@@ -301,7 +301,7 @@ def _passkey(user: str, credential_id: str, row: bytes) -> Passkey:
             credential_id,
             held["name"],
             urlsafe_b64decode(held["key"]),
-            # As they are: `change_passkey` compares the whole row with what was read.
+            # Unchanged, because `change_passkey` compares the whole row with what was read.
             held["count"],
             held["created"],
             held["used"],
@@ -310,34 +310,34 @@ def _passkey(user: str, credential_id: str, row: bytes) -> Passkey:
 
 
 class AttemptCounts:
-    """Counts of attempts in Redis. Neither names nor addresses stand there, only their digests."""
+    """Counts of attempts in Redis, under digests of names and addresses."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def take(self, subject: str, pauses: Sequence[float], now: float, kept: int = ATTEMPTS) -> tuple[int, int]:
-        """The seconds to wait, 0 where the attempt may go on, and how many attempts count by then.
+        """The seconds to wait, 0 if the attempt may proceed, and the current number of attempts.
 
         An attempt counts as failed until `give_back` or `forget`. `pauses` are the seconds that must pass after the
-        first attempt, the second and so on; the last one holds for all later ones. `now` is Unix time, `kept` how
-        long the count lasts.
+        first attempt, the second and so on; the last one applies to all later ones. `now` is Unix time, `kept` the
+        lifetime of the count.
         """
         script = load("attempts")
         wait, count = await self._redis.script(script, [_key(subject)], [now, kept, *pauses])
         return int(wait), int(count)
 
     async def give_back(self, subject: str) -> None:
-        """Take back a counted attempt, because it didn't fail."""
+        """Undo the count of an attempt, because it didn't fail."""
         await self._redis.script(load("attempts"), [_key(subject)], [""])
 
     async def in_minute(self, subject: str, now: float, more: int = 1) -> int:
-        """Count that many `more` in the minute of `now`; all that are counted in it then."""
+        """Count `more` in the minute of `now`; returns the total in it."""
         key = keys.in_minute(sha256_hex(subject), str(int(now // 60)))
         total, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 120)])
         return int(total)
 
     async def forget(self, subject: str) -> None:
-        """All attempts so far don't count."""
+        """Reset the count of attempts."""
         await self._redis.command("DEL", _key(subject))
 
 

@@ -1,10 +1,8 @@
-"""Tokens that users' own providers have issued.
+"""Tokens issued by users' own providers, with the providers' last responses.
 
-What these said of them, for as long as it holds.
-
-What a provider vouched for stands as a token record in the user's slot, where every script that checks a token finds
-it, so a request with such a token costs what one with a token of ours does. Of the token only the SHA-256 is kept.
-Whether a provider must be asked is decided in `identity.foreign_tokens`.
+A token that a provider confirmed is stored as a token record in the user's slot, where every script that checks tokens
+finds it, so a request with it costs as much as one with our own token. Only the SHA-256 of the token is stored.
+`identity.foreign_tokens` decides whether a provider must be asked.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
 
 MOST_REMEMBERED = 100
-"""Tokens of one user's provider that are remembered; of more, those whose time is over first go."""
+"""Tokens of one user's provider that are stored; if there are more, expired ones are removed first."""
 
 PERIOD = 60
-"""Seconds over which questions about unknown tokens are counted."""
+"""Seconds over which checks of unknown tokens are counted."""
 
 
 MOST_NETWORKS = 50
-"""Networks of one user that are known; of more, those that were seen last."""
+"""Known networks of one user; if there are more, those seen last are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class TokenOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The user whom a provider is asked about: its answer must be about this `me`."""
+    """The user about whom a provider is asked: its response must be about this `me`."""
 
     name: str
     me: str
@@ -52,7 +50,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """A provider's verdict on a token. Unix seconds: of the response, and of the end it named."""
+    """A provider's confirmation of a token. Unix seconds: of the response, and of the end in it."""
 
     scopes: frozenset[str]
     client: str
@@ -64,8 +62,8 @@ class Vouched:
 class Standing:
     """The stored facts about a token, before a provider is asked.
 
-    `principal` is None for a user that isn't there or is disabled. `vouched` is the last good answer, `until` the Unix
-    time until which it serves; `refused` is why the provider was of no help a moment ago.
+    `principal` is None if the user doesn't exist or is disabled. `vouched` is the last positive response, `until` the
+    Unix time until which it is valid; `refused` is why a recent check failed.
     """
 
     principal: Principal | None
@@ -103,10 +101,10 @@ class ForeignTokens:
     async def remember(
         self, principal: Principal, digest: str, vouched: Vouched, *, until: float, grace: float
     ) -> bool:
-        """Let the token serve until that Unix time, and be known for `grace` seconds more.
+        """Store a token as valid until that Unix time, and keep the record for `grace` seconds more.
 
-        False, and nothing is kept, when the user is disabled or another one by now: what was said concerned somebody
-        else.
+        False, without a change, if the user is disabled or another one by now, so that the response concerned another
+        identity.
         """
         user = principal.name
         end = until + grace if vouched.ends is None else min(until + grace, vouched.ends)
@@ -130,28 +128,28 @@ class ForeignTokens:
         return bool(kept)
 
     async def prolong(self, credential: Credential, until: float) -> bool:
-        """Let a token that is known serve until that Unix time; False where it isn't known any more."""
+        """Extend the validity of a known token until that Unix time; False if it isn't known any more."""
         key = keys.token(credential.user, credential.digest)
         return bool(await self._redis.script(load("record_change"), [key], ["foreign", "", "", "expires", until]))
 
     async def refuse(self, credential: Credential, reason: str, seconds: int) -> None:
-        """Forget the token, and for so long not ask anybody about it again."""
+        """Forget the token, and don't ask about it again for that many seconds."""
         user, digest = credential.user, credential.digest
         key = keys.token(user, digest)
         await self.note(credential, reason, seconds)
-        # One process at a time asks about a token, so nobody else writes its record meanwhile; one of ours stays.
+        # Only one process at a time asks about a token, so no other writes its record; our own tokens stay.
         if await self._redis.command("HEXISTS", key, "foreign"):
             await self._redis.pipeline([("DEL", key), ("ZREM", keys.foreign(user), digest)])
 
     async def note(self, credential: Credential, reason: str, seconds: int) -> None:
-        """For so long not ask anybody about the token, without having learnt anything of it."""
+        """Don't ask about the token for that many seconds, because the last check had no result."""
         key = keys.foreign_refused(credential.user, credential.digest)
         await self._redis.command("SET", key, reason, "EX", seconds)
 
     async def count(self, user: str, place: TokenOrigin, shares: UnknownTokens, now: float) -> int:
-        """Count a question about an unknown token that came from there.
+        """Count a check of an unknown token from that origin.
 
-        0, or the seconds until one may be asked again, and then it isn't counted.
+        Returns 0, or the seconds until the next check is allowed; then this one isn't counted.
         """
         args = (
             *(sha256_hex(place.network), sha256_hex(place.site), now - KNOWN_NETWORK),
@@ -161,7 +159,7 @@ class ForeignTokens:
         return int(await self._redis.script(load("foreign_count"), script_keys, args))
 
     async def know(self, user: str, place: TokenOrigin, now: float) -> None:
-        """A good token of the user's provider has come from there."""
+        """Record that a valid token of the user's provider came from that origin."""
         key = keys.foreign_networks(user)
         await self._redis.pipeline(
             [
@@ -172,11 +170,11 @@ class ForeignTokens:
         )
 
     def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[bool]:
-        """Whether it is up to us to ask about the token, for the block; others wait for us."""
+        """Whether this process must ask about the token, for the block; other processes wait for it."""
         return leased(self._redis, f"foreign:{credential.user}:{credential.digest}", seconds)
 
     async def owner(self, digest: str) -> str | None:
-        """The user whose provider vouched for the token last; that it still does is not said."""
+        """The user whose provider last confirmed the token, which may have been revoked since."""
         found = await self._redis.command("GET", keys.foreign_owner(digest))
         return None if found is None else str(found.decode())
 

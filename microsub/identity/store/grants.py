@@ -1,13 +1,12 @@
-"""Grants of users to apps: a refresh token each, and the access tokens made by it.
+"""Grants of users to apps: a refresh token each, and its access tokens.
 
-A refresh token is `<user>.<grant>.<secret>` and is replaced with every use. Its grant is found by its id, which nobody
-knows who never had one of its tokens; so who shows an older one, or a wrong one, has it from somewhere else, and
-the grant ends (RFC 9700, section 4.14.2). Access tokens are those of `identity.store.accounts`, with the id of their
-grant.
+A refresh token is `<user>.<grant>.<secret>` and is replaced with every use. Its grant is found by an id that is only
+known from one of its tokens; so an older or wrong token with this id was leaked, and the grant ends (RFC 9700, section
+4.14.2). Access tokens are those of `identity.store.accounts`, with the id of their grant.
 
-Authorization codes of our own IndieAuth server are good once, and for a short time. A code is `<user>.<secret>`; only
-its SHA-256 is stored, in the user's slot, so that what it is exchanged for is written by the same script that uses it
-up. Its record outlives it by an hour, in which a second use is noticed.
+Authorization codes of our own IndieAuth server are valid once, and for a short time. A code is `<user>.<secret>`; only
+its SHA-256 is stored, in the user's slot, so that one script uses it up and writes the grant. Its record is kept for
+another hour, in which a second use is noticed.
 
 Specs: RFC 6749, sections 4.1.2 and 10.5; https://indieauth.spec.indieweb.org/#redeeming-the-authorization-code.
 """
@@ -30,11 +29,11 @@ from microsub.redis.replies import reading, text, texts
 from microsub.redis.scripts import load
 
 LONGEST_SECRET = 512
-"""Characters of the longest token or code that is looked at."""
+"""Maximum characters of a token or code; longer ones aren't looked up."""
 
 
 def derive(seed: str, purpose: str, *held: str) -> str:
-    """256 bits as 43 characters `[A-Za-z0-9_-]`, which nobody can tell without seed and `held`."""
+    """256 bits as 43 characters `[A-Za-z0-9_-]`, which can't be predicted without seed and `held`."""
     message = "\0".join((purpose, *(f"{len(part)}:{part}" for part in held)))
     return keyed_digest(seed, message)
 
@@ -45,7 +44,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """Tokens as the app gets them. `lifetime` is the access token's, in seconds."""
+    """Tokens for the app. `lifetime` is the access token's, in seconds."""
 
     user: str
     client: str
@@ -57,10 +56,10 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class AppGrant:
-    """One time that a user has let an app in.
+    """One grant of a user to an app.
 
-    Times are Unix seconds; `renewed` None: never; `expires` is that of the refresh token; `used` is when a token of
-    it was used last, to within minutes, None: not yet.
+    Times are Unix seconds; `renewed` None: never; `expires` is that of the refresh token; `used` is the last use of one
+    of its tokens, to within minutes, None: not yet.
     """
 
     id: str
@@ -75,11 +74,11 @@ class AppGrant:
 
 
 class Spent(Enum):
-    """The outcome of using a code or a refresh token. AGAIN: the same was given a moment ago.
+    """The outcome of using a code or a refresh token. AGAIN: it was used a moment ago, with the same result.
 
-    REFUSED: the request doesn't fit the code, which is used up by that. REUSED: it was used before, or isn't the newest
-    of its grant, and what was given for it has been taken back. FULL: the user may have no more tokens; the code stays
-    good.
+    REFUSED: the request doesn't match the code, which is used up by that. REUSED: it was used before, or isn't the
+    newest of its grant, so everything granted for it was revoked. FULL: the user's quota of tokens is reached; the code
+    stays valid.
     """
 
     GIVEN = "given"
@@ -93,7 +92,7 @@ class Spent(Enum):
 
     @property
     def good(self) -> bool:
-        """Whether the asker gets what the code is for."""
+        """Whether the app gets the code's result."""
         return self in {Spent.GIVEN, Spent.AGAIN}
 
 
@@ -104,15 +103,14 @@ class Grants:
         self._redis = redis
 
     async def find(self, refresh: str) -> AppGrant | None:
-        """The grant that a refresh token names, good or not; None where there is none."""
+        """The grant that a refresh token names, even if the token is invalid; None if there is none."""
         place = _place(refresh)
         return place and _grant(*place, await self._fields(*place))
 
     async def renew(self, refresh: str, scopes: frozenset[str] | None, now: float) -> tuple[Spent, Issued | None]:
-        """Exchange a refresh token; the new tokens where `Spent.good`.
+        """Exchange a refresh token; returns the new tokens if `Spent.good`.
 
-        `scopes` are what the access token shall have, None for all of the grant; that they are among these is for the
-        caller to see.
+        `scopes` are those of the access token, None for all of the grant; the caller checks that they are among these.
         """
         place = _place(refresh)
         fields = await self._fields(*place) if place else {}
@@ -141,13 +139,13 @@ class Grants:
         return renewed, Issued(user, fields["client"], access, successor, frozenset(scope.split()), ACCESS_TOKEN)
 
     async def all(self, user: str) -> list[AppGrant]:
-        """The user's grants, newest first. Forgets the ids of those that have expired."""
+        """The user's grants, newest first. Removes the ids of expired ones."""
         rows = await listed(self._redis, keys.grants(user), lambda grant: keys.grant(user, grant))
         found = [_grant(user, grant, row) for grant, row in rows.items()]
         return sorted((one for one in found if one), key=lambda one: (-one.created, one.id))
 
     async def end(self, user: str, grant: str) -> bool:
-        """End a grant with all its tokens, from the next request on; whether there was one."""
+        """End a grant with all its tokens, from the next request on; returns whether it existed."""
         return await end_grant(self._redis, user, grant)
 
     async def held(self, user: str) -> int:
@@ -162,7 +160,7 @@ class Grants:
 
 
 async def end_grant(redis: Redis, user: str, grant: str) -> bool:
-    """End a grant with all its tokens; whether there was one."""
+    """End a grant with all its tokens; returns whether it existed."""
     if not _ID.match(grant):
         return False
     where = [keys.grant(user, grant), keys.grants(user), keys.tokens(user)]
@@ -170,12 +168,12 @@ async def end_grant(redis: Redis, user: str, grant: str) -> bool:
 
 
 def is_refresh(text: str) -> bool:
-    """Whether it has the form of a refresh token of ours, good or not."""
+    """Whether it has the form of one of our refresh tokens, valid or not."""
     return _place(text) is not None
 
 
 def _place(refresh: str) -> tuple[str, str] | None:
-    """User and grant that a refresh token names."""
+    """User and grant in a refresh token."""
     user, _, rest = refresh.partition(".")
     grant, dot, secret = rest.partition(".")
     if not dot or not secret or len(refresh) > LONGEST_SECRET or not NAME.match(user) or not _ID.match(grant):
@@ -195,8 +193,8 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
 
 @dataclass(frozen=True, slots=True)
 class OwnToken:
-    """A good token. Times are Unix seconds; `expires` None means never; `me` may be empty. `source` is the id of the
-    source whose token it is, or empty.
+    """A valid token. Times are Unix seconds; `expires` None means never; `me` may be empty. `source` is the id of the
+    source with this token, or empty.
     """
 
     user: str
@@ -215,7 +213,7 @@ _TOKEN_FIELDS = ("scope", "client", "created", "expires", "foreign", "grant", "m
 
 
 class OwnTokens:
-    """Tokens in Redis, by their text."""
+    """Tokens in Redis, found by their text."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -250,7 +248,7 @@ class OwnTokens:
         return text(await self._redis.command("HGET", keys.grant(user, grant), "source") or b"") if grant else ""
 
     async def revoke(self, token: str) -> bool:
-        """End an access token with all else of its grant, at once; whether there was one."""
+        """End an access token with everything else of its grant, at once; returns whether it existed."""
         user = owner_in(token)
         if user is None:
             return False
@@ -258,22 +256,22 @@ class OwnTokens:
 
 
 async def revoke_token(redis: Redis, user: str, digest: str) -> bool:
-    """End a token of ours with all else of its grant, at once; whether there was one."""
+    """End one of our tokens with everything else of its grant, at once; returns whether it existed."""
     key = keys.token(user, digest)
     created, foreign, grant = await redis.command("HMGET", key, "created", "foreign", "grant")
     if created is None or foreign is not None:
         return False
-    # An app that was granted this token could renew it otherwise.
+    # Otherwise an app with a grant could renew this token.
     if grant is not None and await end_grant(redis, user, grant.decode()):
         return True
-    # The token first: what a crash leaves in the list names nothing any more.
+    # The token first: if a crash leaves its name in the list, that refers to nothing.
     deleted = await redis.command("DEL", key)
     await redis.command("SREM", keys.tokens(user), digest)
     return bool(deleted)
 
 
 async def end_source(redis: Redis, user: str, source: str) -> None:
-    """End the token of a source, and all that apps were granted to post to it, from the next request on."""
+    """End the token of a source, and all grants of apps that post to it, from the next request on."""
     digests = texts(await redis.command("SMEMBERS", keys.tokens(user)))
     marks = await redis.pipeline([("HGET", keys.token(user, digest), "mark") for digest in digests])
     for digest, mark in zip(digests, marks, strict=True):
@@ -287,15 +285,15 @@ async def end_source(redis: Redis, user: str, source: str) -> None:
 
 
 def owner_in(secret: str) -> str | None:
-    """The user whom a secret `<user>.<rest>` names; None for another form. Checks nothing else."""
+    """The user in a secret `<user>.<rest>`; None for another form. Checks nothing else."""
     user, dot, rest = secret.partition(".")
     return user if dot and rest and len(secret) <= LONGEST_SECRET and NAME.match(user) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A user's consent: app `title` as shown; PKCE `challenge`, S256, or empty; `source` is the id of the one
-    that the app is to post to, or empty.
+    """A user's consent: app `title` as shown; PKCE `challenge`, S256, or empty; `source` is the id of the source to
+    which the app posts, or empty.
     """
 
     user: str
@@ -314,7 +312,7 @@ class Codes:
         self._redis = redis
 
     async def create(self, consent: Consent, now: float) -> str:
-        """Make a code and return it: the only time that it is seen.
+        """Create a code and return it, the only time that it is shown.
 
         Raises NotFound for a user who is unknown or disabled.
         """
@@ -337,7 +335,7 @@ class Codes:
         return found[0] if found else None
 
     async def redeem_profile(self, code: str, fits: Callable[[Consent], bool], now: float) -> Spent:
-        """Use the code up for no more than knowing who it stands for. `fits`: see `redeem`."""
+        """Use up the code only to learn its user. `fits`: see `redeem`."""
         found = await self._read(code)
         if found is None:
             return Spent.UNKNOWN
@@ -349,11 +347,11 @@ class Codes:
     async def redeem(
         self, code: str, verifier: str, fits: Callable[[Consent], bool], now: float, most: int = 0
     ) -> tuple[Spent, Issued | None]:
-        """Use the code up for a grant; its tokens where `Spent.good`.
+        """Use up the code for a grant; returns its tokens if `Spent.good`.
 
-        That it has a scope is for the caller to see. `fits` says whether client, redirect and `verifier` (which may be
-        empty) are those of the code. Where they aren't, the code is in wrong hands, and nobody gets anything for it any
-        more. `most` is how many grants and tokens the user may have, 0 for any number.
+        The caller checks that it has a scope. `fits`: client, redirect and `verifier` (which may be empty) match the
+        code. If they don't, the code was stolen, and nobody gets anything for it any more. `most` is the user's quota
+        of grants and tokens, 0 for none.
         """
         found = await self._read(code)
         if found is None:
@@ -412,5 +410,5 @@ def _verdict(fits: Callable[[Consent], bool], consent: Consent) -> tuple[Arg]:
 
 
 def _grant_of_code(seed: str, code: str) -> str:
-    """The id of the grant that this code may become, by which a second use finds it."""
+    """The id of the grant created from this code, by which a second use finds it."""
     return derive(seed, "grant", code)[:22]

@@ -1,10 +1,9 @@
-"""Sessions of our own pages, and sign-ins that are under way at another provider.
+"""Sessions of our own pages, and pending sign-ins at other providers.
 
-A session lies in the slot of its user. The cookie is `<user>.<secret>`; only the SHA-256 of the whole text is stored.
-Each sign-in makes a new secret, and so does the first visit of a day: the new secret is an HMAC of the old one under a
-key that the record holds. So several requests that come at once get the same new cookie, a reply that gets lost does no
-harm, and neither the stored data nor an old cookie alone leads to a new one. The `id` stays the same meanwhile: by it
-people end one of several.
+A session is in the slot of its user. The cookie is `<user>.<secret>`; only the SHA-256 of the whole text is stored.
+Each sign-in creates a new secret, and so does the first visit of a day: the new secret is an HMAC of the old one with a
+key in the record. So simultaneous requests get the same new cookie, a lost reply does no harm, and neither the stored
+data nor an old cookie alone is enough to derive a new one. The `id` stays the same: users end a session by it.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from microsub.redis.scripts import load
 LONGEST_COOKIE = 256
 
 MOST = 100
-"""Sessions of one user; the ones that weren't used for longest end."""
+"""Sessions of one user; the least recently used ones end."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedInPerson:
-    """Somebody who has signed in as a user, before they have a session.
+    """A person who has signed in as a user, before they have a session.
 
-    `me` is the profile URL of the account, `how` the way in words; `next` is the path of ours to go on to, or empty;
-    `new`: the account was made by that.
+    `me` is the account's profile URL, `how` the way of the sign-in in words; `next` is the path of ours to go to, or
+    empty; `new`: the account was created by this sign-in.
     """
 
     user: str
@@ -51,7 +50,7 @@ class SignedInPerson:
 class SignedIn:
     """The sender of a request: user, profile URL, session id, way of the sign-in, and whether they are an admin now.
 
-    `cookie` is the new value of the cookie where it has changed, else None. `since` is the Unix time of the sign-in.
+    `cookie` is the new value of the cookie if it has changed, otherwise None. `since` is the Unix time of the sign-in.
     """
 
     user: str
@@ -67,8 +66,8 @@ class SignedIn:
 class Session:
     """A session as it is stored. Times are Unix seconds.
 
-    `me` is the user's profile URL at sign-in, `how` the way of it, `device` a few words. `next` is the digest of what
-    replaced this secret, `previous` the one that it replaced as long as it is good; either may be empty.
+    `me` is the user's profile URL at sign-in, `how` the way of it, `device` a short description. `next` is the digest
+    of the secret that replaced this one, `previous` that of its predecessor while valid; either may be empty.
     """
 
     id: str
@@ -84,17 +83,17 @@ class Session:
 
 
 class Sessions:
-    """Begins, finds, renews and ends sessions. `lent` gives a profile URL to users without one."""
+    """Begins, finds, renews and ends sessions. `lent` returns the profile URL of users without their own."""
 
     def __init__(self, redis: Redis, lent: Callable[[str], str] = lambda _: "") -> None:
         self._redis = redis
         self._lent = lent
 
     async def begin(self, user: str, me: str, how: str, user_agent: str, now: float, *, instead_of: str = "") -> str:
-        """Begin a session; returns the cookie's value, the only time that it is seen.
+        """Begin a session; returns the cookie's value, the only time that it is available.
 
-        `how` is the way of the sign-in in words. The session of the cookie `instead_of`, which the browser had before,
-        is ended. Raises Unauthorized where there is no such user, or they are disabled.
+        `how` is the way of the sign-in in words. The session of the cookie `instead_of`, the browser's previous one,
+        ends. Raises Unauthorized if the user doesn't exist or is disabled.
         """
         cookie = f"{user}.{new_secret()}"
         digest, moment = sha256_hex(cookie), f"{now:.3f}"
@@ -119,8 +118,8 @@ class Sessions:
     async def find(self, cookie: str, now: float) -> SignedIn | None:
         """The session of the cookie; None if it is invalid or has expired.
 
-        A session ends when its user is disabled, or is given another profile URL, not one that is only written in
-        another way.
+        A session ends when its user is disabled or gets another profile URL, except for another spelling of the same
+        one.
         """
         user, dot, secret = cookie.partition(".")
         if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
@@ -138,14 +137,14 @@ class Sessions:
         return SignedIn(user, found.me or self._lent(user), found.id, found.how, found.created, admin is not None, new)
 
     async def all(self, user: str) -> list[Session]:
-        """The user's sessions, the one that was used last first."""
+        """The user's sessions, the most recently used first."""
         seen: dict[str, Session] = {}
         for _, session in await self._all(user):
             seen.setdefault(session.id, session)
         return list(seen.values())
 
     async def still_open(self, user: str, id_: str) -> Session | None:
-        """The session of that id, by the same rules as `find`, without a visit; None where it has ended."""
+        """The session of that id, by the same rules as `find`, without a visit; None if it has ended."""
         me, disabled = await self._redis.command("HMGET", keys.user(user), "me", "disabled")
         if me is None or disabled is not None:
             return None
@@ -153,21 +152,21 @@ class Sessions:
         return next(same, None)
 
     async def end(self, user: str, id_: str) -> bool:
-        """End one session; whether there was one."""
+        """End one session; returns whether it existed."""
         return await self._end(user, lambda session: session.id == id_) > 0
 
     async def end_all(self, user: str, *, but: str = "") -> int:
-        """End all sessions of the user, except the one of the id `but`; how many there were."""
+        """End all sessions of the user except the one with id `but`; returns their number."""
         return await self._end(user, lambda session: session.id != but)
 
     async def _visit(self, user: str, cookie: str, digest: str, session: Session, now: float) -> str | None:
-        """Note the visit and renew the secret where it is time; the new cookie, if any."""
+        """Record the visit and renew the secret if it is time; returns the new cookie, if any."""
         if session.next or now - session.renewed >= SESSION_SECRET:
             new = _successor(user, cookie, session.salt)
             if session.next:
                 return new if is_same(session.next, sha256_hex(new)) else None
             return new if await self._renew(user, digest, sha256_hex(new), now) else None
-        if session.previous:  # this secret has reached its browser
+        if session.previous:  # the browser has received this secret
             former = keys.session(user, session.previous)
             settled = ("HDEL", keys.session(user, digest), "previous")
             await self._redis.pipeline([("EXPIRE", former, SESSION_SETTLED), settled])
@@ -176,12 +175,12 @@ class Sessions:
         return None
 
     async def _touch(self, user: str, digest: str, now: float) -> None:
-        """Note a visit, which extends the session."""
+        """Record a visit, which extends the session."""
         where = [keys.session(user, digest), keys.sessions(user)]
         await self._redis.script(load("record_change"), where, ["id", SESSION, "", "seen", f"{now:.3f}"])
 
     async def _renew(self, user: str, old: str, new: str, now: float) -> bool:
-        """Let the digest `new` stand for the session too, and soon alone. False where it has ended."""
+        """Add the digest `new` to the session, which soon replaces the old one. False if the session has ended."""
         done = await self._redis.script(
             load("session_renew"),
             [keys.session(user, old), keys.session(user, new), keys.sessions(user)],
@@ -190,18 +189,18 @@ class Sessions:
         return bool(done)
 
     async def _all(self, user: str) -> list[tuple[str, Session]]:
-        """Digest and record of the user's sessions, replaced secrets too, the last visited first.
+        """Digests and records of the user's sessions, including replaced secrets, the last visited first.
 
-        Forgets the digests of those that ended.
+        Removes the digests of those that ended.
         """
         rows = await listed(self._redis, keys.sessions(user), lambda digest: keys.session(user, digest))
         found = [(digest, _session(user, digest, row)) for digest, row in rows.items()]
         return sorted(found, key=lambda pair: (-pair[1].seen, pair[0]))
 
     async def _end(self, user: str, which: Callable[[Session], bool]) -> int:
-        """End the sessions for which `which` says so, with all their secrets; how many there were.
+        """End the sessions selected by `which`, with all their secrets; returns their number.
 
-        Looks again until there is none: one may be renewed while it is being ended.
+        Repeats until there are none, since a session may be renewed while it is being ended.
         """
         ids: set[str] = set()
         while doomed := [(digest, session.id) for digest, session in await self._all(user) if which(session)]:
@@ -236,7 +235,7 @@ _SYSTEMS = {
 
 
 def device(user_agent: str) -> str:
-    """Such as `Firefox on Linux`; `a browser` where nothing of it is known."""
+    """A description such as `Firefox on Linux`; `a browser` if it is unknown."""
     browser = next((name for mark, name in _BROWSERS.items() if mark in user_agent), "")
     system = next((name for mark, name in _SYSTEMS.items() if mark in user_agent), "")
     browser = browser or N_("a browser")
@@ -246,7 +245,7 @@ def device(user_agent: str) -> str:
 def _is_same(me: str, former: str) -> bool:
     if me == former:
         return True
-    # Here, because it loads what reads pages, and hardly any address changes its spelling.
+    # Imported here, because it loads page parsing, and addresses rarely change their spelling.
     from microsub.identity.protocol.links import same_me
 
     return same_me(me, former)
@@ -260,11 +259,11 @@ _BESIDE = 250
 
 @dataclass(frozen=True, slots=True)
 class SignInUnderWay:
-    """A sign-in under way at a provider. `me` is canonical, as it was entered.
+    """A pending sign-in at a provider. `me` is canonical, as entered.
 
-    The endpoints are the provider's, `issuer` is its name, of newer ones; `names_itself` says that its answers name it.
-    `base` is our address, `browser` the digest of the browser's secret, `next` where to go afterwards. `micropub` is
-    the endpoint of their site, where they don't sign in but let this server post there, as `user`.
+    The endpoints are the provider's, `issuer` is its name, if it is a newer one; `names_itself`: its responses contain
+    the issuer. `base` is our address, `browser` the digest of the browser's secret, `next` the path afterwards.
+    `micropub` is the endpoint of the user's site, if this isn't a sign-in but lets this server post there, as `user`.
     """
 
     me: str
@@ -286,25 +285,25 @@ class SignInUnderWay:
 
 
 class PendingStore:
-    """The sign-ins under way, by the digest of their `state`."""
+    """The pending sign-ins, by the digest of their `state`."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def put(self, digest: str, sign_in: SignInUnderWay) -> None:
-        """Remember a sign-in for `SIGN_IN` seconds."""
+        """Store a sign-in for `SIGN_IN` seconds."""
         await self._redis.command("SET", keys.sign_in(digest), orjson.dumps(asdict(sign_in)), "EX", SIGN_IN)
 
     async def look(self, digest: str) -> SignInUnderWay | None:
-        """The sign-in, left where it is."""
+        """The sign-in, which stays stored."""
         text = await self._redis.command("GET", keys.sign_in(digest))
         if text is None:
             return None
         try:
             return SignInUnderWay(**orjson.loads(text))
-        except TypeError:  # of an earlier version
+        except TypeError:  # stored by an earlier version
             return None
 
     async def take(self, digest: str) -> bool:
-        """Whether it was there still; it is gone now. Of several callers one is told so."""
+        """Remove a sign-in; returns whether it was still there. Only one of several callers gets True."""
         return bool(await self._redis.command("DEL", keys.sign_in(digest)))
