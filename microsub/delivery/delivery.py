@@ -242,7 +242,7 @@ async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was sent to one channel: the number of posts, from how many feeds.
+    """The posts sent to one channel: their number, and the number of their feeds.
 
     `lost`: the timeline was empty, so all but the newest few are added as read.
     """

@@ -1,4 +1,4 @@
-"""A bounded cache with lifetimes and single search: one search for all who want the same."""
+"""A bounded cache with lifetimes and single flight: one search for all callers of the same key."""
 
 from __future__ import annotations
 

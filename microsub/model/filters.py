@@ -230,7 +230,7 @@ def _place(pattern: str, what: str, quoted: str) -> int:
 
 
 def _unbalanced(pattern: str) -> int:
-    """The bracket without its other half: the last one open, or the first that closes nothing."""
+    """The unmatched bracket: the last open one, or the first closing one without an open one."""
     opened: list[int] = []
     for found in re.finditer(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()]", pattern, re.DOTALL):
         if found[0] == "(":

@@ -163,7 +163,7 @@ POST_TYPES = (
     *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),
     *("rsvp", "checkin", "mention", "event"),
 )
-"""The kinds of posts that filters tell apart (`formats.entry_id`)."""
+"""The kinds of posts that filters distinguish (`formats.entry_id`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ class _Job:
 
 
 @dataclass(eq=False, slots=True)
-class _Crew:
+class _ParserThreads:
     """The threads that parse, each with its own process; `free` ones wait for work."""
 
     threads: int = 0
@@ -205,13 +205,13 @@ class ParsePool:
         self._quick: Turns[_Job] = Turns(_EXPECTED)
         self._slow: Turns[_Job] = Turns(self._quick_seconds)
         self._known_slow: dict[str, None] = {}
-        self._crew = _Crew()
+        self._parsers = _ParserThreads()
 
     @property
     def processes(self) -> set[int]:
         """The process ids."""
         with self._change:
-            return {process.pid for process in self._crew.processes}
+            return {process.pid for process in self._parsers.processes}
 
     async def parse(self, document: Fetched) -> Feed:
         """The feed in a document. Raises ParseError."""
@@ -355,7 +355,7 @@ class ParsePool:
     def warm(self) -> None:
         """Start a process if there is none, because a document is on its way."""
         with self._change:
-            if not self._crew.threads and not self._stopped:
+            if not self._parsers.threads and not self._stopped:
                 self._start_thread()
 
     def stop(self) -> None:
@@ -368,11 +368,11 @@ class ParsePool:
         if self._owner != os.getpid():
             return  # after a fork: they belong to the parent
         with self._change:
-            crew, self._crew = self._crew, _Crew()
+            parsers, self._parsers = self._parsers, _ParserThreads()
             waiting = [*self._quick.clear(), *self._slow.clear()]
-            for job in crew.running:
+            for job in parsers.running:
                 job.abandoned = True
-            for process in crew.processes:
+            for process in parsers.processes:
                 process.kill()
             self._change.notify_all()
         for job in waiting:
@@ -390,7 +390,7 @@ class ParsePool:
 
     def _enqueue(self, job: _Job) -> None:
         job.key = self._lane(job).add(job, job.keys)
-        if self._crew.free < len(self._quick) + len(self._slow) and self._crew.threads < self._most:
+        if self._parsers.free < len(self._quick) + len(self._slow) and self._parsers.threads < self._most:
             self._start_thread()
         self._change.notify_all()
 
@@ -401,8 +401,8 @@ class ParsePool:
         return self._slow if job.slow else self._quick
 
     def _start_thread(self) -> None:
-        self._crew.threads += 1
-        threading.Thread(target=self._work, args=(self._crew,), name="parser", daemon=True).start()
+        self._parsers.threads += 1
+        threading.Thread(target=self._work, args=(self._parsers,), name="parser", daemon=True).start()
 
     def _withdraw(self, job: _Job) -> bool:
         """Remove a waiting document; False if it isn't waiting."""
@@ -417,51 +417,51 @@ class ParsePool:
                 if job.process is not None:
                     job.process.kill()
 
-    def _work(self, crew: _Crew) -> None:
+    def _work(self, parsers: _ParserThreads) -> None:
         """Run a thread: parse one document after another, in its own process."""
         process: ParserProcess | None = None
         try:
             with suppress(ParserUnavailable):  # the next document reports it
-                process = self._new_process(crew)
-            while (job := self._next(crew)) is not None:
-                process = self._serve(job, process, crew)
+                process = self._new_process(parsers)
+            while (job := self._next(parsers)) is not None:
+                process = self._serve(job, process, parsers)
         finally:
             if process is not None:
-                self._drop(process, crew)
+                self._drop(process, parsers)
 
-    def _next(self, crew: _Crew) -> _Job | None:
+    def _next(self, parsers: _ParserThreads) -> _Job | None:
         """The next document; None if this thread should end."""
         end = time.monotonic() + self._idle_seconds
         with self._change:
-            while crew is self._crew:
+            while parsers is self._parsers:
                 if (job := self._take()) is not None:
-                    crew.running.add(job)
+                    parsers.running.add(job)
                     return job
                 left = end - time.monotonic()
                 if left <= 0:
                     break
-                crew.free += 1
+                parsers.free += 1
                 self._change.wait(left)
-                crew.free -= 1
-            crew.threads -= 1
+                parsers.free -= 1
+            parsers.threads -= 1
             return None
 
     def _take(self) -> _Job | None:
         """The next job: slow ones first if there are several processes, since quick ones have another one."""
-        may_be_slow = sum(job.slow for job in self._crew.running) < self._most_slow
+        may_be_slow = sum(job.slow for job in self._parsers.running) < self._most_slow
         if self._most == 1:
             return self._quick.next() or self._slow.next()
         return (self._slow.next() if may_be_slow else None) or self._quick.next()
 
-    def _serve(self, job: _Job, process: ParserProcess | None, crew: _Crew) -> ParserProcess | None:
+    def _serve(self, job: _Job, process: ParserProcess | None, parsers: _ParserThreads) -> ParserProcess | None:
         """Parse one document, and return the process for the next one if it is still usable."""
         seconds = self._limit(job)
         start, used, again = time.monotonic(), None, False
         try:
-            process, done = self._read(job, process, crew, seconds)
+            process, done = self._read(job, process, parsers, seconds)
             used = done.seconds
             if process.resident > RETIRE:
-                self._drop(process, crew)
+                self._drop(process, parsers)
                 process = None
             if done.failure is not None:
                 _set_error(job, done.failure)
@@ -485,10 +485,10 @@ class ParsePool:
             used = min(seconds, time.monotonic() - start)
         with self._change:
             job.process = None
-            crew.running.discard(job)
+            parsers.running.discard(job)
             self._lane(job).used(job.key, used)
             self._remember(job, used > self._quick_seconds or again)
-            if again and not job.abandoned and crew is self._crew:
+            if again and not job.abandoned and parsers is self._parsers:
                 job.slow = True
                 self._enqueue(job)
             else:
@@ -499,21 +499,21 @@ class ParsePool:
         return process
 
     def _read(
-        self, job: _Job, process: ParserProcess | None, crew: _Crew, seconds: float
+        self, job: _Job, process: ParserProcess | None, parsers: _ParserThreads, seconds: float
     ) -> tuple[ParserProcess, Done]:
         """The result and its process. Raises ProcessEnded and ParserUnavailable."""
         fresh = process is None
         while True:
-            process = process or self._new_process(crew)
+            process = process or self._new_process(parsers)
             with self._change:
                 if job.abandoned:
-                    self._drop(process, crew)
+                    self._drop(process, parsers)
                     raise ProcessEnded
                 job.process = process
             try:
                 return process, process.run(job.task, job.body, job.arguments, seconds=seconds, where=job.where)
             except ProcessEnded as error:
-                self._drop(process, crew)
+                self._drop(process, parsers)
                 if fresh or job.abandoned or isinstance(error, OutOfTime):
                     raise
                 # It may have died earlier, for another reason. A fresh one shows whether the document is the cause.
@@ -528,15 +528,15 @@ class ParsePool:
             if len(self._known_slow) > _MOST_SLOW_KNOWN:
                 del self._known_slow[next(iter(self._known_slow))]
 
-    def _new_process(self, crew: _Crew) -> ParserProcess:
+    def _new_process(self, parsers: _ParserThreads) -> ParserProcess:
         try:
             process = ParserProcess(self._memory)
         except OSError as error:
             self._complain(error)
             raise ParserUnavailable(f"no parser can be started ({error.strerror or error})") from None
         with self._change:
-            if crew is self._crew:
-                crew.processes.add(process)
+            if parsers is self._parsers:
+                parsers.processes.add(process)
                 return process
         process.close()
         raise ParserUnavailable(_CLOSING)
@@ -547,9 +547,9 @@ class ParsePool:
             self._complained = now
             log.error("no parser can be started, which isn't caused by a document", error=str(error))
 
-    def _drop(self, process: ParserProcess, crew: _Crew) -> None:
+    def _drop(self, process: ParserProcess, parsers: _ParserThreads) -> None:
         with self._change:
-            crew.processes.discard(process)
+            parsers.processes.discard(process)
         process.close()
 
 

@@ -1,1 +1,1 @@
-"""When and how feeds are polled: the plan, one poll, moves, the worker."""
+"""Polling of feeds: the plan, one poll, moves, the worker."""

@@ -397,7 +397,7 @@ def _is_passing(error: Exception) -> bool:
 def _discovered(feed: FeedRecord, now: float) -> float:
     """The time for posts without a date.
 
-    The posts of the first document are older than the follow that made the feed known, and the readers' first fill
+    The posts of the first document are older than the follow that made the feed known, and the users' first fill
     must see that: sixty undated posts of a new feed aren't sixty posts since.
     """
     if feed.last_success is not None or feed.created is None:

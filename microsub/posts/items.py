@@ -45,7 +45,7 @@ class Items:
     async def complete(self, item_id: str, version: str, digest: str, fields: Mapping[str, Arg]) -> bool:
         """Write the results of look-ups for the version of an item with that hash. Idempotent.
 
-        False if the item has another hash by now, or no longer exists.
+        False if the item has another hash now, or no longer exists.
         """
         args = [part for pair in fields.items() for part in pair]
         return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], ["complete", version, digest, *args]))

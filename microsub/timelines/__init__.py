@@ -1,4 +1,4 @@
-"""A reader's view: channels, follows, pages, read state, mutes and blocks, retention.
+"""A user's view: channels, follows, pages, read state, mutes and blocks, retention.
 
 Also answers other features' questions about saved items and the order of arrival.
 """

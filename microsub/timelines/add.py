@@ -160,7 +160,7 @@ class Adder:
 
 
 async def filtering_channels(redis: Redis, channels: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those of the channels (user, uid) that have filters. One round trip."""
+    """The given channels (user, uid) that have filters. One round trip."""
     filters = await redis.pipeline([("HGET", keys.channel(*one), "filters") for one in channels])
     return [one for one, text in zip(channels, filters, strict=True) if text]
 
@@ -212,7 +212,7 @@ class Incoming:
             parts = [*batches(chosen)]
             known = [[_scores(parts[at + 1 :]), *item_args(part)] for at, part in enumerate(parts)]
             if not known and self._items:
-                known = [[""]]  # an empty call: the script may find that the channel has other filters by now
+                known = [[""]]  # an empty call: the script may find that the channel has other filters now
             self._args[filters] = known
         return known
 

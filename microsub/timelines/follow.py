@@ -35,10 +35,10 @@ from microsub.timelines.timelinekeys import members
 
 _WALK = 1000
 _MOST_ITEMS = 5000
-"""Most items of a feed that fill a timeline, whatever the timeline's own limit."""
+"""Maximum number of items of a feed that fill a timeline, whatever the timeline's own limit."""
 
 TIMES_A_DAY = 3
-"""How many times their quota of feeds a user may newly follow in a day (UTC); see `NEW_FOLLOWS`."""
+"""New follows per day (UTC), in multiples of a user's quota of feeds; see `NEW_FOLLOWS`."""
 
 UNDER_WAY = 30.0
 """Seconds after which an unfinished change counts as interrupted; upkeep finishes it then."""
@@ -251,7 +251,7 @@ class Following:
             await self._channels.moved(user, move)
 
     async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
-        """Unfollow; whether there was a subscription. The feed's lists are corrected in any case."""
+        """Unfollow; returns whether there was a subscription. The feed's lists are corrected in any case."""
         ended = await self._channels.unfollow(user, uid, feed_id)
         await take_out_feed(self._redis, self._items, user, uid, feed_id, now)
         await unsubscribe(self._channels, self._feeds, user, uid, feed_id)

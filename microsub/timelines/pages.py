@@ -268,7 +268,7 @@ class ItemCache:
         self._listening = False
 
     async def get(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items without its opening brace, None if an item is gone.
+        """The wire JSON of these items without its opening brace, None if an item no longer exists.
 
         At most one round trip, none if all are cached.
         """

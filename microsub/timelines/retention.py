@@ -2,7 +2,7 @@
 
 The channel's `gone` remembers them, so they never come back. The item itself belongs to the post store, which deletes
 it once no timeline refers to it. Every step checks its conditions again inside Redis, in batches, so several processes
-and readers can work at the same time.
+and requests can work at the same time.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Retention:
         return report, await self._departed(now, dry_run)
 
     async def _departed(self, now: float, dry_run: bool) -> tuple[str, ...]:
-        """Delete the users that can't be restored any more; their names."""
+        """Delete the users that can't be restored any more; returns their names."""
         overdue = [user for user in await self._accounts.users() if is_overdue(user, now)]
         declared = await self._declared() if overdue else ()
         if declared is None:

@@ -82,7 +82,7 @@ class Rules:
         return count
 
     async def ends(self, user: str, mutes: Sequence[tuple[str, str]]) -> list[float | None]:
-        """When these mutes (uid, URL) end, in Unix seconds; None for permanent ones."""
+        """The ends of these mutes (uid, URL), in Unix seconds; None for permanent ones."""
         if not mutes:
             return []
         scores = await self._redis.command(

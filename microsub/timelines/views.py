@@ -40,7 +40,7 @@ _MOST_ITEMS = 100_000
 """Items whose feed a process remembers."""
 MAX_PREFIXES = 20_000
 _MOST_MERGES = 5
-"""How many replacements of a feed are followed to find its current id."""
+"""Maximum number of replacements of a feed that are followed to find its current id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +187,13 @@ class ReaderViews:
         ]
 
     async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:
-        """Note the visit; whether posts waited for the user's timelines and have now been added."""
+        """Note the visit; returns whether posts waited for the user's timelines and have now been added."""
         if self._seen is not None:
             self._seen.note(granted.user, now)
         return granted.behind and await self.fill(granted.user, uid, now)
 
     async def fill(self, user: str, uid: str, now: float) -> bool:
-        """Add posts that wait for the user's timelines, without a visit; whether all were added."""
+        """Add posts that wait for the user's timelines, without a visit; returns whether all were added."""
         if self._catch_up is None:
             return False
         await self._catch_up.fill(user, uid, now)
@@ -281,7 +281,7 @@ def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> s
 
 
 Prefixes = tuple[bytes, bytes, bytes, bytes]
-"""By state: read, unread, saved, unread and saved."""
+"""Prefixes by state: read, unread, saved, unread and saved."""
 
 
 class Splicer:

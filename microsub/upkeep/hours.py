@@ -46,7 +46,7 @@ class HourFigures:
 
     @property
     def share_in_time(self) -> float:
-        """From 0 to 1; 1 if no poll was planned."""
+        """The share of polls that began in time, from 0 to 1; 1 if no poll was planned."""
         return self.in_time / self.planned if self.planned else 1.0
 
     def __add__(self, other: HourFigures) -> HourFigures:

@@ -45,7 +45,7 @@ async def test_a_preview_that_would_never_end_is_ended(server: World) -> None:
     reasons = "could not be parsed in 1 s of processor time", "no answer in time"
     assert any(reason in reply["error_description"] for reason in reasons)
     assert URL in reply["error_description"]
-    await wait_until(lambda: not server.parser._crew.running)
+    await wait_until(lambda: not server.parser._parsers.running)
 
 
 async def test_without_a_parser_documents_are_refused_for_a_moment(

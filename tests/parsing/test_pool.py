@@ -145,7 +145,7 @@ async def test_a_reading_that_nobody_waits_for_is_ended() -> None:
     """The process is free for the next document; a waiting one is never parsed."""
     pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
     first = asyncio.create_task(pool.parse(document(SPINS)))
-    await wait_until(lambda: bool(pool._crew.running))
+    await wait_until(lambda: bool(pool._parsers.running))
     second = asyncio.create_task(pool.parse(document(SPINS)))
     await wait_until(lambda: len(pool._quick) == 1)
     for task in (second, first):
@@ -159,7 +159,7 @@ async def test_a_document_without_a_turn_in_time_is_refused_for_a_moment() -> No
     """The document doesn't count as failed, and the one in the process continues."""
     pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
     first = asyncio.create_task(pool.parse(document(SPINS)))
-    await wait_until(lambda: bool(pool._crew.running))
+    await wait_until(lambda: bool(pool._parsers.running))
     pool._patience = 0.1
     with pytest.raises(ParserUnavailable, match="the server is busy"):
         await pool.parse(document(SMALL))
@@ -176,8 +176,8 @@ async def test_closing_ends_processes_at_once() -> None:
     """Busy processes are killed; waiting callers get an error."""
     pool = ParsePool(seconds=600.0, quick=600.0)
     reading = [asyncio.create_task(pool.parse(document(SPINS, str(number)))) for number in range(5)]
-    await wait_until(lambda: len(pool._crew.running) == 2 and len(pool.processes) == 2)
-    processes = [process._process for process in pool._crew.processes]
+    await wait_until(lambda: len(pool._parsers.running) == 2 and len(pool.processes) == 2)
+    processes = [process._process for process in pool._parsers.processes]
     pool.close()
     assert all(process.wait(10) == -signal.SIGKILL for process in processes)
     for result in await asyncio.gather(*reading, return_exceptions=True):
@@ -295,7 +295,7 @@ async def test_closing_ends_what_is_read() -> None:
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:
         thread.start()
-    await wait_until(lambda: len(bounded._pool._crew.running) == 1 and len(bounded._pool._quick) == 2)
+    await wait_until(lambda: len(bounded._pool._parsers.running) == 1 and len(bounded._pool._quick) == 2)
     bounded.close()
     await wait_until(lambda: len(stopped) == 3)
     assert bounded(LARGE, URL, None).name == "t"

@@ -1,6 +1,6 @@
 -- Removes items from a feed's order, and notes their guids as tombstones.
 --
--- Atomic: a guid that stands for another item by now is left alone.
+-- Atomic: a guid that now stands for another item is left alone.
 --
 -- KEYS  1 feed  2 guids  3 items  4 tombstones  5 outbox
 -- ARGV  1 now  2 time to live if the feed is gone  3.. per item: id, guid

@@ -226,7 +226,7 @@ def require_data(data_dir: Path) -> None:
 # --- the socket ---------------------------------------------------------------------------------------------------
 
 SOCKET_PATH_LIMIT = 107
-"""Bytes that fit into `sun_path` besides its final NUL (unix(7), Linux)."""
+"""Bytes that fit into `sun_path` in addition to its final NUL (unix(7), Linux)."""
 
 _TEMPORARY = "microsub-"
 

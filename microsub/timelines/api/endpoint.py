@@ -57,7 +57,7 @@ from microsub.timelines.api.arguments import (
 )
 
 TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **events.TABLE}
-"""The actions of a reader; other features add further actions."""
+"""The actions of a feed reader; other features add further actions."""
 
 log = structlog.get_logger()
 

@@ -185,7 +185,7 @@ class Channels(Follows):
         await self._change(user, uid, "set", f"unread_from {feed_id}", f"{score:.6f}")
 
     async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:
-        """Change the channel; the ids of the feeds that it follows, none if it was only `set`."""
+        """Change the channel; returns the ids of the feeds that it follows, none if it was only `set`."""
         lists = [keys.channels(user), keys.removed_channels(user), keys.user(user), *shown_keys(user)]
         first = [key(user, uid) for key in (keys.channel, keys.channel_feeds, keys.posts)]
         others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in first]

@@ -9,7 +9,7 @@
 --
 -- KEYS  1 channels  2 user  3 posts of `saved`  4 token  5 behind (4 and 5 only with a token)
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
---       6, 7, 8 patterns: channel, the set to walk (posts or unread), unread  9 uid or 'global'
+--       6, 7, 8 patterns: channel, the set to read (posts or unread), unread  9 uid or 'global'
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; otherwise
 --       {'', {uid, name, …} of the channels that occur, 1 if older items follow, 'id score id score …' newest first,
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
@@ -102,8 +102,8 @@ local function refill(stream)
   stream.rows = rows
 end
 
--- The channels as a heap by their next item: none comes before the one at half its index. Of several channels with the
--- same item, the first is in the heap and the others are in its `also`.
+-- The channels as a heap by their next item: none comes before the one at half its index. If several channels have the
+-- same next item, the first is in the heap and the others are in its `also`.
 local heap, heads = {}, {}
 
 local function before(one, other)

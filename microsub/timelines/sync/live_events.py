@@ -41,7 +41,7 @@ _PLACE = re.compile(r"([0-9]{1,19}-[0-9]{1,19})(?:\.([0-9]{1,19}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class EventPlace:
-    """How far an app has read: through the event of that id, or only up to an item in it."""
+    """The place up to which an app has read: through the event of that id, or only up to an item in it."""
 
     event: str
     item: str = ""

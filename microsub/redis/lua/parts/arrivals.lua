@@ -29,8 +29,8 @@ local function slice(list, from)
   return part
 end
 
--- Gives ids the next places in a sorted set, 'NX' those that have none there, 'GT' all; how many are new in it, and the
--- first of the places.
+-- Gives ids the next places in a sorted set, 'NX' those that have none there, 'GT' all; returns how many are new in it,
+-- and the first of the places.
 local function write_places(set, how, more, now, ids)
   local place = tonumber(redis.call('HGET', more, 'last') or 0)
   local first = math.max(math.floor(tonumber(now) * 1000000), place + 1)
