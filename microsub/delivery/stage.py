@@ -94,7 +94,7 @@ class Stage:
         self._wake = asyncio.Event()
         self._stopping = False
         self._is_watched = False
-        self._in_hand: dict[asyncio.Task[bool], Message] = {}
+        self._in_progress: dict[asyncio.Task[bool], Message] = {}
         self._looked = float("-inf")
 
     def wake(self) -> None:
@@ -177,13 +177,13 @@ class Stage:
 
     @property
     def _free(self) -> int:
-        return self._most - len(self._in_hand)
+        return self._most - len(self._in_progress)
 
     async def _take_over(self, message: Message) -> asyncio.Task[bool] | None:
-        if any(mine.id == message.id for mine in self._in_hand.values()):
+        if any(mine.id == message.id for mine in self._in_progress.values()):
             return None  # our own heartbeat was late
         if message.deliveries > self._patience.deliveries:
-            await self._bury(
+            await self._give_up(
                 message, f"no attempt finished: the process died, or took longer than {self._patience.idle} s"
             )
             return None
@@ -191,12 +191,12 @@ class Stage:
 
     def _start(self, message: Message) -> asyncio.Task[bool]:
         task = asyncio.create_task(self._one(message), name=f"{self.name} {message.id}")
-        self._in_hand[task] = message
+        self._in_progress[task] = message
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[bool]) -> None:
-        self._in_hand.pop(task, None)
+        self._in_progress.pop(task, None)
         self._wake.set()
         if not task.cancelled():
             task.exception()
@@ -226,10 +226,10 @@ class Stage:
         STAGE_MESSAGES.labels(self.name, "failed").inc()
         log.error("a message failed", stage=self.name, message=message.id, attempt=message.deliveries, exc_info=error)
         if message.deliveries >= self._patience.deliveries:
-            await self._bury(message, f"{type(error).__name__}: {error}")
+            await self._give_up(message, f"{type(error).__name__}: {error}")
         return False
 
-    async def _bury(self, message: Message, why: str) -> None:
+    async def _give_up(self, message: Message, why: str) -> None:
         """Write the dead letter, then end the message: a crash in between leaves both, never neither."""
         log.error("a message was moved to the dead letters", stage=self.name, message=message.id, why=why)
         await self._dead.add(self.name, message, why, self._clock())
@@ -240,7 +240,7 @@ class Stage:
         """Send heartbeats for messages in progress; cancel those that another consumer has taken over."""
         while True:
             await asyncio.sleep(self._patience.idle / 3)
-            mine = dict(self._in_hand)
+            mine = dict(self._in_progress)
             try:
                 kept = await self._stream.keep(self._consumer, [message.id for message in mine.values()])
             except StoreError:
@@ -254,11 +254,11 @@ class Stage:
                     task.cancel()
 
     async def _drain(self, grace: float) -> None:
-        in_hand = dict(self._in_hand)
-        if not in_hand:
+        in_progress = dict(self._in_progress)
+        if not in_progress:
             return
-        _, late = await asyncio.wait(in_hand, timeout=grace)
-        left: Sequence[Message] = [in_hand[task] for task in late]
+        _, late = await asyncio.wait(in_progress, timeout=grace)
+        left: Sequence[Message] = [in_progress[task] for task in late]
         for task in late:
             task.cancel()
         if late:

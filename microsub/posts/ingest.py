@@ -222,11 +222,11 @@ class PostWriter:
         pairs = [(one, text(item_id)) for one, item_id in zip(candidates, ids, strict=True) if item_id is not None]
         links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
         # The link of a deleted post isn't known any more; a post published after the deletion is another one.
-        buried = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed_id), one.shared) for one, _ in pairs])
+        listed = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed_id), one.shared) for one, _ in pairs])
         same = [
             (one.guid, item_id)
-            for (one, item_id), link, until in zip(pairs, links, buried, strict=True)
-            if (one.score < float(until or 0) if link is None else _is_link(one.link, link))
+            for (one, item_id), link, listed_at in zip(pairs, links, listed, strict=True)
+            if (one.score < float(listed_at or 0) if link is None else _is_link(one.link, link))
         ]
         claimed = await self._redis.pipeline([("HSETNX", key, guid, item_id) for guid, item_id in same])
         return {guid: item_id for (guid, item_id), was_free in zip(same, claimed, strict=True) if was_free}

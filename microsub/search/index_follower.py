@@ -90,7 +90,7 @@ class IndexFollower:
         """The highest id at the last comparison: by the next one, its item exists or never will."""
         self._looked_through = 0
         """The item up to which the index was compared with the store."""
-        self._hollow = False
+        self._mostly_empty = False
         """Whether too many rows are empty."""
 
     async def run_for_ever(self) -> None:
@@ -167,7 +167,7 @@ class IndexFollower:
             why = "Redis has other data than before"
         elif not await self._events.reach(facts["cursor"]):
             why = "events were lost"
-        elif self._hollow:
+        elif self._mostly_empty:
             why = "edits and deletions have left many rows empty"
         if why:
             log.info("the index of posts is being rebuilt", why=why)
@@ -198,7 +198,7 @@ class IndexFollower:
             thread, generation, [item for item, place in zip(there, places, strict=True) if place is None]
         )
         posts, empty = await thread.run(generation.counts)
-        self._hollow = empty > _ALWAYS_EMPTY + _MOST_EMPTY * posts
+        self._mostly_empty = empty > _ALWAYS_EMPTY + _MOST_EMPTY * posts
 
     # --- building -----------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class IndexFollower:
         posts, _ = await thread.run(generation.counts)
         say = log.info if posts else log.debug  # on a server's first start there is nothing to report
         say("the index of posts was built", posts=posts, seconds=round(took, 1))
-        self._looked_through, self._hollow = 0, False
+        self._looked_through, self._mostly_empty = 0, False
         return generation
 
     # --- both ---------------------------------------------------------------------------------------------------------

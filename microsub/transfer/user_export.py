@@ -103,8 +103,8 @@ class UserExport:
                 known = [one for one in states_ if int(one.id) in posts]
                 if known:
                     yield ExportedItems(channel.uid, tuple((one.id, one.read_at) for one in known))
-        buried = await self._buried(named, left - posts)
-        async for record in self._absences(user.name, channels, posts, buried):
+        tombstones = await self._tombstones(named, left - posts)
+        async for record in self._absences(user.name, channels, posts, tombstones):
             yield record
         async for record in self._output_feeds(user.name, posts):
             yield record
@@ -157,7 +157,7 @@ class UserExport:
                 posts.add(one)
                 yield _post(str(one), row)
 
-    async def _buried(self, feeds: Iterable[str], ids: set[int]) -> Mapping[int, tuple[str, str]]:
+    async def _tombstones(self, feeds: Iterable[str], ids: set[int]) -> Mapping[int, tuple[str, str]]:
         """Feed and guid of deleted posts, as their feeds remember them."""
         found: dict[int, tuple[str, str]] = {}
         for feed in feeds if ids else ():
@@ -168,11 +168,11 @@ class UserExport:
         return found
 
     async def _absences(
-        self, user: str, channels: Sequence[Channel], posts: set[int], buried: Mapping[int, tuple[str, str]]
+        self, user: str, channels: Sequence[Channel], posts: set[int], tombstones: Mapping[int, tuple[str, str]]
     ) -> AsyncIterator[ExportRecord]:
         for channel in channels:
             async for gone in absences(self.redis, user, channel.uid):
-                rows = [row for one in gone if (row := _absence(one, posts, buried)) is not None]
+                rows = [row for one in gone if (row := _absence(one, posts, tombstones)) is not None]
                 if rows:
                     yield ExportedAbsences(channel.uid, tuple(rows))
 
@@ -192,14 +192,14 @@ class UserExport:
 
 
 def _absence(
-    one: Absence, posts: set[int], buried: Mapping[int, tuple[str, str]]
+    one: Absence, posts: set[int], tombstones: Mapping[int, tuple[str, str]]
 ) -> tuple[str, str, str, int, int] | None:
     """The fields of an absence; None for a post that no feed remembers, because it can't return."""
     item = int(one.id)
     if item in posts:
         return one.id, "", "", one.at, int(one.reason)
-    if item in buried:
-        return "", *buried[item], one.at, int(one.reason)
+    if item in tombstones:
+        return "", *tombstones[item], one.at, int(one.reason)
     return None
 
 

@@ -353,11 +353,11 @@ class UserImport:
             for post, _, _, at, reason in record.items
             if post in self._names.posts
         ]
-        buried: dict[str, list[tuple[str, int, int]]] = {}
+        tombstones: dict[str, list[tuple[str, int, int]]] = {}
         for post, feed, guid, at, reason in record.items:
             if not post and feed in self._names.feeds:
-                buried.setdefault(feed, []).append((guid, at, reason))
-        for feed, rows in buried.items():
+                tombstones.setdefault(feed, []).append((guid, at, reason))
+        for feed, rows in tombstones.items():
             found = self._names.feeds[feed]
             ids = await self.imported.departed(found.id, [guid for guid, _, _ in rows])
             former = (await self.feeds.get(found.id) or found).extra.get(MERGED, "").split()

@@ -146,7 +146,7 @@ class Distribution:
         self._documents = _TopicDocuments(topics)
         self._turns = _HostTurns()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._in_hand: dict[str, asyncio.Task[None]] = {}
+        self._in_progress: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._rounds = 0
 
@@ -207,15 +207,15 @@ class Distribution:
 
     async def _take(self) -> int:
         """Claim due work and start it; returns how many pieces."""
-        room = IN_HAND - len(self._in_hand)
+        room = IN_HAND - len(self._in_progress)
         if room < 1:
             return 0
         taken = await self._work.take(self._clock(), room)
-        members = [one for one in taken if one not in self._in_hand]
+        members = [one for one in taken if one not in self._in_progress]
         self._rounds += 1
         for member in members:
             task = asyncio.create_task(self._one(member, self._rounds), name=f"hub {member}")
-            self._in_hand[member] = task
+            self._in_progress[member] = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return len(members)
@@ -234,7 +234,7 @@ class Distribution:
             again = self._clock() + REST
         finally:
             # From the end of the claim on it may be claimed again, also by this process.
-            self._in_hand.pop(member, None)
+            self._in_progress.pop(member, None)
         with suppress(StoreError):  # otherwise it is due again when the claim ends
             await self._work.done(member, self._clock() + WINDOW, again)
 
@@ -243,8 +243,8 @@ class Distribution:
         while True:
             await asyncio.sleep(CLAIM / 3)
             with suppress(StoreError):
-                for member in await self._work.keep(list(self._in_hand), self._clock()):
-                    if (task := self._in_hand.get(member)) is not None:
+                for member in await self._work.keep(list(self._in_progress), self._clock()):
+                    if (task := self._in_progress.get(member)) is not None:
                         task.cancel()
 
     # --- an owner

@@ -105,7 +105,7 @@ class _Stream:
         self._only = only
         self._place = EventPlace("")
         self._kept_until = 0.0
-        self._spoke = 0.0
+        self._last_sent = 0.0
 
     async def write(self, receive: Receive, send: Send) -> None:
         """Send events until the client disconnects, its token ends, or the server stops."""
@@ -120,7 +120,7 @@ class _Stream:
                     news = listeners.news(user)
                 if await self._go_on(send):
                     continue
-                silence = asyncio.get_running_loop().time() - self._spoke
+                silence = asyncio.get_running_loop().time() - self._last_sent
                 if silence >= PING_EVERY:
                     await self._send(send, _PING)
                     silence = 0.0
@@ -170,7 +170,7 @@ class _Stream:
         return len(found.events) == AT_ONCE
 
     async def _send(self, send: Send, piece: bytes) -> None:
-        self._spoke = asyncio.get_running_loop().time()
+        self._last_sent = asyncio.get_running_loop().time()
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def _open(self) -> EventPlace:

@@ -93,7 +93,7 @@ class Follows:
         refuse_saved(move.target)
         target, note = move.target, f"{move.target} {move.begun:.3f}"
         other = [keys.channel(user, target), keys.channel_feeds(user, target)]
-        await self._write(user, move.source, move.feed, "move", target, note, other=other, absentee=target)
+        await self._write(user, move.source, move.feed, "move", target, note, other=other, missing=target)
 
     async def moves(self, user: str) -> list[FeedMove]:
         """The unfinished moves of feeds between channels."""
@@ -204,7 +204,7 @@ class Follows:
         action: str,
         *values: Arg,
         other: Sequence[str] = (),
-        absentee: str = "",
+        missing: str = "",
     ) -> int:
         changed: int = await self._redis.script(
             load("subscription_write"),
@@ -212,7 +212,7 @@ class Follows:
             [uid, feed_id, action, *values],
         )
         if changed < 0:
-            raise await absent(self._redis, user, absentee or uid)
+            raise await absent(self._redis, user, missing or uid)
         return changed
 
 
