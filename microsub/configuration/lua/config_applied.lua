@@ -1,11 +1,11 @@
--- Remembers the configuration that was just applied, unless another process was faster or the file is an older one.
+-- Records the configuration that was just applied, unless another process was faster or the file is an older one.
 --
--- Atomic: the look at what is remembered and the write, so that of two processes with two files only the newer counts.
+-- Atomic: the check of the recorded configuration and the write, so if two processes have two files, the newer wins.
 --
 -- KEYS  1 config:applied
--- ARGV  1 hash that is expected to be remembered ('' for none)  2 time of the file's last edit
+-- ARGV  1 hash that is expected to be recorded ('' for none)  2 time of the file's last edit
 --       3.. pairs of field and value
--- reply 1, or 0: something else is remembered; -1: what is remembered comes from a later edit
+-- reply 1, or 0: another configuration is recorded; -1: the recorded one is from a later edit
 local hash = redis.call('HGET', KEYS[1], 'hash') or ''
 if hash ~= ARGV[1] then return 0 end
 local edited = tonumber(redis.call('HGET', KEYS[1], 'mtime') or '0') or 0

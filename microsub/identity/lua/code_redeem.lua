@@ -1,18 +1,18 @@
--- Redeems an authorization code: for a grant with an access token and a refresh token, or for the profile alone.
+-- Redeems an authorization code: for a grant with an access token and a refresh token, or only for the profile.
 --
--- Atomic: that the code is good, that it is used up now, and what is given for it. So of two at once one gives and the
--- other finds what was given, a crash leaves either an unused code or all that it was good for, and what is given never
--- outlives a misuse that was noticed.
+-- Atomic: the check of the code, its use, and the write of the grant. So of two concurrent requests one creates the
+-- tokens and the other finds them, a crash leaves either an unused code or the whole grant, and no grant outlives a
+-- noticed misuse.
 --
 -- KEYS  1 user  2 code  3 grant  4 grants  5 access token  6 tokens
--- ARGV  1 now  2 '1' when the request fits the code  3 use: 'token' or 'profile'  4 seconds in which the same request
---       gets the same answer  5 pattern of token keys
+-- ARGV  1 now  2 '1' if the request fits the code  3 use: 'token' or 'profile'  4 seconds in which the same request
+--       gets the same reply  5 pattern of token keys
 --       for 'token': 6 id of the grant  7 digest of the access token  8 its expiry  9 digest of the refresh token
---       10 seed of the next one  11 expiry of the grant  12 how many grants and tokens the user may have, 0 for any number
+--       10 seed of the next one  11 expiry of the grant  12 maximum number of grants and tokens of the user, 0 for none
 --       13 pattern of grant keys
--- reply 'unknown'; 'disabled'; 'expired'; 'refused': it didn't fit, and the code is used up; 'reused': it was used before,
---       and what was given for it is taken back; 'given'; 'again': given a moment ago; 'full': no more may be granted, and
---       the code stays as it was
+-- reply 'unknown'; 'disabled'; 'expired'; 'refused': it didn't fit, and the code is used up; 'reused': it was used
+--       before, and its grant is ended; 'given'; 'again': the same request a moment ago; 'full': the maximum is
+--       reached, and the code isn't changed
 -- include: grants
 -- include: in_force
 local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title', 'source')

@@ -1,14 +1,14 @@
--- Counts a question to a user's provider about a token that nobody knows, where there is room for one more.
+-- Counts a check of an unknown token with a user's provider, if the limit allows one more.
 --
--- There are three shares: of networks from which good tokens of the user came lately, of the first questions from any
--- network, and of whatever further ones there are. One that is used up leaves the others.
+-- There are three shares: for networks with a recent valid token of the user, for the first checks from any network, and
+-- for all further checks. If one is used up, the others aren't affected.
 --
--- Atomic: the look at the counts and the count, so that many at once don't slip through.
+-- Atomic: the check of the counts and the count, so that concurrent checks can't exceed the limit.
 --
 -- KEYS  1 checks  2 networks
--- ARGV  1 digest of the network  2 digest of what it lies in, or the same  3 time after which a good token counts
---       4 share of known networks  5 most of one of them  6 share of first questions  7 most from one place
---       8 share of further questions  9 most from one network  10 seconds of the period
+-- ARGV  1 digest of the network  2 digest of the larger network, or the same  3 time after which a valid token counts
+--       4 share of known networks  5 maximum of one of them  6 share of first checks  7 maximum of one larger network
+--       8 share of further checks  9 maximum of one network  10 seconds of the period
 -- reply 0: counted; else seconds until the next period
 local function count(field) return tonumber(redis.call('HGET', KEYS[1], field) or 0) end
 local function take(share, from)

@@ -1,13 +1,13 @@
--- Remembers what a user's own provider said of a token, as a token record, which every script that checks tokens reads.
+-- Stores the response of a user's own provider as a token record, which every script that checks tokens reads.
 --
--- Atomic: the look at the user and the write. What was verified against a profile or an endpoint that is no longer the
--- user's is not written, and nothing for a disabled user; a change of these finds all that was written before it.
+-- Atomic: the check of the user and the write. A token that was checked with a former profile or endpoint of the user
+-- isn't stored, nor one of a disabled user; a change of these finds all tokens stored before it.
 --
 -- KEYS  1 user  2 token  3 foreign  4 refused
--- ARGV  1 digest  2 me  3 token endpoint or ''  4 scopes  5 client  6 now  7 time until which it needs no new question
---       8 time of the end of the record  9 seconds until then  10 the provider's own time of expiry or ''
---       11 most tokens of a user  12 pattern: token
--- reply 1; 0: not remembered
+-- ARGV  1 digest  2 me  3 token endpoint or ''  4 scopes  5 client  6 now  7 time until which no new check is needed
+--       8 end of the record  9 seconds until then  10 the provider's own time of expiry or ''
+--       11 maximum number of tokens of a user  12 pattern: token
+-- reply 1; 0: not stored
 local user = redis.call('HMGET', KEYS[1], 'me', 'token_endpoint', 'disabled')
 if not user[1] or user[1] ~= ARGV[2] or (user[2] or '') ~= ARGV[3] or user[3] then return 0 end
 local token = redis.call('HMGET', KEYS[2], 'scope', 'foreign')

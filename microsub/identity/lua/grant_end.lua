@@ -1,6 +1,6 @@
--- Ends what an app was granted: its refresh token and its access tokens.
+-- Ends a grant to an app: its refresh token and its access tokens.
 --
--- Atomic: all of it goes at once, so that a renewal finds either all or nothing.
+-- Atomic: all tokens are deleted together, so that a renewal finds either all or nothing.
 --
 -- KEYS  1 grant  2 grants  3 tokens
 -- ARGV  1 id of the grant  2 pattern of token keys

@@ -1,15 +1,15 @@
 -- Exchanges a refresh token for its successor and a new access token.
 --
--- Atomic: that the refresh token is the newest, and its replacement. So of two at once one renews and the other finds
--- what came of it, and a token that was stolen is noticed when thief and owner have both used it.
+-- Atomic: the check that the refresh token is the newest, and its replacement. So of two concurrent requests one renews
+-- and the other finds the result, and a stolen token is noticed when thief and owner have both used it.
 --
 -- KEYS  1 user  2 grant  3 grants  4 new access token  5 tokens
 -- ARGV  1 now  2 id of the grant  3 digest of the refresh token shown  4 seconds in which the same request gets the same
---       answer  5 pattern of token keys  6 digest of the new refresh token  7 seed of the one after  8 new expiry of the
+--       reply  5 pattern of token keys  6 digest of the new refresh token  7 seed of the one after  8 new expiry of the
 --       grant  9 digest of the new access token  10 its scopes  11 its expiry  12 time at which older access tokens of
---       the grant end  13 how many of these may be left
+--       the grant end  13 maximum number of these
 -- reply 'unknown'; 'disabled'; 'expired'; 'reused': not the newest refresh token, and the grant has been ended; 'given';
---       'again': given a moment ago
+--       'again': the same request a moment ago
 -- include: grants
 -- include: in_force
 local grant = redis.call('HMGET', KEYS[2], 'refresh', 'before', 'renewed', 'expires', 'tokens', 'client', 'seed')

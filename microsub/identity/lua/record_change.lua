@@ -1,14 +1,13 @@
--- Sets and deletes fields of a record that is still there: of a user, a session, a grant, a token.
+-- Sets and deletes fields of an existing record: of a user, a session, a grant, a token.
 --
--- Atomic: the check and the write, so that nothing is written beside a user that was never made, and a record that has
--- ended meanwhile isn't made again. Where it is about who the user is, what their former provider said of tokens goes in
--- the same moment.
+-- Atomic: the check and the write, so that nothing is written for a user that never existed, and a record that has ended
+-- meanwhile isn't created again. A change of the user's identity also deletes what the former provider said of tokens.
 --
--- KEYS  1 record  2.. keys that live as long; or 2 foreign  3.. networks, and what else was given to that person, where
---       these are to go
--- ARGV  1 field by which the record is known  2 seconds that all keys live from now on, or ''  3 pattern: token, where what
---       is remembered of other providers' tokens is to go, or ''  4.. pairs of field and value; an empty value deletes the
---       field, but for the one by which the record is known
+-- KEYS  1 record  2.. keys with the same lifetime; or 2 foreign  3.. networks, and further keys of that identity, if
+--       these are to be deleted
+-- ARGV  1 field that every such record has  2 seconds that all keys live from now on, or ''  3 pattern: token, to delete
+--       the stored tokens of other providers, or ''  4.. pairs of field and value; an empty value deletes the field,
+--       except for the one that every record has
 -- reply 0: there is none; 1
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 for i = 4, #ARGV, 2 do

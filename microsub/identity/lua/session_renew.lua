@@ -1,7 +1,7 @@
 -- Gives a session a new secret: its record is copied to another digest.
 --
--- Atomic: of several requests with the old secret one makes the copy; one that has been ended meanwhile isn't renewed.
--- The old record names the new one, and stays until the new secret was seen once, or its own last day is over.
+-- Atomic: of several requests with the old secret one makes the copy; a session that ended meanwhile isn't renewed. The
+-- old record names the new one, and is kept until the new secret has been used once, or until its own last day ends.
 --
 -- KEYS  1 old session  2 new session  3 sessions
 -- ARGV  1 old digest  2 new digest  3 now  4 new salt  5 seconds that the new one lives  6 seconds for the old one

@@ -1,12 +1,12 @@
--- Writes a token of a user who isn't disabled, where it has a mark, in the place of the earlier ones with that mark.
+-- Creates a token of a user who isn't disabled; if it has a mark, it replaces the earlier ones with that mark.
 --
--- Atomic: a token never stands without its line in the list by which it can be found and revoked, and of several that
--- are made at once with the same mark one stays. An end that is no time is refused before the first write: EXPIREAT
--- would fail between two of them.
+-- Atomic: a token is always in the list by which it is found and revoked, and of several created at the same time with
+-- the same mark only one stays. An invalid expiry is refused before the first write, since EXPIREAT would fail between
+-- two writes.
 --
 -- KEYS  1 user  2 token  3 tokens
 -- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''  6 mark or ''  7 pattern: token
---       8 pattern: refused  9 seconds for which it is known of an earlier one that it has ended
+--       8 pattern: refused  9 seconds for which the end of an earlier one is remembered
 -- reply 0: no such user, or disabled; 1
 -- include: in_force
 local expires = ARGV[5] ~= '' and tonumber(ARGV[5])
@@ -20,7 +20,7 @@ if ARGV[6] ~= '' then
     if redis.call('HGET', earlier, 'mark') == ARGV[6] then
       redis.call('DEL', earlier)
       redis.call('SREM', KEYS[3], digest)
-      -- Otherwise the user's provider would be asked about it, or be waited for.
+      -- Otherwise requests with the ended token would ask the user's provider, or wait for it.
       redis.call('SET', (string.gsub(ARGV[8], '%*', digest)), 'ended', 'EX', ARGV[9])
     end
   end

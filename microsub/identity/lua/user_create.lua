@@ -1,10 +1,10 @@
--- Makes a user with the channels that everybody has: notifications, the first one, and saved, the last one.
+-- Creates a user with the channels that every user has: notifications, the first one, and saved, the last one.
 --
--- Atomic: a user is never seen without these channels, and of two callers one makes the user and the other finds it.
+-- Atomic: a user always has these channels, and of two callers one creates the user and the other finds it.
 --
 -- KEYS  1 user  2 channels  3 channel 'notifications'  4 channel 'saved'
--- ARGV  1 me  2 now  3, 4 names of the channels  5 'registered': made by signing in; ''
--- reply 1 when made, 0 when there was one
+-- ARGV  1 me  2 now  3, 4 names of the channels  5 'registered': created by signing in; ''
+-- reply 1 if it was created, 0 if it existed
 local made = redis.call('HSETNX', KEYS[1], 'me', ARGV[1])
 if made == 1 then
   redis.call('HSET', KEYS[1], 'created', ARGV[2])

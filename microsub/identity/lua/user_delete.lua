@@ -1,12 +1,12 @@
--- Deletes keys of a user who has been disabled since a certain time: those of one channel, or at last the user.
+-- Deletes keys of a user who has been disabled since a certain time: those of one channel, or finally the user.
 --
--- Atomic: the look at `disabled` and the deletion. A user who is restored, even between two calls, keeps what is left;
--- one who was disabled again has another time. The user goes only after the last channel, so that what a crash leaves is
+-- Atomic: the check of `disabled` and the deletion. A user who is restored, even between two calls, keeps the rest; one
+-- who was disabled again has another time. The user is deleted after the last channel, so that after a crash the rest is
 -- found again.
 --
--- KEYS  1 user  2 channels  3 removed channels  4, 5 arrivals  6.. what is to be deleted: of a channel its posts first
+-- KEYS  1 user  2 channels  3 removed channels  4, 5 arrivals  6.. keys to delete: of a channel its posts first
 -- ARGV  1 disabled (Unix time)  2 uid of the channel, or '' for the user, all of whose remaining keys are given
--- reply 0: not disabled since then, or channels are left; 1
+-- reply 0: not disabled since then, or there are channels left; 1
 -- include: arrivals
 local disabled = redis.call('HGET', KEYS[1], 'disabled')
 if not disabled or tonumber(disabled) ~= tonumber(ARGV[1]) then return 0 end

@@ -1,13 +1,13 @@
 -- Writes a record of a user who may sign in: a session, an authorization code, a password, a passkey.
 --
--- Atomic: the look at the user, at the invitation and at what there is, and the write. So nothing begins for a user who was
--- disabled meanwhile, an invitation is good once, and no record stands without its line in the list by which it is found.
+-- Atomic: the check of the user, the invitation and the existing records, and the write. So nothing is created for a user
+-- who was disabled meanwhile, an invitation is valid once, and a record is always in the list by which it is found.
 --
--- KEYS  1 user  2 record  3 invitation  4 set of such records' digests, where there is one
--- ARGV  1 digest of the invitation, or ''  2 most fields of the record, for one that must be new; '' to overwrite
+-- KEYS  1 user  2 record  3 invitation  4 set of such records' digests, if there is one
+-- ARGV  1 digest of the invitation, or ''  2 maximum number of fields, for one that must be new; '' to overwrite
 --       3 seconds that it is kept, or ''  4 its digest  5.. pairs of field and value
--- reply 0: no such user, or disabled; -1: the invitation isn't good; -2: there are as many as there may be; -3: the field
---       is there already; 1
+-- reply 0: no such user, or disabled; -1: the invitation isn't valid; -2: the maximum is reached; -3: the field exists
+--       already; 1
 -- include: in_force
 if not is_active(KEYS[1]) then return 0 end
 if ARGV[1] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end

@@ -1,4 +1,4 @@
-// Shows the buttons that copy the text beside them.
+// Shows the buttons that copy the text next to them.
 "use strict";
 
 for (const button of document.querySelectorAll("[data-copy]")) {

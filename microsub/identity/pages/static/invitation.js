@@ -1,7 +1,7 @@
-// Takes the code of a one-time link out of the address, which never sent it to anybody, and into the forms.
+// Moves the code of a one-time link from the address's fragment, which browsers don't send, into the forms.
 "use strict";
 
-// Says at once that a link has been used, in place of the forms.
+// Shows at once that a link has been used, in place of the forms.
 async function look(code) {
   const choices = document.querySelector("[data-choices]");
   if (!choices) {

@@ -1,5 +1,5 @@
-// Makes and uses passkeys (https://www.w3.org/TR/webauthn-2/) for the forms that use it.
-// A form asks the server for a challenge, hands it to the browser, and sends what comes of it as two of its fields.
+// Creates and uses passkeys (https://www.w3.org/TR/webauthn-2/) for the forms that need them.
+// A form requests a challenge from the server, passes it to the browser, and sends the result as two of its fields.
 "use strict";
 
 function bytes(text) {
@@ -45,7 +45,7 @@ function sendable(credential) {
 
 class Refused extends Error {}
 
-// What the page says of failures, in its language.
+// The page's texts for failures, in its language.
 function words(part) {
   return JSON.parse(part.dataset.words);
 }

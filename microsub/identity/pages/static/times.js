@@ -1,4 +1,4 @@
-// Times of a page, which names them in UTC, as the browser's own clock shows them. Days without a time stay as they are.
+// Shows the page's times, which are in UTC, in the browser's time zone. Days without a time aren't changed.
 const FORM = { dateStyle: "medium", timeStyle: "short" };
 
 export function localiseTimes(part) {

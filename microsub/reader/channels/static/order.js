@@ -1,4 +1,4 @@
-// The order of channels by drag, or with Alt and an arrow key on a channel; sent when it has changed.
+// Changes the order of channels by drag, or with Alt and an arrow key on a channel; sends each change.
 "use strict";
 
 const list = document.querySelector("[data-order]");
@@ -21,7 +21,7 @@ function place(item, y) {
   list.append(item);
 }
 
-/** The focus is where it was on the page that this one replaces: on the channel that was moved. */
+/** Restore the focus from the replaced page: on the channel that was moved. */
 function stayWith() {
   const uid = sessionStorage.getItem("moved channel");
   sessionStorage.removeItem("moved channel");

@@ -1,5 +1,5 @@
-// Marks that were made without a network, and undoing them, wait in this browser, each user's by themselves, and are sent
-// when it is back.
+// Marks and undos that were made offline are kept in this browser, separately for each user, and are sent when the
+// network is back.
 const MOST = 500;
 const FORMS = ["change", "mark-all", "undo"];
 const about = document.getElementById("channels").dataset;
@@ -13,19 +13,19 @@ function remember(kept) {
   localStorage.setItem(place, JSON.stringify(kept));
 }
 
-/** Keep what a form would send; its name and the words for that, or null where it isn't a mark, or too many wait. */
+/** Keep a form's data; returns its name and a message, or null if it isn't a mark, or too many are waiting. */
 export function keep(form, body) {
   const kept = waiting();
   if (!FORMS.includes(form.id) || kept.length >= MOST) {
     return null;
   }
-  const token = form.elements[0].name; // which is of this page
+  const token = form.elements[0].name; // only valid for this page
   const name = `${Date.now()}.${kept.length}`;
   remember([...kept, { name, form: form.id, fields: [...body].filter(([field]) => field !== token) }]);
   return { name, text: about.waits };
 }
 
-/** Drop what waits by that name; the words for that, or nothing where it has been sent. */
+/** Drop waiting data by its name; returns a message, or nothing if it has been sent. */
 export function forget(name) {
   const kept = waiting();
   const left = kept.filter((one) => one.name !== name);
@@ -33,7 +33,7 @@ export function forget(name) {
   return left.length < kept.length ? about.undone : "";
 }
 
-/** Send what waits, in its order, by `post`, which gives nothing where the network is still gone. */
+/** Send waiting data in order by `post`, which returns nothing if the network is still unavailable. */
 export async function sendWaiting(post) {
   for (let kept = waiting(); kept.length; kept = waiting()) {
     const [first] = kept;

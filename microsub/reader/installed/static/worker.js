@@ -1,11 +1,11 @@
-// The service worker: where the network is gone, an address shows the page that says so. What people read isn't kept.
-// It also shows what the server has to tell while no page is open.
+// The service worker: without a network, every address shows the offline page. Nothing that users read is stored.
+// It also shows the server's messages while no page is open.
 addEventListener("install", (event) => {
   const kept = caches.open(SHELL.name).then((cache) => cache.addAll(SHELL.files));
   event.waitUntil(kept.then(() => skipWaiting()));
 });
 
-/** Delete what earlier versions kept; other programs at this origin have caches too. */
+/** Delete the caches of earlier versions; other programs at this origin have caches too. */
 async function tidyUp() {
   const earlier = (await caches.keys()).filter((name) => name.startsWith(SHELL.own) && name !== SHELL.name);
   await Promise.all(earlier.map((name) => caches.delete(name)));
@@ -25,13 +25,13 @@ addEventListener("fetch", (event) => {
   }
 });
 
-/** The pages of ours that are open in this browser. */
+/** Our pages that are open in this browser. */
 async function openPages() {
   const all = await clients.matchAll({ type: "window", includeUncontrolled: true });
   return all.filter((page) => new URL(page.url).pathname.startsWith(SHELL.home));
 }
 
-/** Show a message in place of the last one, unless its user looks at a page of ours anyway. */
+/** Show a message, replacing the last one, unless one of our pages is visible. */
 async function show({ title, body, path, test }) {
   const pages = await openPages();
   if (test || !pages.some((page) => page.visibilityState === "visible")) {
@@ -41,7 +41,7 @@ async function show({ title, body, path, test }) {
 }
 addEventListener("push", (event) => event.waitUntil(show(event.data.json())));
 
-/** Open what a message is about, in a page of ours where one is open. */
+/** Open a message's target, in one of our open pages if there is one. */
 async function open(path) {
   const address = new URL(SHELL.home + path, location.origin).href;
   const [page] = await openPages();

@@ -1,11 +1,11 @@
-// The list of posts: focus moves from post to post, further ones are loaded, an address stands for each place.
+// The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { change, feed, isOn, say, send, showCounts, showState } from "./marks.js";
 import { rememberList } from "./post.js";
 import { localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
-const MOST_OF_SCROLLING = 1.5; // screens a second: who jumps reads nothing
+const MOST_OF_SCROLLING = 1.5; // screens a second: faster scrolling isn't reading
 
 function posts() {
   return [...document.querySelectorAll(".post")];
@@ -98,7 +98,7 @@ const ahead = new IntersectionObserver((seen) => seen.some((one) => one.isInters
   rootMargin: "1500px",
 });
 
-/** The address in the bar is that of the page which the post in view came with. */
+/** Set the address to that of the page with which the post in view was loaded. */
 function keepAddress() {
   const first = posts().find((post) => post.getBoundingClientRect().bottom > 80);
   const place = (first && first.dataset.place) || start;
@@ -110,9 +110,9 @@ const start = location.href;
 
 // --- marks while scrolling
 
-const since = new Map(); // post → when it came into view by the reader's own scrolling
+const since = new Map(); // post → when the user scrolled it into view
 let scrolledByReader = 0;
-let jumpUntil = performance.now() + 1500; // what the browser restores, and what loads, is no scrolling
+let jumpUntil = performance.now() + 1500; // a restored position and loading pictures don't count as scrolling
 
 function jumping() {
   jumpUntil = performance.now() + 400;
@@ -174,7 +174,7 @@ function prepareScrolling() {
   });
 }
 
-// --- what keys do
+// --- actions of keys
 
 export const atPosts = {
   next: () => {

@@ -1,4 +1,4 @@
-// The list of channels, narrowed while somebody types: the page has a part of it, so the server finds.
+// Narrows the list of channels while the user types; the server searches, because the page has only a part of the list.
 const PAUSE = 150; // milliseconds without a key
 const form = document.getElementById("find");
 const list = document.querySelector("#channels ul");

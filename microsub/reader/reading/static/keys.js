@@ -1,5 +1,5 @@
-// Keys: which there are stands in the table of the page that people see (the dialog "keys").
-const PATIENCE = 1500; // milliseconds between two keys that follow each other
+// Keys: they are read from the visible table in the page (the dialog "keys").
+const PATIENCE = 1500; // maximum milliseconds between the two keys of a sequence
 const dialog = document.getElementById("keys");
 
 function table() {

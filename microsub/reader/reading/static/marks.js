@@ -1,4 +1,4 @@
-// Marks and saves: sends the page's forms without leaving it, and shows what the server says became of them.
+// Marks and saves: sends the page's forms without leaving it, and shows the result from the server.
 import { forget, keep, sendWaiting } from "./waiting.js";
 
 const feed = document.getElementById("feed");
@@ -9,7 +9,7 @@ export function article(id) {
   return document.getElementById(`post-${id}`);
 }
 
-/** Show what is unread in each channel. */
+/** Show the unread count of each channel. */
 export function showCounts(unread) {
   for (const link of document.querySelectorAll("[data-channel] .count")) {
     const count = unread[link.closest("[data-channel]").dataset.channel];
@@ -43,7 +43,7 @@ export function isOn(id, act) {
   return button !== null && button.getAttribute("aria-pressed") === "true";
 }
 
-/** Send fields with the hidden ones of a form; what the server says has changed, or null where it refused. */
+/** Send fields with the hidden ones of a form; returns the changes from the server, or null if it refused. */
 export async function send(form, fields, keepalive = false) {
   const body = new URLSearchParams(new FormData(form));
   for (const [name, value] of Object.entries(fields)) {
@@ -69,9 +69,9 @@ export async function send(form, fields, keepalive = false) {
   return null;
 }
 
-const sent = new Map(); // the name of what waited → the server's name for undoing it
+const sent = new Map(); // the name of waiting data → the server's undo name
 
-/** Send what waited; null where the network is still gone. What the server refuses isn't sent again. */
+/** Send waiting data; null if the network is still unavailable. Data that the server refuses isn't sent again. */
 async function post(form, waited) {
   const body = new URLSearchParams(new FormData(form));
   waited.fields.forEach(([name, value]) => body.set(name, value));
@@ -88,7 +88,7 @@ async function post(form, waited) {
   }
 }
 
-/** Say in a few words what was done, with a button that undoes it where that can be. */
+/** Show a message about an action, with an undo button if it can be undone. */
 export function say(text, undo = "") {
   const form = document.getElementById("undo");
   const button = bar.querySelector("button");
@@ -106,7 +106,7 @@ export function say(text, undo = "") {
 
 const changed = new Map();
 
-/** Change one post, or all down to it; the button's name is what is asked for. */
+/** Change one post, or all down to it; the button's name is the change. */
 export async function change(name, id) {
   const form = document.getElementById("change");
   const posts = [...document.querySelectorAll(".post")];
@@ -161,7 +161,7 @@ async function undo(form) {
   }
 }
 
-/** Let the page's forms be sent by this script. The focus stays where it is. */
+/** Send the page's forms by this script. The focus doesn't move. */
 export function prepareForms() {
   const form = document.getElementById("change");
   if (form) {

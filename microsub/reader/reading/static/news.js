@@ -1,4 +1,4 @@
-// Asks what has come when the server says that something changed, and now and then. New posts wait behind a bar: nothing
+// Requests news when the server announces a change, and at intervals. New posts are announced in a bar, so that nothing
 // on the page moves.
 import { feed, showCounts } from "./marks.js";
 
@@ -25,13 +25,13 @@ async function ask() {
       bar.hidden = false;
     }
   } catch {
-    // The network is gone; the next turn asks again.
+    // The network is unavailable; the next turn tries again.
   }
 }
 
 let source = null;
 
-/** Listen while the page is seen: browsers have few connections for all pages of a server. */
+/** Listen while the page is visible: browsers allow only a few connections for all pages of a server. */
 function listen() {
   if (document.hidden) {
     source?.close();

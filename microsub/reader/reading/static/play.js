@@ -1,17 +1,17 @@
-// Players: where somebody stopped is remembered in this browser, each user's by themselves, of so many files.
+// Players: this browser remembers the last positions in a limited number of files, separately for each user.
 const MOST = 200;
-const EVERY = 5000; // milliseconds between two notes while something plays
-const AT_LEAST = 10; // seconds from the beginning or the end where there is nothing to remember
+const EVERY = 5000; // milliseconds between two records of the position
+const AT_LEAST = 10; // seconds at the beginning and end in which no position is recorded
 const place = `positions of ${document.getElementById("channels")?.dataset.user}`;
 
 function positions() {
   return new Map(JSON.parse(localStorage.getItem(place) || "[]"));
 }
 
-/** Note where the player is; the file that was played longest ago makes room. */
+/** Record the player's position; the file that was played longest ago is dropped if there are too many. */
 function note(player) {
   if (!player.readyState) {
-    return; // nothing came yet, and what is remembered holds
+    return; // nothing is loaded yet, so the recorded position stays
   }
   const kept = positions();
   const { currentTime, duration } = player;

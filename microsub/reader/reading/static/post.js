@@ -1,12 +1,12 @@
-// A post's own page: it is read once it is open, and the list that it was opened from goes on beside it.
+// A post's own page: opening it marks the post as read, and it leads to the next posts of the list it was opened from.
 import { change, isOn } from "./marks.js";
 
 const post = document.querySelector(".post.whole");
 const list = JSON.parse(sessionStorage.getItem("list") || '{"ids": []}');
-const FAR = 90; // pixels of a finger's way to the side that is more than a slip
-const STRAIGHT = 50; // pixels up or down that it may leave the line
+const FAR = 90; // minimum pixels of a horizontal swipe
+const STRAIGHT = 50; // maximum pixels that it may move vertically
 
-/** Remember the list that is shown, for the pages of its posts. */
+/** Remember the displayed list, for the pages of its posts. */
 export function rememberList(ids) {
   sessionStorage.setItem("list", JSON.stringify({ ids, path: location.href }));
 }
@@ -31,7 +31,7 @@ export const atPost = {
   open: () => {},
 };
 
-/** A finger that goes to the side turns to the next post, or the one before, unless it moves what is wider. */
+/** A horizontal swipe opens the next or previous post, unless it scrolls a wide element. */
 function prepareTurning() {
   let from = null;
   post.addEventListener("touchstart", (event) => {
@@ -47,7 +47,7 @@ function prepareTurning() {
   }, { passive: true });
 }
 
-/** Hand the post's address to another app, where the device lets pages do that. */
+/** Share the post's address with another app, if the device supports that. */
 function prepareSharing() {
   const button = post.querySelector("[data-share]");
   if (button && navigator.share) {

@@ -1,11 +1,11 @@
-// Reading with a script: what works without it goes without reloading, and by keys.
+// Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
 import { listen } from "./keys.js";
 import { feed, prepareForms } from "./marks.js";
 import { watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
-// A picture that can't be had takes no room.
+// Hide pictures that can't be loaded.
 function leaveOut({ target }) {
   if (target.matches?.(".post img")) {
     (target.closest(".photos a") || target).hidden = true;

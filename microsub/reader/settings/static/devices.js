@@ -1,16 +1,16 @@
-// Asks the browser whether it may show messages, and for the address to which they go; the form brings that to the server.
+// Asks the browser for the permission to show messages and for their address; the form sends that to the server.
 const about = document.getElementById("device");
 const form = about.closest("form");
 const isAble = "Notification" in window && "PushManager" in window && "serviceWorker" in navigator;
 
-/** Shows that one of the messages above the form. */
+/** Show this one of the messages above the form. */
 function say(id) {
   for (const one of document.querySelectorAll("#said > p")) {
     one.hidden = one.id !== id;
   }
 }
 
-/** The address for messages of this server; one that was made for another key is given back first. */
+/** The address for messages of this server; an address for another key is unsubscribed first. */
 async function subscribe() {
   const { pushManager } = await navigator.serviceWorker.ready;
   const options = { userVisibleOnly: true, applicationServerKey: about.dataset.key };
@@ -44,7 +44,7 @@ async function ask() {
 }
 
 if ("told" in about.dataset) {
-  // The address is known; the form changes the channels alone.
+  // The address is known; the form only changes the channels.
 } else if (isAble) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -1,4 +1,4 @@
-// A list of feeds by drag and drop, and how far its import is.
+// Accepts a list of feeds by drag and drop, and shows the progress of its import.
 "use strict";
 
 const AGAIN = 1000;
