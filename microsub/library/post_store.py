@@ -180,7 +180,7 @@ class PostStore(Posts):
             raise wrong("listener", listener, "an asynchronous function of one event")
         return self._events.listen(listener)
 
-    # --- how ---------------------------------------------------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------------------------------------
 
     async def _save(self, feed: FeedRecord, guid: str, fields: Mapping[str, Any], *, merge: bool = False) -> Saved:
         now = self._clock()

@@ -74,7 +74,7 @@ def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
 
 
 def host_manners(settings: InstanceSettings, host: str) -> HostManners:
-    """The manners for `host`; a setting may name it with or without its port."""
+    """The request rate for `host`; a setting may name it with or without its port."""
     polling = settings.polling
     own = settings.hosts.get(host) or settings.hosts.get(host.rpartition(":")[0])
     interval = polling.host_interval if own is None or own.interval is None else own.interval

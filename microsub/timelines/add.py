@@ -29,7 +29,7 @@ from microsub.timelines.timelinekeys import shown_keys, split, url_lines
 log = LibraryLogger(__name__)
 
 _MOST_FILTERING = 10_000
-"""Channels whose filters a process remembers."""
+"""Maximum number of channels whose filters a process caches."""
 
 _ADD = load("timeline_add")
 

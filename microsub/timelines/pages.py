@@ -314,7 +314,7 @@ class ItemCache:
             for read in self._reads:
                 read.stale.add(item_id)
 
-    # --- inside ----------------------------------------------------------------------------------------------------
+    # --- implementation --------------------------------------------------------------------------------------------
 
     async def _read(self, missing: Sequence[str]) -> list[bytes | None]:
         read = _CacheRead()

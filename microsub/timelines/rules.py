@@ -27,7 +27,7 @@ from microsub.timelines.timelinekeys import every_channel, members, split, timel
 _ENDED = 1000
 """Maximum number of mutes lifted in one round."""
 _REMEMBERED = 50_000
-"""Items remembered while a rule is applied."""
+"""Maximum number of items cached while a rule is applied."""
 
 
 class Rules:

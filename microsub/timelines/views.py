@@ -37,7 +37,7 @@ from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arriva
 
 _UNREAD_PAGE = 100
 _MOST_ITEMS = 100_000
-"""Items whose feed a process remembers."""
+"""Maximum number of items whose feed a process caches."""
 MAX_PREFIXES = 20_000
 _MOST_MERGES = 5
 """Maximum number of replacements of a feed that are followed to find its current id."""

@@ -41,7 +41,7 @@ MOST_OF_NAME = 200
 """Longest name that an app or a list of feeds may give; the admin's file may exceed it."""
 _UIDS_TO_TRY = 1000
 _MOST_NAMES = 10_000
-"""Users whose channels a process remembers."""
+"""Maximum number of users whose channels a process caches."""
 
 FIELDS: tuple[str, ...] = tuple(one.name for one in fields(OwnChannelSettings))
 """The fields of a channel's hash that hold its own settings."""

@@ -5,7 +5,7 @@
 --
 -- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/arrivals.lua)
 -- ARGV  1 now  2 pattern: posts  3.. ids, oldest first
--- reply how many items were looked at, from the first one on
+-- reply number of items examined, from the first one
 local keys = {}
 for i = 1, 2 do
   for _, uid in ipairs(redis.call('ZRANGE', KEYS[i], 0, -1)) do keys[#keys + 1] = (string.gsub(ARGV[2], '%*', uid)) end
