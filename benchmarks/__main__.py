@@ -59,9 +59,9 @@ SHORT = " in short"
 class Part:
     """The result of a part of the benchmark.
 
-    `text` is for the terminal; `figures` goes between the marks called `mark` in pages of the documentation; `short`, a
-    list of the most important figures, goes between the marks of the same name followed by `SHORT`; `data` is for
-    programs; `met` is whether all aims were reached.
+    `text` is for the terminal; `figures` is written between the marks called `mark` in documentation pages; `short`, a
+    list of the most important figures, between the marks of the same name followed by `SHORT`; `data` is for programs;
+    `met` is whether all aims were reached.
     """
 
     text: str

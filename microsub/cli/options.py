@@ -227,7 +227,7 @@ def as_push(health: PushHealth) -> dict[str, object]:
 
 
 class Report(Protocol):
-    """What a command found or did."""
+    """The result of a command."""
 
     def as_dict(self) -> Mapping[str, object]:
         """For programs."""
@@ -239,7 +239,7 @@ class Report(Protocol):
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
-    """Print what a command found or did."""
+    """Print the result of a command."""
     if as_json:
         print_json(report.as_dict())
     else:

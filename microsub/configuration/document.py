@@ -1,4 +1,4 @@
-"""From the bytes of backend.json to a `Backend`, or to ConfigErrors with path and line.
+"""Parses backend.json to a `Backend`, or to ConfigErrors with path and line.
 
 `model.check_shape` checks single values; duplicates and related values are checked here. A key that looks misspelt is
 an error, because it would otherwise be ignored silently. Any other unknown key is a warning, and stays in the file.
@@ -220,7 +220,7 @@ _EXPECTED = {
     "literal_error": "one of {expected}",
     "form": "{expected}",
 }
-"""What was expected, by pydantic's type of error."""
+"""The expected values, by pydantic's type of error."""
 
 
 def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) -> None:

@@ -107,7 +107,7 @@ _TWICE = "a second time in one object"
 
 
 def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
-    """What was found at the error, and what was expected."""
+    """The found and expected text at the error."""
     position = error.pos
     if error.msg.endswith(_TWICE):
         return error.msg, "each key only once"

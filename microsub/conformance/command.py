@@ -157,7 +157,7 @@ def conformance(
 
 
 def _listen(feed_listen: str | None, feed_host: str, feed_port: int) -> tuple[str, int]:
-    """Where to publish: at the feed host if that is a loopback address, otherwise on all interfaces."""
+    """The address for publishing: the feed host if that is a loopback address, otherwise all interfaces."""
     if feed_listen:
         host, _, port = feed_listen.partition(":")
         if port and not port.isdigit():

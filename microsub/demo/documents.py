@@ -353,7 +353,7 @@ def index() -> bytes:
 
 
 def front(blog: Blog, posts: Sequence[InventedPost]) -> bytes:
-    """A blog's front page: an h-feed, or, beside another feed, a list with `rel=alternate`."""
+    """A blog's front page: an h-feed, or, if it has another feed, a list with `rel=alternate`."""
     card = _card(blog)
     if blog.format == "h-feed":
         entries = "\n".join(entry(post) for post in posts)

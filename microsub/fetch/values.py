@@ -85,7 +85,7 @@ class FetchSettings:
 class FetchRequest:
     """One GET.
 
-    Validators are latin-1 text and are sent back byte for byte; the publisher is told the number of `subscribers`.
+    Validators are latin-1 text and are sent back byte for byte; the User-Agent has the number of `subscribers`.
     `since` is for fetchers that keep copies (`cache.CachingFetcher`): a copy from after that Unix time is returned,
     otherwise the publisher is asked. None: any fresh copy will do.
     """

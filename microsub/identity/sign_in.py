@@ -1,9 +1,9 @@
 """Sign-in by another provider, of which this server is an IndieAuth client
 (https://indieauth.spec.indieweb.org/#authorization, RFC 7636 for PKCE, RFC 9207 for `iss`), and its rate limits.
 
-`begin` sends the browser to the person's own provider, `finish` takes what it comes back with. A sign-in belongs to the
-browser that began it: `state` leads nowhere in another, and the PKCE verifier is an HMAC under the browser's secret,
-so that it isn't stored anywhere.
+`begin` redirects the browser to the person's own provider, `finish` handles its return. A sign-in belongs to the
+browser that began it: `state` is invalid in another one, and the PKCE verifier is an HMAC with the browser's secret, so
+that it isn't stored anywhere.
 """
 
 from __future__ import annotations

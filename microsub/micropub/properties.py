@@ -49,7 +49,7 @@ class PostedItem:
 
     @classmethod
     def read(cls, data: str | bytes) -> PostedItem:
-        """What `encoded` wrote."""
+        """Read the output of `encoded`."""
         found = orjson.loads(data)
         return cls(found["type"][0], found["properties"])
 

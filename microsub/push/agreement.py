@@ -136,7 +136,7 @@ class Agreement:
 
 
 def wish_of(feed: FeedRecord) -> Wish | None:
-    """What `feed` should be subscribed to; None if it names no hub, has no topic, or is gone."""
+    """The wanted subscription of `feed`; None if it names no hub, has no topic, or is gone."""
     topic = topic_of(feed)
     if (
         feed.gone
@@ -170,7 +170,7 @@ def parted(text: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What to do about a feed's subscriptions.
+    """The next steps for a feed's subscriptions.
 
     `over` are callbacks to be forgotten, `end` those whose hub is asked to end them. `ask`: the hub is asked for a
     subscription now. `look` is when to look again, None for never.
@@ -252,7 +252,7 @@ def signed(body: bytes, secret: str, header: str) -> bool:
 
 
 def spend(spent: float, seconds: float, now: float) -> float:
-    """Until when the share is used up, after a delivery that took `seconds` of processor time."""
+    """The time until which the share is used up, after a delivery that took `seconds` of processor time."""
     return max(now, min(spent, now + BURST)) + seconds * SPARING
 
 

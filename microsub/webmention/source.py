@@ -36,19 +36,19 @@ KINDS = (
     ("bookmark", "bookmark_of"),
     ("follow", "follow_of"),
 )
-"""What a page can do to another one besides mentioning it, and the property that says so."""
+"""Relations of a page to another one other than a mention, and their properties."""
 MENTION = "mention"
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _BEFORE, _BEHIND = r"(?<![^\s<>(\[{\"'`,;|])", r"(?=[.,;:!?)\]}'\"`*_]*(?:[\s<>|]|\Z))"
-"""What may surround an address in a text, so that it isn't part of a longer one."""
+"""Characters that may surround an address in a text; otherwise it is part of a longer one."""
 
 
 def mention_in(body: bytes, url: str, content_type: str | None, source: str, target: str) -> Entry | None:
-    """What the document found at `url` (after redirects from `source`) says about `target`.
+    """The mention of `target` in the document found at `url` (after redirects from `source`).
 
-    None if it has no link to it. `post_type` is what it does to the target. Other pages that the post replies to or
+    None if it has no link to it. `post_type` is its relation to the target. Other pages that the post replies to or
     likes are left out, because the sender claimed nothing about them.
     """
     text, kind = decode(body, content_type), (content_type or "").partition(";")[0].strip().lower()
@@ -153,7 +153,7 @@ def _context(said: Entry, target: str) -> dict[str, Entry | Card]:
 
 
 def _kind(said: Entry, target: str) -> tuple[str, str]:
-    """What the post does to the target, and the property that says so."""
+    """The post's relation to the target, and its property."""
     wanted = normalise_url(target)
     for kind, name in KINDS:
         if any(normalise_url(url) == wanted for url in getattr(said, name)):

@@ -32,7 +32,7 @@ _AT_THE_LATEST = 60.0
 
 
 Order = Literal["approved", "rejected", "withdrawn"]
-"""What a user can do with a webmention."""
+"""A user's actions on a webmention."""
 
 
 class Written(Enum):

@@ -150,7 +150,7 @@ class WebProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, or refuse it."""
         super().connection_made(transport)
-        address = self.client[0] if self.client else ""  # a Unix socket, whose clients can't be told apart
+        address = self.client[0] if self.client else ""  # clients of a Unix socket have no address
         self.network = self.clients.enter(address) if address else None
         if len(self.connections) > _most_connections() or (address and self.network is None):
             log.debug("a connection was refused: there are too many", address=address)
@@ -237,7 +237,7 @@ class WebProtocol(HttpToolsProtocol):
         """Handle the end of a response: now the client must act, unless its next request is here.
 
         Replaces uvicorn's method, which closes idle connections after five seconds. Many clients and proxies use the
-        same time, and lose a request that meets the close. `due` limits the time anyway.
+        same time, and lose a request sent at that moment. `due` limits the time anyway.
         """
         if self.transport.is_closing():
             return

@@ -1,7 +1,7 @@
 """The effects of a second poll: edits and new posts arrive, and read, removed or moved posts don't return.
 
-These need the server to fetch a feed again. It does so in its own time, or at once where the suite was given a
-command for it; the requirements are skipped when it doesn't come by.
+These need the server to fetch a feed again: on its own schedule, or at once if the suite was given a command for it. If
+it doesn't fetch the feed, the requirements are skipped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from microsub.conformance.world import World
 revisions = Chapter("revisions", section="Read state")
 
 READ, READ_AND_EDITED, REMOVED, MOVED, EDITED, REDATED = 1, 2, 3, 4, 5, 6
-"""What happens to the posts of the blog, by their position in it."""
+"""Positions in the blog of the posts with these changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revised:
     """A channel before and after the poll that followed an edit of its feed; `plain` is another channel that follows
-    it, where nothing was marked, and `target` the one that an item was moved to. `visit` is the first poll.
+    the feed, in which nothing was marked, `target` the one to which an item was moved. `visit` is the first poll.
     """
 
     channel: str
@@ -41,11 +41,11 @@ class Revised:
     revisit: Visit
 
     def id_of(self, place: int) -> str:
-        """The id of the post at this place of the blog before the edit."""
+        """The id of the post at this position of the blog before the edit."""
         return ids(self.before)[place]
 
     def now(self, place: int) -> Item:
-        """The item at this place before the edit, as it is now. Raises Violation when it is gone."""
+        """The present item of the post at this position before the edit. Raises Violation if it is gone."""
         for item in self.after:
             if item["_id"] == self.id_of(place):
                 return item
@@ -88,7 +88,7 @@ def _revise(w: World) -> Revised:
         return True if any(item.get("name") == f"Corrected {EDITED}" for item in w.items(channel)) else None
 
     w.until(arrived, "the new post in the channels")
-    with contextlib.suppress(Violation):  # a server that loses edits is judged by a requirement of its own
+    with contextlib.suppress(Violation):  # another requirement checks whether edits arrive
         w.until(edited, "the edit in the channel", limit=10)
     return Revised(
         channel=channel,
@@ -145,7 +145,7 @@ def edit_keeps_place(w: World) -> None:
 def no_doubles(w: World) -> None:
     """A second poll doesn't duplicate items."""
     revised = _revised(w)
-    # A server may take a moved item out of every channel, or out of one.
+    # A server may remove a moved item from all channels or only from one.
     wanted = [entry for entry in ids(revised.before) if entry != revised.id_of(MOVED)]
     each_once(revised.plain_after, wanted, "all items")
     same(len(set(urls(revised.plain_after))), len(revised.plain_after), "the number of different addresses")

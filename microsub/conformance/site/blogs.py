@@ -26,7 +26,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class SamplePost:
-    """One post. `html` is written as it stands; `link` and `guid` None mean: made from the blog's URL and `slug`.
+    """One post. `html` is written unchanged; `link` and `guid` None: derived from the blog's URL and `slug`.
 
     `enclosures` are (URL, media type). `markup` is the inner HTML of the h-entry when an h-feed is written.
     """

@@ -11,21 +11,21 @@ from microsub.conformance.site.publisher import FeedServer, PublishedDocument
 
 FORMATS: tuple[Format, ...] = ("rss", "atom", "json", "h-feed")
 TIED = 60
-"""How many posts of the blog `ties` share one instant."""
+"""Posts of the blog `ties` with the same time."""
 
 Make = Callable[[str, Format, list[SamplePost], "Person | None"], SampleBlog]
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """All blogs of a run, by what they are good for.
+    """All blogs of a run, each with its purpose.
 
     `eight`: 8 posts, by `ann` and `ben` in turn. `pair`: two such posts, for situations that are kept, so that those of
-    `eight` are in no channel but that of the requirement at hand. `fresh`: 12 posts newer than any other. `ties`: 75
-    posts, 60 of them of one instant. `long`: 130 posts. `formats`: the same three posts in every format. `rich`: kinds
-    of posts and properties. `hostile`: markup that must not come through, and odd dates. `podcast`: enclosures.
-    `changing`: what is edited between two polls. `unseen`: never followed. `page` is a web page that names the feeds
-    of `eight` and `fresh`, `bare_page` one that names none.
+    `eight` are only in the channel of the current requirement. `fresh`: 12 posts newer than any other. `ties`: 75
+    posts, 60 of them with the same time. `long`: 130 posts. `formats`: the same three posts in every format. `rich`:
+    kinds of posts and properties. `hostile`: markup that must be removed, and odd dates. `podcast`: enclosures.
+    `changing`: edited between two polls. `unseen`: never followed. `page` is a web page that names the feeds of `eight`
+    and `fresh`, `bare_page` one that names none.
     """
 
     ann: Person

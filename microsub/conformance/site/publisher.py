@@ -1,7 +1,7 @@
 """The suite's own web site: it serves the blogs that the server under test follows, and logs requests.
 
-Documents can be changed at any moment. Each has an ETag and is answered 304 when the request holds that ETag, so
-that a server which polls conditionally can show it.
+Documents can be changed at any time. Each has an ETag, and a request with that ETag gets 304, so that conditional polls
+can be checked.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Visit:
 
 
 class FeedServer:
-    """An HTTP server on a thread of its own. `listen` is its address and port (0: any free one); `host` and `port` are
-    those at which the server under test reaches it, where they are others.
+    """An HTTP server in its own thread. `listen` is its address and port (0: any free one); `host` and `port` are those
+    at which the server under test reaches it, if different.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""Apps: their identifier, their metadata, and where people may be sent back to.
+"""Apps: their identifier, their metadata, and their redirect addresses.
 
 https://indieauth.spec.indieweb.org/#client-identifier, #client-information-discovery; the JSON document is also
 draft-ietf-oauth-client-id-metadata-document, with the names of RFC 7591.
 
-What they ask of an authorization endpoint is read from the address that they send a person's browser to:
-https://indieauth.spec.indieweb.org/#authorization-request, RFC 6749, sections 3.1 and 4.1.1. Older apps ask with
-`response_type=id`, or without it, when they want no more than to know who somebody is. PKCE (RFC 7636) proves that the
-app that redeems a code is the one that asked for it.
+Authorization requests are read from the address to which the app redirects the browser:
+https://indieauth.spec.indieweb.org/#authorization-request, RFC 6749, sections 3.1 and 4.1.1. Older apps that only want
+to know the user's identity send `response_type=id` or omit it. PKCE (RFC 7636) proves that the app that redeems a code
+is the one that requested it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Users and their tokens, and when they were last seen and used.
 
-A token is `<user>.<secret>`; only the SHA-256 of the whole text is stored, under the user's own slot, so that the check
-can be part of any script that works on that user's keys, and a revocation holds from the next request on.
+A token is `<user>.<secret>`; only the SHA-256 of the whole text is stored, in the user's slot, so that any script on
+that user's keys can check it, and a revocation takes effect with the next request.
 
-Tokens of other programs read the post store and nothing else. They are `~<name>.<secret>`: the `~` can't stand in a
-user's name, so they are never taken for a reader's token, nor the other way round.
+Tokens of other programs can only read the post store. They are `~<name>.<secret>`: users' names can't contain `~`, so
+they are never confused with tokens of apps.
 """
 
 from __future__ import annotations

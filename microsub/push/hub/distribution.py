@@ -201,7 +201,7 @@ class Distribution:
         await self._work.note(dict.fromkeys(await self._store.owners(), now))
 
     def parts(self, pace: RoundTiming) -> dict[str, Coroutine[None, None, None]]:
-        """What runs permanently, by name: the work, and the check of all owners."""
+        """The permanent tasks by name: the work, and the check of all owners."""
         looking = for_ever(self.look_at_all, "topics", pace, EVERY)
         return {"hub": self.run_for_ever(), "topics": looking}
 

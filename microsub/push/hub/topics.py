@@ -67,7 +67,7 @@ class OutputTopic:
 
     @property
     def source(self) -> str:
-        """What shares its version: all formats of one feed have the same."""
+        """The source of its version: all formats of one feed have the same."""
         return self.feed.id
 
 
@@ -87,7 +87,7 @@ class ChannelTopic:
 
     @property
     def source(self) -> str:
-        """What shares its version."""
+        """The source of its version."""
         return self.address
 
 
@@ -105,7 +105,7 @@ class StoredFeedTopic:
 
     @property
     def source(self) -> str:
-        """What shares its version."""
+        """The source of its version."""
         return self.address
 
 
