@@ -19,8 +19,8 @@ _TYPES = {"String": "string", "Hash": "hash", "Set": "set", "Sorted set": "zset"
 _TYPE = re.compile(rf"({'|'.join(sorted(_TYPES, key=len, reverse=True))})\b(?!, hash)")
 
 # The words of the text for keys that may be permanent until their owner is deleted, and for keys that must be.
-_MAY_STAY = re.compile(r"permanent|as `feed`|as long as a timeline|(?:after|beyond) the last follower", re.IGNORECASE)
-_STAYS = re.compile(r"permanent(?!, or until)|as long as a timeline", re.IGNORECASE)
+_MAY_STAY = re.compile(r"permanent|as `feed`", re.IGNORECASE)
+_STAYS = re.compile(r"permanent(?!, or until)", re.IGNORECASE)
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"
 _NUMBER = r"[0-9]{1,19}"

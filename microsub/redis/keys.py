@@ -1,9 +1,9 @@
 """Every Redis key of the product, named once by its form; nothing else builds a key string.
 
 `<…>` in a form stands for a value. The text below each form gives: type, member or field, score or value; lifetime;
-the modules that write and read it. `microsub check` takes type and lifetime from these words (`check.keynames`).
-Braces are Redis Cluster hash tags: the keys of one user, of one feed and of one host each share a slot. No script
-touches two slots.
+the modules that write and read it. `microsub check` takes from these words the type, and whether a key may be
+permanent (`check.keynames`). Braces are Redis Cluster hash tags: the keys of one user, of one feed and of one host each
+share a slot. No script touches two slots.
 
 `Permanent` keys are deleted with their owner. Every other key has a time to live; a test fails on any key without
 one. Secrets for signing in are stored as hashes only: random ones as SHA-256, passwords as argon2.
@@ -151,8 +151,8 @@ item = key_of("item:<item_id>")
 """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (if it differs), `hash`, `version`,
 `confirmed`, `untold` (version of an edit that isn't announced yet), `score`, `updated`, `discovered`, `author`, `link`,
 `twin` (the identity it shares with duplicates), `twin_at` (Unix time of its last registration), `incomplete`, `asked`,
-`condemned`, `was` (duplicates in feeds that have become this one), and the fields that a program saved. Lifetime: as
-long as a timeline or output feed refers to it. `posts.items`.
+`condemned`, `was` (duplicates in feeds that have become this one), and the fields that a program saved. Permanent,
+deleted when no timeline or output feed refers to it any more. `posts.items`.
 """
 
 duplicates = key_of("twins:<identity>")
@@ -168,8 +168,8 @@ deletes the entry if the feed is still gone. `feeds.url_index`.
 """
 
 feed = key_of("feed:{<feed_id>}")
-"""Hash: url, title, photo, validators, schedule, health, WebSub. Lifetime: 30 days after the last follower left.
-`feeds.record`; read by following and the pipeline.
+"""Hash: url, title, photo, validators, schedule, health, WebSub. Permanent, or until 30 days after the last
+follower left. `feeds.record`; read by following and the pipeline.
 """
 
 feed_items = key_of("feed:{<feed_id>}:items")
