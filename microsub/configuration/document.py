@@ -203,7 +203,7 @@ def channelless(document: BackendDocument, changes: Iterable[Change]) -> tuple[C
     return findings.errors()
 
 
-# --- what single values may be ------------------------------------------------------------------------------------
+# --- valid values -----------------------------------------------------------------------------------------------------
 
 _EXPECTED = {
     "dataclass_type": "an object",
@@ -274,7 +274,7 @@ def _near(text: str, known: Sequence[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-# --- what a schema can't say -------------------------------------------------------------------------------------
+# --- rules that a schema can't express --------------------------------------------------------------------------------
 
 
 def _check_users(document: Mapping[str, Any], findings: BackendFindings) -> None:

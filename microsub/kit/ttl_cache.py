@@ -23,14 +23,14 @@ class _CachedOutcome(Generic[T]):
     def result(self) -> T:
         if self.error is not None:
             raise self.error.with_traceback(None) from None
-        return self.value  # type: ignore[return-value]  # one of the two is there
+        return self.value  # type: ignore[return-value]  # one of the two is set
 
 
 class TtlCache(Generic[T]):
-    """Outcomes by key, the `most` that were wanted last. Belongs to one event loop.
+    """Outcomes by key, at most `most`, the least recently used dropped first. Belongs to one event loop.
 
-    Successes are good for `lifetime` seconds, errors of the project's tree for `failures`; other exceptions are bugs
-    and not remembered, nor is that there is no parser. `at_once` searches are under way together; the others wait for
+    Successes are kept for `lifetime` seconds, the project's own errors for `failures` seconds. Other exceptions are
+    bugs and aren't kept, nor is the lack of a parser. At most `at_once` searches run at a time; the others wait for
     their turn.
     """
 
@@ -67,16 +67,16 @@ class TtlCache(Generic[T]):
         return (await asyncio.shield(search)).result()
 
     def has(self, key: str) -> bool:
-        """Whether there is an outcome that is good still."""
+        """Whether there is a fresh outcome."""
         known = self._known.get(key)
         return known is not None and self._is_good(known, None)
 
     def is_sought(self, key: str) -> bool:
-        """Whether a search is under way, so that one more caller costs nothing."""
+        """Whether a search is running, so that one more caller costs nothing."""
         return key in self._searches
 
     def forget(self, key: str | None = None) -> None:
-        """Delete one outcome, or all; a search that is under way is for those who wait already."""
+        """Delete one outcome, or all. The result of a running search goes only to callers that wait already."""
         for kept in (self._known, self._searches):
             _ = kept.clear() if key is None else kept.pop(key, None)
 
@@ -95,7 +95,7 @@ class TtlCache(Generic[T]):
                 outcome = _CachedOutcome(begun, error=error.with_traceback(None))
                 known = self._known.get(key)
                 if known is not None and known.error is None and self._is_good(known, None):
-                    return outcome  # who wanted it fresher hears of it; for others, what was found is good enough
+                    return outcome  # callers that wanted a fresher one get the error; others keep the last success
         if self._searches.get(key) is not asyncio.current_task():
             return outcome
         self._known[key] = outcome
@@ -108,4 +108,4 @@ class TtlCache(Generic[T]):
         if self._searches.get(key) is done:
             del self._searches[key]
         if not done.cancelled():
-            done.exception()  # those who wait have it, and there may be nobody left
+            done.exception()  # retrieve it, even if all waiting callers are gone

@@ -281,7 +281,7 @@ def webmention_findings(page: ExaminedPage, base: str | None, user: str | None) 
         yield say("no-webmention", line=webmention_line(base, user).html)
 
 
-# --- whose endpoint it is -------------------------------------------------------------------------------------------
+# --- the owner of an endpoint -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

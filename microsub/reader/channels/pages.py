@@ -437,7 +437,7 @@ def _wire(filters: Filters) -> dict[str, object]:
     return {name: list(getattr(filters, name)) for name in names}
 
 
-# --- what several need ----------------------------------------------------------------------------------------------
+# --- parts of several pages -------------------------------------------------------------------------------------------
 
 
 async def _asked(visit: PageVisit, user: str) -> Channel:

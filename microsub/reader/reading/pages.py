@@ -288,7 +288,7 @@ async def _set_display(visit: PageVisit) -> Response:
     return visit.go(DISPLAY, done="yes")
 
 
-# --- what several pages show ----------------------------------------------------------------------------------------
+# --- parts of several pages -------------------------------------------------------------------------------------------
 
 
 async def reader_of(visit: PageVisit) -> str:

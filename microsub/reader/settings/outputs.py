@@ -154,7 +154,7 @@ async def _delete(visit: PageVisit) -> Response:
     return visit.go(OUTPUTS, deleted=name)
 
 
-# --- what several need ----------------------------------------------------------------------------------------------
+# --- parts of several pages -------------------------------------------------------------------------------------------
 
 
 async def _settings(visit: PageVisit, user: str, before: OutputConfig) -> OutputConfig:

@@ -6,7 +6,7 @@
 -- note_changes(events) writes one entry for each such channel, with the items that came as unread, the newest first.
 -- note_channel(events, what, uid, …) writes one for a channel itself. Readers of the entry get the unread count
 -- themselves, so it is current, and costs nothing here. The stream exists only while an app listens, and for some hours
--- after (lua/events_read.lua): without a stream, a change costs one EXISTS.
+-- after (lua/events_open.lua): without a stream, a change costs one EXISTS.
 local KEPT, MOST_CAME = 500, 100
 local changed_channels, came_to = {}, {}
 
