@@ -448,7 +448,7 @@ class TokenUse:
         """Record a token's use at that time; nothing happens if it isn't one of our valid tokens."""
         key = keys.token(credential.user, credential.digest)
         foreign, grant = await self._redis.command("HMGET", key, "foreign", "grant")
-        # Only the grant is recorded, because its tokens are replaced often.
+        # The use of a grant's token is recorded at the grant, because its tokens are replaced often.
         place, held = (key, "scope") if grant is None else (keys.grant(credential.user, text(grant)), "refresh")
         if foreign is None:
             await self._redis.script(load("record_change"), [place], [held, "", "", "used", f"{now:.0f}"])

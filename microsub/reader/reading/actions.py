@@ -46,7 +46,7 @@ async def _change(visit: PageVisit) -> Response:
 
 
 Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
-"""Makes a change; returns the message to show, and the name of the undo record."""
+"""Makes a change; returns the message to show, and the changed posts if they can be undone."""
 
 
 async def _read(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
