@@ -251,7 +251,7 @@ class _Queue:
         self._tally.too_early += publisher.too_early
 
     def _note_hold(self, number: int, until: float, now: float) -> None:
-        """Hold the host if three feeds wait, like `store/lua/schedule_hold.lua`."""
+        """Hold the host if three feeds wait, like `feeds/lua/schedule_hold.lua`."""
         waiting = self._waiting
         waiting[number] = min(until, now + LONGEST_HOLD)
         for other in [other for other, end in waiting.items() if end <= now]:

@@ -234,7 +234,7 @@ class Passwords:
         """Whether that is the user's password.
 
         It takes the same time for a user who doesn't exist or has no password. `turn` is its order in the queue
-        (`hashing.Hasher`). A hash with former parameters is replaced. The caller counts attempts. Raises
+        (`Hasher`). A hash with former parameters is replaced. The caller counts attempts. Raises
         TooManyRequests.
         """
         text = normal_password(password)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,7 @@ import orjson
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
 from microsub.errors import InvalidRequest, TooLarge, TooSlow
 from microsub.kit.texts import size
@@ -267,28 +268,19 @@ async def _all_pairs(body: RequestBody) -> Pairs:
 
 
 async def _read(receive: Receive, most: int) -> bytes:
-    # Most bodies are a single part and cost no timer; the server itself limits the time until a part arrives.
-    ends = asyncio.get_running_loop().time() + BODY_SECONDS
-    content, more = _part(await receive(), 0, most)
-    if not more:
-        return content
-    parts, count = [content], len(content)
-    async with asyncio.timeout_at(ends):
-        while more:
-            content, more = _part(await receive(), count, most)
-            parts.append(content)
-            count += len(content)
-    return b"".join(parts)
-
-
-def _part(message: Message, count: int, most: int) -> tuple[bytes, bool]:
-    """A part that follows `count` bytes, and whether there are more."""
-    if message["type"] == "http.disconnect":
-        raise InvalidRequest("the body is incomplete: the connection was closed before its end")
-    content: bytes = message.get("body", b"")
-    if count + len(content) > most:
-        raise too_large(most)
-    return content, message.get("more_body", False)
+    chunks, count, ends = list[bytes](), 0, time.monotonic() + BODY_SECONDS
+    while True:
+        # Most bodies are one part, and cost no timer; the server itself limits the time until the first part.
+        message = await (asyncio.wait_for(receive(), ends - time.monotonic()) if chunks else receive())
+        if message["type"] == "http.disconnect":
+            raise InvalidRequest("the body is incomplete: the connection was closed before its end")
+        chunk: bytes = message.get("body", b"")
+        count += len(chunk)
+        if count > most:
+            raise too_large(most)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
 
 
 async def _pairs(body: bytes, content_type: str) -> Pairs:
