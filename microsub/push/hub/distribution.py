@@ -42,8 +42,8 @@ DELIVERING = SendLimits(total=10.0, body=0, redirects=-1)
 REQUESTS_AT_ONCE = 64
 REQUESTS_TO_HOST = 8
 """Requests at the same time, in total and to one callback host."""
-IN_HAND = 4_000
-IN_HAND_OF_HOST = 1_000
+IN_PROGRESS = 4_000
+IN_PROGRESS_OF_HOST = 1_000
 """Claimed pieces of work in this process, in total and for one host; a host's surplus is put off."""
 AFTER_VERIFICATION = 1.0
 """Seconds until a new subscriber's topic is checked for changes: many subscribe at the same time."""
@@ -108,7 +108,7 @@ class _HostTurns:
     async def turn(self, url: str) -> AsyncIterator[bool]:
         """Wait for this host's turn, for one request; False if the request must be put off."""
         host = host_of(url)
-        if self._resting.left(url) or self._waiting[host] >= IN_HAND_OF_HOST:
+        if self._resting.left(url) or self._waiting[host] >= IN_PROGRESS_OF_HOST:
             yield False
             return
         self._waiting[host] += 1
@@ -207,7 +207,7 @@ class Distribution:
 
     async def _take(self) -> int:
         """Claim due work and start it; returns how many pieces."""
-        room = IN_HAND - len(self._in_progress)
+        room = IN_PROGRESS - len(self._in_progress)
         if room < 1:
             return 0
         taken = await self._work.take(self._clock(), room)
