@@ -70,6 +70,7 @@ async def test_who_waits_for_the_push_service_is_told_so(browser: Browser, pushe
         await page.get_by_role("button", name="Turn on notifications").click()
         asking = page.get_by_text("Contacting the push service of your browser.")
         await asking.wait_for()
+        await page.wait_for_function("() => window.no")  # a slow service worker is waited for before it is asked
         await page.evaluate("() => no(new Error())")
         await page.get_by_text("Your browser could not reach its push service.").wait_for()
         assert not await asking.is_visible()
