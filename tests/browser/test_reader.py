@@ -17,6 +17,7 @@ from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.browser.techniques import as_markup, techniques
 from tests.support.polling import dated, rss
+from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -226,10 +227,12 @@ async def test_further_posts_come_by_scrolling(browser: Browser, library: Librar
     async with window(browser) as here:
         page = await library.sign_in(here, "buttons", "/channel/home?show=all")
         assert await page.locator(".post").first.get_attribute("aria-setsize") == "-1"
-        for _ in range(12):
+
+        async def ended() -> bool:
             await page.mouse.wheel(0, 4000)
-            await page.wait_for_timeout(150)
-        await page.get_by_text("No more posts.").wait_for()
+            return await page.get_by_text("No more posts.").is_visible()
+
+        await wait_until(ended)
         posts = page.locator(".post")
         assert await posts.count() == COUNT
         assert await posts.last.get_attribute("aria-posinset") == str(COUNT)
@@ -254,6 +257,7 @@ async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Libra
             await page.mouse.wheel(0, 60)
             await page.wait_for_timeout(140)
         await page.wait_for_function("document.querySelectorAll('.post.is-read').length > 0")
+        await page.wait_for_timeout(1000)  # the last step of the wheel is over
         passed = await page.locator(".post.is-read").count()
         await settled(page, COUNT - passed)
         assert 1 <= passed <= 5
@@ -268,8 +272,8 @@ async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Libra
         assert await page.locator(".post.is-read").count() == passed
         # A restored position: the browser scrolls there automatically.
         await page.reload()
+        await page.wait_for_function("scrollY > 300")
         await page.wait_for_timeout(2000)
-        assert await page.evaluate("scrollY") > 300
         await page.evaluate("scrollTo({top: scrollY + 1500, behavior: 'instant'})")
         await page.wait_for_timeout(1200)
         assert await count(page) == COUNT - passed
