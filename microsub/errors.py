@@ -280,10 +280,24 @@ class DataFolderUnusable(ConfigError):
         self.args = (f"can't {doing} the data folder {place}: {reason}. {remedy[0].upper()}{remedy[1:]}",)
 
 
+def private_hint(reason: str) -> str:
+    """What admins and programmers can do about a failed fetch, by its reason; '' if nothing.
+
+    Never part of a message: readers see those, and can't do it.
+    """
+    if reason not in {"blocked", "private", "dns"}:
+        return ""
+    return (
+        "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks) "
+        "can allow a private address"
+    )
+
+
 class FetchError(MicrosubError):
     """A document could not be fetched. `url` has its credentials masked.
 
-    `reason` is one of `fetch.REASONS`, or `offline`: requests were disabled, and there is no copy.
+    `reason` is one of `fetch.REASONS`, or `offline`: requests were disabled, and there is no copy. `hint` is for the
+    program or its admin, '' if there is none; a traceback shows it, the message doesn't.
     """
 
     def __init__(self, url: str, reason: str, detail: str) -> None:
@@ -291,6 +305,9 @@ class FetchError(MicrosubError):
         self.url = url
         self.reason = reason
         self.detail = detail
+        self.hint = private_hint(reason)
+        if self.hint:
+            self.add_note(self.hint)
 
 
 class ProfileError(MicrosubError):

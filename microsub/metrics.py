@@ -31,7 +31,8 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _others: list[Path] = []
 
 POLLS = Counter("microsub_polls", "Polls of feeds by outcome", ["outcome"])
-"""`outcome`: changed, unchanged, not_modified, moved (from a page to its feed), a reason of `fetch.REASONS`, `parse`,
+"""`outcome`: changed, unchanged, not_modified, moved (from a page to its feed), written (by programs
+only: its address is no feed), a reason of `fetch.REASONS`, `parse`,
 or `internal` for a bug.
 """
 

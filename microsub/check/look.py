@@ -12,7 +12,6 @@ from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Reader, Seen, 
 from microsub.feeds import url_index
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import Feeds, as_places
-from microsub.kit.urls import host_of
 from microsub.model.reader import GLOBAL
 from microsub.posts.items import Items
 from microsub.redis import keys
@@ -160,7 +159,7 @@ async def _feeds(reader: Reader, seen: Seen, found: Findings) -> None:
             found.examined["followers"] += len(seen.followers[feed])
             found.found += invariants.memory_lasts(seen, feed)
         known = [feed for feed in ids if feed in seen.records]
-        turns = await schedule.holds([(feed, host_of(seen.records[feed].url)) for feed in known])
+        turns = await schedule.holds([(feed, seen.records[feed].poll_host) for feed in known])
         seen.polled |= {feed for feed, has_turn in zip(known, turns, strict=True) if has_turn}
 
 

@@ -31,7 +31,7 @@ from microsub.cli.options import (
     say_json,
     settings_flags,
 )
-from microsub.errors import FetchError, MicrosubError, ParseError
+from microsub.errors import FetchError, MicrosubError, ParseError, private_hint
 from microsub.model.plaintext import counted, escaped, on_one_line
 from microsub.settings import Settings
 
@@ -121,7 +121,9 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
     from microsub.kit.urls import mask_credentials
 
     error = outcome.error if isinstance(outcome, CachedFeed) else outcome
-    problem = None if error is None else _sentence(error)
+    problem = None if error is None else error.detail
+    if isinstance(error, FetchError):
+        problem = _for_admins(error.reason, f"{error.reason}: {error.detail}")
     if as_json:
         found: dict[str, object] = {"url": url}
         if problem is not None:
@@ -160,8 +162,10 @@ def _shortened(text: str) -> str:
     return (cut.rpartition(" ")[0] or cut[:-1]) + "…"
 
 
-def _sentence(error: FetchError | ParseError) -> str:
-    return f"{error.reason}: {error.detail}" if isinstance(error, FetchError) else error.detail
+def _for_admins(reason: str, text: str) -> str:
+    """A failed fetch, with what the admin can do about it."""
+    hint = private_hint(reason)
+    return f"{text} ({hint})" if hint else text
 
 
 def _duration(seconds: float) -> str:
@@ -279,7 +283,8 @@ async def _download(settings: Settings, url: str) -> Fetched:
         result = await fetcher.fetch(FetchRequest(url=url))
     if isinstance(result, Fetched):
         return result
-    raise MicrosubError(f"{url}: {result.detail}" if isinstance(result, FetchFailed) else f"{url}: not modified")
+    what = _for_admins(result.reason, result.detail) if isinstance(result, FetchFailed) else "not modified"
+    raise MicrosubError(f"{url}: {what}")
 
 
 @click.group(cls=Group)
@@ -340,7 +345,8 @@ def _feed_line(one: FollowedFeed, now: float) -> str:
     parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]
     if one.state == "failing":
         often = f" ({record.failures} times in a row)" if record.failures > 1 else ""
-        parts.append(f"{record.last_error}{often}")
+        error = record.last_error or ""
+        parts.append(f"{_for_admins(error.partition(':')[0], error)}{often}")
     if record.hub:
         health = push_health(record, now)
         parts.append("pushed" if health.pushed else f"polled: {health.why}")
@@ -368,15 +374,16 @@ async def poll(settings: Settings, stores: Stores, urls: tuple[str, ...], as_jso
         say("no followed feeds", err=True)
     for each in [] if as_json else reports:
         say(escaped(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip()))
-    if any(each.outcome not in {"polled", "gone"} for each in reports):
+    if any(each.outcome not in {"polled", "gone", "written"} for each in reports):
         sys.exit(FAILED)
 
 
 def _found(report: PollReport) -> str:
     if report.outcome == "refused":
-        return f"{report.detail} (nothing was recorded; a server with other settings might poll it)"
+        why = _for_admins("blocked", report.detail)
+        return f"{why} (nothing was recorded; a server with other settings might poll it)"
     if report.outcome != "polled":
-        return report.detail
+        return _for_admins(report.detail.partition(":")[0], report.detail)
     counts = {"new": report.new, "updated": report.updated}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "unchanged"
 

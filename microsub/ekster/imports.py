@@ -24,7 +24,6 @@ from microsub.configuration.model import ChannelConfig, UserConfig
 from microsub.ekster import OldPost, source_among
 from microsub.errors import ConfigError, InvalidRequest, ParseError
 from microsub.formats.dates import from_text
-from microsub.kit.urls import host_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
 from microsub.posts.entries import items_to_store, scores_of, settled
@@ -249,7 +248,7 @@ class Importing:
         for url in names:
             record = await self.feeds.ensure(url, now)
             if not record.gone:
-                await self.schedule.add(record.id, host_of(record.url), record.next_poll or now)
+                await self.schedule.add(record.id, record.poll_host, record.next_poll or now)
 
     async def _begin(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
         """Add the channel to the feed's followers, and the feed's other stored posts to the channel."""

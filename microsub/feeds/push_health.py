@@ -9,7 +9,7 @@ from microsub.kit.urls import has_credentials, redacted, without_secrets
 from microsub.model.moments import number
 
 NO_HUB = "the feed names no hub"
-NOT_YET = "not subscribed yet; that needs MICROSUB_BASE_URL"
+NOT_YET = "not subscribed yet"
 LAPSED = "the lease has expired"
 PRIVATE = "the feed's address has a secret, which hubs don't get, and the feed names no other"
 

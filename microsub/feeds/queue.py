@@ -91,7 +91,7 @@ class Schedule:
     async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
         """Make (feed, host) pairs due at that time; spacing and holds of hosts stay in force.
 
-        Feeds without a host are never due (`feeds.internal`).
+        Feeds without a host are never due (`FeedRecord.poll_host`).
         """
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for feed_id, host in feeds:

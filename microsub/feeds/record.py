@@ -21,7 +21,7 @@ from typing import Any
 
 from microsub.feeds import url_index
 from microsub.feeds.internal import InternalAddress
-from microsub.kit.urls import canonical_feed_url, normalise_profile
+from microsub.kit.urls import canonical_feed_url, host_of, normalise_profile
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
@@ -60,6 +60,11 @@ OTHERS = "others"
 
 PAGES = "pages"
 """The record's field with the addresses through which it was found."""
+
+NEVER_POLLED: Mapping[str, str | None] = dict.fromkeys(
+    ("last_poll", "next_poll", "interval", "failures", "hold_until", "last_error", "last_error_at", "answers", "gone")
+)
+"""The record's fields as they are in a feed that only programs write (`FeedRecord.is_written`)."""
 
 UNANNOUNCED = "untold"
 """The record's field with a note of unannounced changes: a nonce, then the names of what changed."""
@@ -107,6 +112,16 @@ class FeedRecord:
     def is_internal(self) -> bool:
         """Whether it is an internal feed, which is never polled."""
         return InternalAddress.of(self.url) is not None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether only programs write it: they save posts into it, and its address has never been read."""
+        return self.kept and self.last_success is None
+
+    @property
+    def poll_host(self) -> str:
+        """The host of whose feeds it is polled as one; '' if it is never polled."""
+        return "" if self.is_internal or self.is_written else host_of(self.url)
 
 
 FEW_FINGERPRINTS = 64 * 1024

@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from weakref import WeakKeyDictionary
 
+from microsub.errors import private_hint
 from microsub.fetch.values import HopError, Network, Reason
 from microsub.kit.urls import asked_host
 from microsub.logs import LibraryLogger
@@ -303,17 +304,16 @@ class Guard:
             raise HopError("blocked", f"secrets aren't sent to {host} over http: expected https")
         if not good or (all_must_pass and len(good) < len(found)):
             bad = next(address for address in found if address not in good)
-            log.info("a connection to a forbidden address was refused", host=host, address=str(bad))
+            log.info("a connection to a forbidden address was refused", host=host, address=str(bad), hint=_HINT)
             raise _no_address("private" if literal is None else "blocked", host)
         strict = [address for address in good[:_MOST_ATTEMPTS] if not is_listed(address, self._allowed)]
         if strict and web_ports and port not in WEB_PORTS:
             raise HopError("blocked", f"{host}: port {port} can't be used by strangers: expected 80 or 443")
         if any(map(is_own, strict)) and not (port in WEB_PORTS and await self._is_ours(asked_host(host))):
-            log.info("a connection to this machine's own address was refused", host=host, port=port)
+            log.info("a connection to this machine's own address was refused", host=host, port=port, hint=_HINT)
             raise HopError(
                 "blocked",
-                f"{host} is on this server's own machine, where only its users' pages are read; any other page "
-                "or port needs its address in MICROSUB_ALLOW_PRIVATE_NETWORKS",
+                f"{host} is on this server's own machine, where only its users' pages are read",
             )
         return good[:_MOST_ATTEMPTS]
 
@@ -357,14 +357,17 @@ class Guard:
             del self._looked_up[asker]
 
 
+_HINT = private_hint("blocked")
+
+
 def _no_address(reason: Reason, host: str) -> HopError:
     """The same error for an unknown name and for a name with a private address.
 
-    It is shown to the user who gave the URL, who must not learn which internal names exist.
+    It is shown to the user who gave the URL, who must not learn which internal names exist. What an admin can do about
+    it is in `errors.private_hint`.
     """
     found = "isn't a public address" if parse_address(host) is not None else "isn't known, or has no public address"
-    listed = "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks)"
-    return HopError(reason, f"{host} {found}; {listed} can allow a private one")
+    return HopError(reason, f"{host} {found}")
 
 
 def _seen(looking: asyncio.Future[Sequence[str]]) -> None:

@@ -20,7 +20,7 @@ import orjson
 from microsub import wiring
 from microsub.errors import InvalidRequest, NotFound, PostDeleted, StoreError
 from microsub.feeds.events import Event, Events, describe
-from microsub.feeds.record import FeedRecord
+from microsub.feeds.record import NEVER_POLLED, FeedRecord
 from microsub.kit.digests import short_digest
 from microsub.kit.locks import KeyedLocks
 from microsub.kit.urls import is_usable, mask_credentials, normalise_url
@@ -228,7 +228,8 @@ class PostStore(Posts):
                 latest = await self._feeds.get(record.id)
                 if latest is not None and not latest.kept:
                     await self._events.announce([Event("feed_created", record.id, self._clock())])
-            await self._feeds.keep(record.id)
+            if await self._feeds.keep(record.id) and record.last_success is None and record.last_poll is not None:
+                await self._feeds.update(record.id, NEVER_POLLED)
             yield record
 
 

@@ -42,9 +42,9 @@ _EARLIEST = 0.0
 class PollReport:
     """The result for one feed; `url` is masked, `detail` explains.
 
-    `outcome` is polled, failed, gone, unfollowed, unknown, internal (no publisher), held (the publisher asked for
-    a pause), refused (our settings forbid its address; nothing was recorded) or late (the time ran out). `new` and
-    `updated` count the items of a polled feed.
+    `outcome` is polled, failed, gone, unfollowed, unknown, internal (no publisher), written (only programs save its
+    posts), held (the publisher asked for a pause), refused (our settings forbid its address; nothing was recorded) or
+    late (the time ran out). `new` and `updated` count the items of a polled feed.
     """
 
     feed: str
@@ -152,6 +152,8 @@ class PollNow:
         url = mask_credentials(record.url)
         if record.is_internal:
             return PollReport(feed_id, url, "internal", "it has no publisher: its posts are sent to this server")
+        if record.is_written:
+            return PollReport(feed_id, url, "written", "it isn't polled: its posts are saved by programs")
         if record.gone:
             return PollReport(
                 feed_id, url, "gone", record.last_error or "the publisher reported it as permanently gone"
@@ -208,7 +210,7 @@ class PollOnRequest:
         if not self._limiter.count(POLLS_OF_USER, user):
             raise TooManyRequests("You have refreshed many feeds: try again in a minute.", int(POLLS_OF_USER.seconds))
         record = await self._feeds.get(feed_id)
-        if record is None or record.is_internal:
+        if record is None or not record.poll_host:
             raise NotFound("There is no such feed, or it isn't polled.")
         if record.gone:
             raise InvalidRequest("The publisher reported this feed as permanently gone, so it isn't polled any more.")

@@ -21,7 +21,7 @@ from microsub.configuration.model import InstanceSettings
 from microsub.discovery.sites import feeds_by_address
 from microsub.errors import ParseError, ParserUnavailable, ParsingStopped, StoreError
 from microsub.feeds.events import describe
-from microsub.feeds.record import UNANNOUNCED
+from microsub.feeds.record import NEVER_POLLED, UNANNOUNCED
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
@@ -85,11 +85,12 @@ class PollResult:
     """The result of a poll.
 
     `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, moved (it is a page whose feed is
-    followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; this one is void),
-    local (this process had no file descriptor left, or no parser: nothing is counted), or the reason of a failure,
-    which `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is polled from
-    now on; `hold_until` is set when the publisher asked for a pause. `ended`: the replies to the calls sent along with
-    the end of the poll (`Ending`), None without any.
+    followed from now on), written (only programs save its posts, and its address is no feed: nothing is counted),
+    overtaken (a later poll of the feed has begun, or its record is gone; this one is void), local (this process had no
+    file descriptor left, or no parser: nothing is counted), or the reason of a failure, which `detail` explains.
+    `next_poll` is a Unix time or None: never again; `host` is where the feed is polled from now on; `hold_until` is set
+    when the publisher asked for a pause. `ended`: the replies to the calls sent along with the end of the poll
+    (`Ending`), None without any.
     """
 
     feed: str
@@ -349,6 +350,11 @@ class Poller:
     ) -> PollResult:
         """Decide on the next poll and record it, the last step of a poll except for a move."""
         now, feed = self.clock(), due.feed
+        if feed.is_written and not isinstance(outcome, FeedAnswered):
+            # Somebody followed it, so its address was tried once; there is no publisher who could be in trouble.
+            POLLS.labels("written").inc()
+            await self.feeds.update(feed.id, NEVER_POLLED, feed.reading)
+            return PollResult(feed.id, "written", None, host_of(feed.url))
         history = history_of(feed, now)
         policy = poll_policy(self.settings(), feed.url)
         plan = plan_next(history, outcome, now, self.random(), policy)

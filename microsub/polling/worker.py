@@ -187,7 +187,9 @@ class Turn:
             return
         if not await self._schedule.finish(lease, feed_id, result.next_poll):
             log.warning("a lease was lost during a poll", host=lease.host, feed=feed_id)
-        if result.next_poll is None and result.outcome != "gone" and await self._feeds.subscriber_count(feed_id):
+        if result.next_poll is not None or result.outcome in {"gone", "written"}:
+            return
+        if await self._feeds.subscriber_count(feed_id):
             # It got a follower after the followers were counted, or had left for another feed.
             await self._schedule.add(feed_id, lease.host, now)
 

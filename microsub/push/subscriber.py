@@ -206,4 +206,4 @@ def _says(feed: FeedRecord, health: Mapping[str, str | None]) -> bool:
 async def back_to_polling(schedule: Schedule, feed: FeedRecord, health: Mapping[str, str | None], now: float) -> None:
     """Poll a feed at once if its deliveries were trusted, and no longer are."""
     if feed.extra.get("push") == "1" and health.get("push") is None and not feed.gone:
-        await schedule.bump([(feed.id, host_of(feed.url))], now)
+        await schedule.bump([(feed.id, feed.poll_host)], now)

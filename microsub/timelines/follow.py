@@ -131,6 +131,7 @@ class Following:
         # Once more: a post stored in the meantime, perhaps by the feed's very first poll, may have missed both lists.
         await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         if not record.gone:
+            # Also if only programs write it: its address may have become a feed.
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
 
     async def _begin(self, user: str, now: float) -> None:

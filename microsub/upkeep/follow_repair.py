@@ -20,7 +20,6 @@ from microsub.feeds.queue import Schedule
 from microsub.feeds.record import Feeds
 from microsub.identity.store.accounts import Accounts, User
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
-from microsub.kit.urls import host_of
 from microsub.model.reader import Subscription
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
@@ -189,10 +188,10 @@ class FollowRepair:
         count = 0
         for batch in _batches([*truth]):
             records = [one for one in (await self.feeds.get_many(batch)).values() if not one.gone]
-            held = await self.schedule.holds([(one.id, host_of(one.url)) for one in records])
+            held = await self.schedule.holds([(one.id, one.poll_host) for one in records])
             for record, is_held in zip(records, held, strict=True):
                 if not is_held and await self.feeds.subscribers(record.id):
-                    await self.schedule.add(record.id, host_of(record.url), record.next_poll or now)
+                    await self.schedule.add(record.id, record.poll_host, record.next_poll or now)
                     count += 1
         return count
 

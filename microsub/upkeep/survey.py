@@ -63,7 +63,7 @@ class FollowedFeed:
 
 
 async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
-    """All followed feeds, by id; internal ones are left out."""
+    """All followed feeds that are polled, by id."""
     ids = await feeds.all_ids()
     for start in range(0, len(ids), _BATCH):
         for feed in await followed_among(feeds, ids[start : start + _BATCH]):
@@ -71,11 +71,11 @@ async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
 
 
 async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[FollowedFeed]:
-    """The given feeds that have followers, in this order."""
+    """The given feeds that are polled and have followers, in this order."""
     records = await feeds.get_many(ids)
     counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
     found = zip(records.values(), counts, strict=True)
-    return [FollowedFeed(record, followers) for record, followers in found if followers and not record.is_internal]
+    return [FollowedFeed(record, followers) for record, followers in found if followers and record.poll_host]
 
 
 @dataclass(frozen=True, slots=True)

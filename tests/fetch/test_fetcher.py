@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import base64
 import gzip
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import microsub
 from microsub.fetch import (
     Fetched,
     Fetcher,
@@ -453,3 +455,16 @@ async def test_a_proxy_of_an_unknown_kind() -> None:
     """An unsupported proxy scheme is refused when the fetcher is created, not at the first fetch."""
     with pytest.raises(ValueError, match="socks5"):
         Fetcher(FetchSettings(proxy="socks5://127.0.0.1:1080"))
+
+
+def test_no_sentence_about_a_failed_fetch_names_a_setting() -> None:
+    """Readers see these sentences; what an admin can do is in `private_hint`."""
+    packages = ("fetch", "cache", "discovery", "parsing", "polling", "formats", "notices")
+    for path in (one for name in packages for one in (Path(microsub.__file__).parent / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+                named = [
+                    text for text in texts if isinstance(text, str) and ("MICROSUB_" in text or "Settings." in text)
+                ]
+                assert not named, f"{path}: {named}"

@@ -14,8 +14,10 @@ from microsub.errors import InvalidRequest, PostDeleted
 from microsub.feeds.events import Event, Events
 from microsub.library.post_store import PostStore
 from microsub.redis import keys
-from tests.support.polling import FEED, World, dated, follow, post_store, rss
-from tests.support.web import publisher
+from microsub.upkeep.follow_repair import RepairedFollows
+from microsub.upkeep.survey import followed_feeds
+from tests.support.polling import FEED, World, dated, follow, next_time, post_store, rss
+from tests.support.web import Answer, publisher
 
 AT = datetime(2024, 1, 31, 8, 15, 30, 250_000, tzinfo=timezone(timedelta(hours=2)))
 
@@ -34,8 +36,8 @@ async def told(it: World) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 async def wrong(it: World) -> list[str]:
-    """The findings of `microsub check`, except for the schedule, because these feeds aren't polled."""
-    return [f"{one.subject}: {one.what}" for one in (await look(it.redis, it.clock())).found if one.area != "schedule"]
+    """The findings of `microsub check`."""
+    return [f"{one.subject}: {one.what}" for one in (await look(it.redis, it.clock())).found]
 
 
 ARBITRARY: dict[str, Any] = {
@@ -520,3 +522,49 @@ async def test_what_a_program_has_saved_of_a_polled_post_holds_until_its_feed_sa
         site.serve_document("/feed", rss([("post-1", "Edited", dated(1)[0][2])]))
         await it.poll(feed)
         assert '"name":"Edited"' in (await it.texts())[0]
+
+
+async def test_a_feed_that_only_programs_write_is_never_polled_and_never_failing(it: World, posts: PostStore) -> None:
+    """Its address is tried once when somebody follows it; it is no feed, so nothing is said about it."""
+    async with publisher() as site:
+        url = site.url("/articles", "service.test")
+        await posts.save(url, fields("mine"))
+        for user in ("alice", "bob"):
+            feed = await it.follow(url, user=user)
+            assert await it.worker.run_once() == 1
+        assert site.count("/articles") == 2
+        record = await it.record(feed)
+        assert (record.failures, record.last_error, record.next_poll, record.last_poll) == (0, None, None, None)
+        it.clock.advance(30 * 86400)
+        assert await it.follow_repair.run(it.clock()) == RepairedFollows()
+        assert await next_time(it.redis) is None
+        assert await it.worker.run_once() == 0
+        assert [one async for one in followed_feeds(it.feeds)] == []
+        assert (await it.poll_now().poll([feed.id]))[feed.id].outcome == "written"
+        assert site.count("/articles") == 2
+        assert await wrong(it) == []
+
+
+async def test_a_failing_feed_that_a_program_begins_to_write_fails_no_more(it: World, posts: PostStore) -> None:
+    async with publisher() as site:
+        feed = await it.follow(site.url("/articles", "service.test"))
+        await it.poll(feed)
+        assert (await it.record(feed)).failures == 1
+        await posts.save(feed.url, fields("mine"))
+        record = await it.record(feed)
+        assert (record.failures, record.last_error) == (0, None)
+
+
+async def test_a_written_feed_whose_address_is_a_feed_is_polled_as_any_other(it: World, posts: PostStore) -> None:
+    async with publisher() as site:
+        url = site.url("/feed", "blog.test")
+        await posts.save(url, fields("mine"))
+        await it.poll(await it.follow(url))
+        site.serve_document("/feed", rss(dated(1)))
+        feed = await it.follow(url, user="bob")
+        result = await it.poll(feed)
+        assert (result.outcome, result.new) == ("changed", 1)
+        site.serve("/feed", Answer(500))
+        failed = await it.poll(feed)
+        assert failed.failed
+        assert failed.next_poll is not None
