@@ -57,7 +57,7 @@ class PostStoreEndpoint(HttpEndpoint):
     async def answer(self, exchange: HttpExchange) -> HttpReply:
         """See `HttpEndpoint`."""
         exchange.action = "store"
-        return _reply(exchange.scope, dumps(await self._answer(exchange.scope)))
+        return _reply(exchange.scope, dumps(await self._answer(exchange)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request; the log names the program, even if the request is refused."""
@@ -66,14 +66,17 @@ class PostStoreEndpoint(HttpEndpoint):
         finally:
             unbind_contextvars("program")
 
-    async def _answer(self, scope: Scope) -> Reply:
+    async def _answer(self, exchange: HttpExchange) -> Reply:
+        scope = exchange.scope
         if scope["method"] not in {"GET", "HEAD"}:
             raise MethodNotAllowed(scope["method"], METHODS)
         token = bearer(scope)
         if token is None:
             raise Unauthorized(_CHALLENGE)
         services = self._services
-        bind_contextvars(program=await services.service_tokens.verify(token, services.clock()))
+        program = await services.service_tokens.verify(token, services.clock())
+        bind_contextvars(program=program)
+        exchange.user = f"program {program}"
         resource, subject = _resource(scope["path"])
         params = collect(urlencoded(scope["query_string"]))
         _refuse_empty(resource, scope["query_string"])

@@ -189,7 +189,7 @@ class MicropubEndpoint(HttpEndpoint):
         exchange.action = "micropub"
         verb = exchange.scope["method"]
         if verb in {"GET", "HEAD"}:
-            return await self._query(exchange.scope)
+            return await self._query(exchange)
         if verb != "POST":
             raise MethodNotAllowed(verb, METHODS)
         if bearer(exchange.scope) is None:
@@ -261,9 +261,10 @@ class MicropubEndpoint(HttpEndpoint):
         await posting.update(source, url, document, base)
         return HttpReply(b"", [*CORS], 204)
 
-    async def _query(self, scope: Scope) -> bytes:
-        params = collect(urlencoded(scope["query_string"]))
-        sender = await self._micropub.sender(scope)
+    async def _query(self, exchange: HttpExchange) -> bytes:
+        params = collect(urlencoded(exchange.scope["query_string"]))
+        sender = await self._micropub.sender(exchange.scope)
+        exchange.user = sender.source.user
         await self._micropub.count_request(sender)
         run = self._QUERIES.get(params.need("q", f"one of {', '.join(self._QUERIES)}"))
         if run is None:
@@ -466,6 +467,7 @@ class PostEndpoint(HttpEndpoint):
             async with turns.of(source):
                 found = await self._micropub.services.posting.page(scope["path"])
                 await self._micropub.require_active(found.user)
+                exchange.user = found.user
                 async with turns.of(found.user):
                     address = self._micropub.base + found.path
                     body = await asyncio.to_thread(write_post, found.entry, address, self._stylesheet)

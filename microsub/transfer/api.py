@@ -49,7 +49,7 @@ class FeedListEndpoint(HttpEndpoint):
         if verb not in {"GET", "HEAD", "POST"}:
             raise MethodNotAllowed(verb, METHODS)
         params = collect(urlencoded(scope["query_string"]))
-        user = await self._user(scope, params, _WRITING if verb == "POST" else (READ,), now)
+        user = exchange.user = await self._user(scope, params, _WRITING if verb == "POST" else (READ,), now)
         if verb != "POST":
             return HttpReply(await services.feed_lists.export(user, now, masked=True), _AS_LIST)
         return await self._import(exchange, params, user, now)

@@ -8,7 +8,16 @@ import pytest
 from starlette.types import Message
 
 from microsub import errors
-from microsub.kit.http.responses import MIB, MIB_SENT_OF_USER, HttpEndpoint, HttpExchange, error_reply
+from microsub.kit.http.responses import (
+    MIB,
+    MIB_SENT_IN_ALL,
+    MIB_SENT_OF_HALF,
+    MIB_SENT_OF_USER,
+    MIB_SENT_WHEN_BUSY,
+    HttpEndpoint,
+    HttpExchange,
+    error_reply,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,7 @@ class OnePage(HttpEndpoint):
 
 
 class SlowClient:
-    """Takes the head and one piece of a reply, and then waits for `go_on`."""
+    """Takes the head of a reply, and the rest after `go_on`."""
 
     def __init__(self, endpoint: HttpEndpoint, user: str) -> None:
         self.status = 0
@@ -78,18 +87,17 @@ class SlowClient:
     async def _send(self, message: Message) -> None:
         self.status = message.get("status", self.status)
         self.took.append(len(message.get("body", b"")))
-        if message.get("more_body"):
+        if message["type"] == "http.response.body" and self.status == 200:
             await self.go_on.wait()
 
 
 async def test_what_is_sent_to_readers_of_one_user_has_an_end() -> None:
-    """Pages of 16 MB for forty slow apps of one user filled 600 MB; they are sent in pieces."""
+    """Pages of 16 MB for forty slow apps of one user filled 600 MB."""
     endpoint = OnePage()
     slow = [SlowClient(endpoint, "alice") for _ in range(40)]
     await asyncio.sleep(0)
     places = MIB_SENT_OF_USER.most * MIB // len(OnePage.page)
     assert [client.status for client in slow] == [200] * places + [429] * (40 - places)
-    assert max(sum(client.took) for client in slow) < MIB
     other = SlowClient(endpoint, "bob")
     for client in (other, *slow):
         client.go_on.set()
@@ -99,3 +107,19 @@ async def test_what_is_sent_to_readers_of_one_user_has_an_end() -> None:
     again.go_on.set()
     await again.served
     assert again.status == 200, "what was sent, or refused, counts no more"
+
+
+async def test_what_is_sent_to_all_users_has_an_end() -> None:
+    """The first users have as much as their pages take; when half is taken, each has a little."""
+    endpoint, each = OnePage(), len(OnePage.page) // MIB
+    slow = [SlowClient(endpoint, f"user {number}") for number in range(64) for _ in range(16)]
+    await asyncio.sleep(0)
+    sent = [sum(client.status == 200 for client in slow[start : start + 16]) for start in range(0, len(slow), 16)]
+    first = MIB_SENT_OF_HALF.most // MIB_SENT_OF_USER.most
+    busy = MIB_SENT_WHEN_BUSY.most // each
+    assert sent[:first] == [MIB_SENT_OF_USER.most // each] * first
+    further = (MIB_SENT_IN_ALL.most - MIB_SENT_OF_HALF.most) // MIB_SENT_WHEN_BUSY.most
+    assert sent[first:] == [busy] * further + [0] * (64 - first - further)
+    for client in slow:
+        client.go_on.set()
+    await asyncio.gather(*(client.served for client in slow))

@@ -324,6 +324,63 @@ async def test_who_takes_no_answer_is_not_waited_for() -> None:
             await wait_until(lambda: not port.clients._open)
 
 
+@asynccontextmanager
+async def large_reply() -> AsyncIterator[tuple[asyncio.StreamReader, webport.WebProtocol]]:
+    """A client that has requested a large reply, of which it has read nothing, and the server's end."""
+    made: list[webport.WebProtocol] = []
+
+    class Watched(webport.WebProtocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            made.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(webport, "WebProtocol", Watched)
+        async with serving() as port:
+            port.answer = b"x" * 20_000_000
+            reader, writer = await port.connect()
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await wait_until(lambda: made and made[0].flow.write_paused)
+            yield reader, made[0]
+            writer.close()
+
+
+async def test_a_large_reply_is_written_as_its_client_reads() -> None:
+    """It was written at once, and was in memory until then, however slowly its client read."""
+    async with large_reply() as (reader, protocol):
+        assert protocol.transport.get_write_buffer_size() < 4 * webport.SENT_PIECE
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"content-length: 20000000" in head
+        assert len(await reader.readexactly(20_000_000)) == 20_000_000
+        assert protocol.written == 20_000_000
+
+
+async def test_who_reads_a_large_reply_steadily_gets_all_of_it() -> None:
+    """The buffer stays as full as it was: only what the client has taken counts."""
+    async with large_reply() as (reader, protocol):
+        at, left = asyncio.get_running_loop().time(), 20_000_000
+        protocol.look(at, hurry=False)
+        while left > 0:
+            before = protocol.written
+            while left > 0 and protocol.written - before < 2 * webport.PATIENCE * webport.LARGE_RATE:
+                left -= len(await reader.read(100_000))
+            at += webport.PATIENCE + 1
+            if left > 0:
+                protocol.look(at, hurry=False)
+            assert not protocol.transport.is_closing()
+
+
+@pytest.mark.parametrize(("rate", "is_over"), [(webport.LARGE_RATE - 2000, True), (webport.LARGE_RATE + 2000, False)])
+async def test_a_large_reply_has_a_minimum_rate(rate: int, *, is_over: bool) -> None:
+    """16 KiB a second, since it takes memory until it is read."""
+    async with large_reply() as (_, protocol):
+        at = asyncio.get_running_loop().time()
+        protocol.look(at, hurry=False)
+        protocol.written += int(webport.PATIENCE * rate)  # as if the client had taken that much
+        protocol.look(at + webport.PATIENCE + 1, hurry=False)
+        assert protocol.transport.is_closing() == is_over
+
+
 async def test_an_address_has_so_many_connections() -> None:
     """One more is refused at once; when one of them ends, there is room for another."""
     async with serving(most=3) as port:

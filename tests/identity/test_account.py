@@ -55,6 +55,15 @@ async def test_signing_out_everywhere(ann: Visitor, other: Visitor, signed_in) -
         assert (await visitor.get("/account")).status == 303
 
 
+@pytest.mark.parametrize("action", ["/sign-out", "/account/sessions/end-all"])
+async def test_signing_out_clears_what_the_browser_keeps(ann: Visitor, signed_in, action: str) -> None:
+    """Pictures of posts are kept for a week; the next user of the browser must not find them."""
+    await signed_in(ann)
+    page = await ann.get("/account")
+    assert "clear-site-data" not in page.response.headers
+    assert (await ann.submit(page, action)).response.headers["clear-site-data"] == '"cache"'
+
+
 async def test_a_disabled_user_is_signed_out(server: World, ann: Visitor, signed_in) -> None:
     """This applies from the next request on."""
     await signed_in(ann)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 
 import pytest
 
+from microsub.cli.serving import process
 from microsub.errors import TooManyRequests
 from microsub.fetch import FetchFailed, Sending
 from microsub.identity.limits import IMAGES_OF_USER
@@ -113,6 +115,30 @@ async def test_few_who_wait_for_slow_pictures_leave_places_to_others(ann: Readin
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert taken == [8, 8, 2, 2, 2]
     assert sum(isinstance(one, TooManyRequests) for one in outcomes) == 50 - sum(taken)
+
+
+async def test_a_picture_has_its_place_until_it_is_sent(ann: ReadingVisitor, site: Publisher) -> None:
+    """240 slow readers of one user filled two gigabytes with pictures that had been fetched."""
+    path, pictures = await address(ann, served(site, PNG + bytes(6_000_000))), ann.server.services.images
+    cookies = "; ".join(f"{name}={value}" for name, value in ann.browser.cookies.items())
+    request = f"GET {path} HTTP/1.1\r\nHost: reader.example\r\nCookie: {cookies}\r\n\r\n".encode()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with process._serving(ann.server.app, listener, asyncio.Event()):
+
+            async def status() -> bytes:
+                reader, writer = await asyncio.open_connection(*listener.getsockname(), limit=1000)
+                opened.append(writer)
+                writer.write(request)
+                return (await reader.readuntil(b"\r\n"))[9:12]
+
+            opened: list[asyncio.StreamWriter] = []
+            found = await asyncio.gather(*(status() for _ in range(12)))
+            assert sorted(found) == [b"200"] * 8 + [b"429"] * 4
+            for writer in opened:
+                writer.close()
+            await wait_until(lambda: not pictures._limiter._taken)
+            assert await status() == b"200"
+            opened[-1].close()
 
 
 async def test_private_networks_stay_closed(ann: ReadingVisitor) -> None:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from ipaddress import ip_address
+from typing import cast
 
 import httptools
 import structlog
@@ -39,6 +40,10 @@ PATIENCE = 20.0
 """Seconds within which a head must be complete, a body begin, and a client read some of the response."""
 RATE = 2048
 """Bytes per second at which a client must send a body or read a response, after `PATIENCE`."""
+SENT_PIECE = 64 * 1024
+"""Bytes of a response written at once: the next piece follows when the client has taken most of the one before."""
+LARGE, LARGE_RATE = 1024 * 1024, 16 * 1024
+"""Responses that take much memory until they are read, and the rate for them."""
 HURRY = 2.0
 """Replaces `PATIENCE` while connections use half of the process' file descriptors."""
 PARTS, PART_BYTES = 20_000, 64
@@ -93,6 +98,7 @@ class _Answer(RequestResponseCycle):
     timeline's page.
     """
 
+    protocol: WebProtocol
     _start: HTTPResponseStartEvent | None = None
     """The start message, kept until a part of the body arrives, as ASGI requires."""
 
@@ -107,13 +113,34 @@ class _Answer(RequestResponseCycle):
             return
         if start is not None:
             await super().send(start)
-        await super().send(message)
+        body = message.get("body", b"") if message["type"] == "http.response.body" else b""
+        if message["type"] == "http.response.body" and len(body) > SENT_PIECE:
+            await self._send_pieces(body, more_body=message.get("more_body", False))
+        else:
+            self.protocol.written += len(body)
+            await super().send(message)
+
+    async def _send_pieces(self, body: bytes, *, more_body: bool) -> None:
+        """Write a large part as its client takes it, so that it isn't in memory a second time."""
+        self.protocol.is_large = len(body) >= LARGE
+        try:
+            for start in range(0, len(body), SENT_PIECE):
+                piece, is_last = body[start : start + SENT_PIECE], start + SENT_PIECE >= len(body)
+                self.protocol.written += len(piece)
+                await super().send({"type": "http.response.body", "body": piece, "more_body": more_body or not is_last})
+                if self.disconnected:
+                    return
+        finally:
+            self.protocol.is_large = False
 
     def _is_whole(self, start: HTTPResponseStartEvent, message: HTTPResponseBodyEvent) -> bool:
         """Whether this part is the whole body, and the connection stays open."""
-        if message.get("more_body") or not self.keep_alive or self.disconnected or self.flow.write_paused:
+        size = len(message.get("body", b""))
+        if size > SENT_PIECE or message.get("more_body") or not self.keep_alive:
             return False
-        headers, length = start.get("headers", ()), b"%d" % len(message.get("body", b""))
+        if self.disconnected or self.flow.write_paused:
+            return False
+        headers, length = start.get("headers", ()), b"%d" % size
         is_told = (b"content-length", length) in headers and (b"connection", b"close") not in headers
         return is_told and self.scope["method"] != "HEAD"
 
@@ -123,6 +150,7 @@ class _Answer(RequestResponseCycle):
         if text.translate(None, _CONTROLS) != text:
             raise RuntimeError("a header of the answer has control characters")
         head = STATUS_LINE[start["status"]] + b"\r\n".join(lines) + b"\r\n\r\n"
+        self.protocol.written += len(body)
         self.transport.writelines((head, body))
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
@@ -144,8 +172,12 @@ class WebProtocol(HttpToolsProtocol):
     _parts = _bytes = 0
     """How many parts of the body have arrived so far, and their bytes."""
     _refusal: HTTPStatus | None = None
-    _unsent: tuple[float, int] | None = None
-    """When the client was last seen reading the response, and how many bytes were left then."""
+    written = 0
+    """Bytes of responses on this connection so far."""
+    is_large = False
+    """Whether the response being sent is large."""
+    _taken: tuple[float, int] | None = None
+    """When the client's reading was last measured, and how many bytes it had taken then; None: it has all of them."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, or refuse it."""
@@ -258,19 +290,21 @@ class WebProtocol(HttpToolsProtocol):
             else:
                 self.transport.close()
         unsent = self.transport.get_write_buffer_size()
+        taken = self.written - unsent
         if not unsent:
-            self._unsent = None
-        elif self._unsent is None:
-            self._unsent = now, unsent
-        elif now - self._unsent[0] > PATIENCE:
-            if self._unsent[1] - unsent < PATIENCE * RATE:
+            self._taken = None
+        elif self._taken is None:
+            self._taken = now, taken
+        elif now - self._taken[0] > PATIENCE:
+            if taken - self._taken[1] < PATIENCE * (LARGE_RATE if self.is_large else RATE):
                 self.transport.abort()
-            self._unsent = now, unsent
+            self._taken = now, taken
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Remember which request is being answered: uvicorn only knows the latest."""
         self._answered = cycle
         cycle.__class__ = _Answer  # uvicorn has no option to use another class
+        cast(_Answer, cycle).protocol = self
         super()._start_asgi_task(cycle, app)
 
     def _end_answer(self) -> None:

@@ -17,6 +17,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from microsub.errors import (
     Forbidden,
@@ -47,6 +48,7 @@ from microsub.kit.http.display import Display
 from microsub.kit.http.forms import FIELD, SentForm, check_form, cookie_value, form_token, read_form, read_upload
 from microsub.kit.http.headers import PublicAddress, client_address, page_headers
 from microsub.kit.http.pages import Templates, preferred_language
+from microsub.kit.http.responses import until_sent
 from microsub.kit.locks import KeyedLocks
 from microsub.kit.texts import N_, Sentence
 from microsub.surface import IdentityServices, Services
@@ -201,6 +203,7 @@ class PageVisit:
         self._cookies = PageCookies(site.address, request.headers.get("host", ""))
         self._browser = self._cookies.read(request, "browser")
         self._new: dict[CookieName, str | None] = {}
+        self._is_signed_out = False
 
     @property
     def base(self) -> str:
@@ -430,11 +433,14 @@ class PageVisit:
         self.session = None
         self._browser = new_secret()
         self._new |= {"session": None, "browser": self._browser}
+        self._is_signed_out = True
 
     def finish(self, response: Response) -> Response:
         """Add the changed cookies to the response."""
         for name, value in self._new.items():
             self._cookies.write(response, name, value)
+        if self._is_signed_out:  # browsers keep the pictures of posts for a week
+            response.headers["clear-site-data"] = '"cache"'
         return response
 
     @property
@@ -446,6 +452,22 @@ def has_lent_page(visit: PageVisit) -> bool:
     """Whether the signed-in user has no page of their own, but the one that this server provides."""
     session = visit.require_session()
     return session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base)
+
+
+class SentResponse(Response):
+    """A response that calls `leave` once it is sent, or its client is gone."""
+
+    def __init__(self, response: Response, leave: Callable[[], None]) -> None:
+        self._response = response
+        self.leave = leave
+        self.body, self.raw_headers = response.body, response.raw_headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        try:
+            await self._response(scope, receive, send)
+        finally:
+            self.leave()
 
 
 Handler = Callable[[PageVisit], Awaitable[Response]]
@@ -551,7 +573,7 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
                 visit.form = await read_form(request)
             await visit.look()
             with asking_for(visit.asker.share):
-                response = await handler(visit)
+                response = _counted(visit, await handler(visit))
         except SignInNeeded as error:
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             response = error_page(visit, error) if is_form else visit.go("/sign-in", **error.about, next=target)
@@ -566,6 +588,18 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
 
     endpoint.is_form = is_form  # type: ignore[attr-defined]
     return endpoint
+
+
+def _counted(visit: PageVisit, response: Response) -> Response:
+    """The response, which counts for its user until it is sent if it is large. Raises TooManyRequests."""
+    user = visit.session.user if visit.session is not None else ""
+    try:
+        leave = until_sent(user, len(getattr(response, "body", b"")))
+    except TooManyRequests:
+        if isinstance(response, SentResponse):
+            response.leave()
+        raise
+    return response if leave is None else SentResponse(response, leave)
 
 
 def error_page(visit: PageVisit, error: MicrosubError) -> Response:

@@ -37,6 +37,7 @@ from microsub.errors import (
     Unauthorized,
 )
 from microsub.kit.rate_limits import AT_ONCE, RateLimit, RateLimiter
+from microsub.kit.texts import N_
 from microsub.model.plaintext import shown
 
 Header = tuple[bytes, bytes]
@@ -141,8 +142,27 @@ def log_error(error: Exception, reply: ErrorReply, path: str, verb: str, action:
 
 MIB = 1024 * 1024
 MIB_SENT_OF_USER = RateLimit("MiB of large replies that are being sent", "user", 64, AT_ONCE)
-"""A hundred posts may be fifty megabytes, which are in memory until their reader has taken them."""
-_PIECE = 64 * 1024
+"""A large reply is in memory until its reader has taken it. The web port sends it in pieces."""
+MIB_SENT_IN_ALL = RateLimit("MiB of large replies that are being sent", "all together", 512, AT_ONCE)
+MIB_SENT_OF_HALF = RateLimit("MiB of large replies that are being sent", "half of all together", 256, AT_ONCE)
+MIB_SENT_WHEN_BUSY = RateLimit("MiB of large replies that are being sent", "user, where that half is taken", 8, AT_ONCE)
+"""So a few users who read slowly leave room to others."""
+
+_SENT = RateLimiter()
+"""Counts the large replies of this process, whichever part of it answers."""
+
+
+def until_sent(user: str, size: int) -> Callable[[], None] | None:
+    """Count a large reply for the user; what ends that, or None for one that isn't large. Raises TooManyRequests."""
+    if not user or size < MIB:
+        return None
+    needed = [(MIB_SENT_OF_USER, user), (MIB_SENT_IN_ALL, "")]
+    either = [(MIB_SENT_OF_HALF, ""), (MIB_SENT_WHEN_BUSY, user)]
+    room = _SENT.has_room
+    if not (all(room(*one) for one in needed) and any(room(*one) for one in either)):
+        raise TooManyRequests(N_("Too many large replies are being sent. Try again in a few seconds."), RETRY_SECONDS)
+    return _SENT.take([*needed, *either] * (size // MIB))
+
 
 SLOW_SECONDS = 1.0
 """A request that takes longer is worth a line in the log."""
@@ -187,7 +207,6 @@ class HttpEndpoint:
     def __init__(self) -> None:
         self._ids = itertools.count(1)
         self._process = secrets.token_hex(4)
-        self._sent = RateLimiter()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
         """The reply to a request, or a JSON object alone. Raises what `error_reply` has replies for."""
@@ -213,7 +232,7 @@ class HttpEndpoint:
         leave: Callable[[], None] | None = None
         try:
             reply = await self.answer(exchange)
-            leave = self._place_of(exchange.user, reply)
+            leave = until_sent(exchange.user, len(reply.body if isinstance(reply, HttpReply) else reply))
         except Exception as error:
             failure = error_reply(error)
             log_error(error, failure, self.logged_path(scope["path"]), scope["method"], exchange.action)
@@ -232,16 +251,6 @@ class HttpEndpoint:
             status = reply.status if isinstance(reply, HttpReply) else 200
             self._measure(exchange, status, time.perf_counter() - started)
             _request_id.reset(bound)
-
-    def _place_of(self, user: str, reply: HttpReply | bytes) -> Callable[[], None] | None:
-        """Count a large reply until it is sent; what ends that. Raises TooManyRequests."""
-        size = len(reply.body if isinstance(reply, HttpReply) else reply)
-        if not user or size < MIB:
-            return None
-        place = (MIB_SENT_OF_USER, user)
-        if not self._sent.has_room(*place):
-            raise TooManyRequests("too many large replies are being sent: try again in a few seconds", RETRY_SECONDS)
-        return self._sent.take([place] * (size // MIB))
 
     def _measure(self, exchange: HttpExchange, status: int, seconds: float) -> None:
         action = exchange.action if not self.actions or exchange.action in self.actions else "other"
@@ -268,8 +277,4 @@ async def client_left(receive: Receive) -> None:
 async def _send(send: Send, reply: HttpReply) -> None:
     length = [] if reply.status in {204, 304} else [(b"content-length", str(len(reply.body)).encode())]
     await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, *length]})
-    # Of a large one the next piece follows when the one before was taken.
-    last = len(reply.body) // _PIECE * _PIECE if len(reply.body) >= MIB else 0
-    for start in range(0, last, _PIECE):
-        await send({"type": "http.response.body", "body": reply.body[start : start + _PIECE], "more_body": True})
-    await send({"type": "http.response.body", "body": reply.body[last:]})
+    await send({"type": "http.response.body", "body": reply.body})

@@ -11,6 +11,7 @@ import binascii
 import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from microsub.errors import NotFound, TooManyRequests
@@ -35,10 +36,11 @@ _KINDS = frozenset(_ACCEPT.split(", "))
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An unchanged picture, and its type by its first bytes."""
+    """An unchanged picture, its type by its first bytes, and what gives its place back once it is sent."""
 
     body: bytes
     content_type: str
+    leave: Callable[[], None]
 
 
 class Images:
@@ -60,19 +62,20 @@ class Images:
         return address
 
     async def fetch(self, user: str, signature: str, place: str) -> Picture:
-        """The picture at one of our addresses. Raises NotFound, also if it isn't a picture; TooManyRequests."""
+        """The picture at one of our addresses; the caller leaves its place.
+
+        Raises NotFound, also if it isn't a picture; TooManyRequests.
+        """
         url = _decoded(place)
         if not is_same(signature, _signature(await self._key(), user, url)):
             raise NotFound(N_("There is no picture at this address."))
-        give_back = self._admit(user)
-        try:
+        with ExitStack() as taken:
+            taken.callback(self._admit(user))
             found = await self._sender.send(Sending(url, accept=_ACCEPT, limits=LIMITS))
-        finally:
-            give_back()
-        kind = kind_of_picture(found.body) if isinstance(found, Answered) and found.status == 200 else None
-        if kind is None or not isinstance(found, Answered):
-            raise NotFound(N_("There is no picture at this address."))
-        return Picture(found.body, kind)
+            kind = kind_of_picture(found.body) if isinstance(found, Answered) and found.status == 200 else None
+            if kind is None or not isinstance(found, Answered):
+                raise NotFound(N_("There is no picture at this address."))
+            return Picture(found.body, kind, taken.pop_all().close)
 
     def _admit(self, user: str) -> Callable[[], None]:
         """Reserve a slot for a picture; returns a function that frees it. Raises TooManyRequests."""

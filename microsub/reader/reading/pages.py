@@ -14,7 +14,16 @@ from starlette.routing import Route
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, slow_page
+from microsub.identity.pages.visit import (
+    Handler,
+    PageSite,
+    PageVisit,
+    SentResponse,
+    form,
+    has_lent_page,
+    page,
+    slow_page,
+)
 from microsub.kit.http.display import Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
@@ -275,7 +284,7 @@ async def _image(visit: PageVisit) -> Response:
         **{"x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox"},
         **{"cross-origin-resource-policy": "same-origin", "referrer-policy": "no-referrer"},
     }
-    return Response(found.body, headers=headers)
+    return SentResponse(Response(found.body, headers=headers), found.leave)
 
 
 async def _display(visit: PageVisit) -> Response:
