@@ -5,6 +5,7 @@ An identity is a string that never changes during a post's life. It is a key, an
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from microsub.kit.urls import normalise_url
 from microsub.model.jf2 import Entry
 
 MAX_IDENTITY = 512
+GUID_DIGEST = 8
+"""Bytes of a `guid_digest`."""
 
 
 def identity(entry: Entry) -> str:
@@ -42,6 +45,11 @@ def identities(entries: Sequence[Entry]) -> list[str]:
         bounded(f"{guid} {_second_look(entry)}") if guid in shared else guid
         for entry, guid in zip(entries, found, strict=True)
     ]
+
+
+def guid_digest(guid: str) -> bytes:
+    """A short digest of an identity, for sets of a document's guids."""
+    return hashlib.blake2b(guid.encode("utf-8", "surrogatepass"), digest_size=GUID_DIGEST).digest()
 
 
 def told_apart(guid: str, link: str, written: str) -> str:

@@ -28,7 +28,7 @@ import orjson
 from microsub.errors import ParseError
 from microsub.formats import hfeed, jsonfeed
 from microsub.formats.encoding import DocumentText, after_prologue
-from microsub.formats.entry_id import identities, identity
+from microsub.formats.entry_id import GUID_DIGEST, guid_digest, identities, identity
 from microsub.formats.normalise import Finishing, RawFeed, body_size, normalise
 from microsub.model.jf2 import Entry, Feed
 
@@ -104,8 +104,8 @@ def sniff(text: str, content_type: str | None) -> str | None:
     return "html" if "<" in start else None
 
 
-_MARK, _GUID = 12, 8
-_ROW = struct.Struct(f">{_MARK}s{_GUID}sI")
+_MARK = 12
+_ROW = struct.Struct(f">{_MARK}s{GUID_DIGEST}sI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,15 @@ class Listed:
 class Reading:
     """A document: `feed` is its own data without entries, `listed` all its entries.
 
-    `fingerprints` is for the next reading; None if that must read everything.
+    `fingerprints` is for the next reading; None if that must read everything. `guids` are digests of the identities of
+    all entries, `left` says whether the last document, as far as it is known, listed an entry that this one doesn't.
     """
 
     feed: Feed
     listed: tuple[Listed, ...]
     fingerprints: bytes | None
+    guids: frozenset[bytes]
+    left: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +163,20 @@ def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Rea
         if old is None:
             entry = work.finish(raw)
             listed.append(Listed(entry.published, identity(entry), entry))
-            rows.append((fingerprint, _guid(listed[-1].guid), body_size(entry)))
+            rows.append((fingerprint, guid_digest(listed[-1].guid), body_size(entry)))
         else:
             work.pass_over(old.size)
             listed.append(Listed(raw.entry.published))
             rows.append((fingerprint, old.guid, old.size))
-    if len({guid for _, guid, _ in rows}) == len(rows):
-        return Reading(work.head, tuple(listed), _packed(rows))
+    guids = frozenset(guid for _, guid, _ in rows)
+    left = not known or any(old.guid not in guids for old in known.values())
+    if len(guids) == len(rows):
+        return Reading(work.head, tuple(listed), _packed(rows), guids, left)
     entries = [one.entry or work.finish(raw) for raw, one in zip(work.entries, listed, strict=True)]
     told_apart = zip(entries, identities(entries), strict=True)
-    return Reading(work.head, tuple(Listed(entry.published, guid, entry) for entry, guid in told_apart), None)
+    listed = [Listed(entry.published, guid, entry) for entry, guid in told_apart]
+    guids = guids | {guid_digest(one.guid) for one in listed}
+    return Reading(work.head, tuple(listed), None, guids, left)
 
 
 def _context(work: Finishing, source: str) -> bytes:
@@ -177,10 +184,6 @@ def _context(work: Finishing, source: str) -> bytes:
     digest = hashlib.blake2b(edition(), digest_size=32)
     digest.update(repr((source, work.surroundings)).encode("utf-8", "surrogatepass"))
     return digest.digest()
-
-
-def _guid(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_GUID).digest()
 
 
 def _packed(rows: Sequence[tuple[bytes, bytes, int]]) -> bytes:

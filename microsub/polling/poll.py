@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from microsub.posts.entries import PostsRead
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
-    from microsub.posts.values import ItemToStore
     from microsub.redis.protocol import ScriptCall
 
 
@@ -267,7 +266,7 @@ class Poller:
         # Before the posts: mutes and blocks use the feed's home page too.
         await self._describe(due.feed, description_of(parsed.feed), now)
         due = replace(due, feed=replace(due.feed, hub=parsed.feed.hub, self_url=parsed.feed.self_url))
-        taken = await self._store(due.feed, parsed.items, now, mostly_new=fingerprints is not None)
+        taken = await self._store(due.feed, parsed, now, mostly_new=fingerprints is not None)
         outcome = FeedAnswered(
             taken.new, taken.updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds
         )
@@ -296,15 +295,16 @@ class Poller:
         await self.feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
-    async def _store(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool) -> Ingested:
+    async def _store(self, feed: FeedRecord, read: PostsRead, now: float, *, mostly_new: bool) -> Ingested:
         """Store new and edited posts of a document at once, or if that fails one by one.
 
         Posts that fail alone too become dead letters, which neither stop the others nor repeat the poll. Raises
         StoreError if Redis is unavailable.
         """
+        posts, listing = read.items, read.listing
         try:
             # The number of unread posts of a first fill depends on all posts of the document.
-            return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new)
+            return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new, listing=listing)
         except Exception as error:
             if _is_passing(error):
                 raise
@@ -312,7 +312,7 @@ class Poller:
         taken = Ingested()
         for post in posts:
             try:
-                one = await self.ingest.add_read(feed, [post], now, mostly_new=mostly_new)
+                one = await self.ingest.add_read(feed, [post], now, mostly_new=mostly_new, listing=listing)
             except Exception as error:
                 if _is_passing(error):
                     raise

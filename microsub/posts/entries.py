@@ -19,7 +19,7 @@ from microsub.kit.digests import short_digest
 from microsub.kit.http.links import links_of
 from microsub.kit.urls import normalise_profile, safe_url
 from microsub.model.jf2 import Entry, Feed
-from microsub.posts.values import WRITTEN_GUID, ItemToStore
+from microsub.posts.values import WRITTEN_GUID, ItemToStore, Listing
 
 if TYPE_CHECKING:
     from microsub.formats.parse import Listed
@@ -31,13 +31,15 @@ _DATES = frozenset({"published", "updated"})
 @dataclass(frozen=True, slots=True)
 class PostsRead:
     """The contents of a document: its `feed` (without entries), posts that may be new or edited, and the Unix times of
-    publication in it. `fingerprints` are for the next reading; None if that must process everything.
+    publication in it. `fingerprints` are for the next reading; None if that must process everything. `listing` are the
+    guids of all its entries.
     """
 
     feed: Feed
     items: tuple[ItemToStore, ...]
     dates: tuple[float, ...]
     fingerprints: bytes | None
+    listing: Listing
 
 
 def posts_in(
@@ -58,7 +60,8 @@ def posts_in(
 
     reading = reread(body, url, content_type, source, fingerprints)
     items = tuple(items_of(reading.listed, discovered, source))
-    return PostsRead(with_hub(reading.feed, link_header, url), items, dates_of(reading.listed), reading.fingerprints)
+    feed, listing = with_hub(reading.feed, link_header, url), Listing(b"".join(reading.guids), left=reading.left)
+    return PostsRead(feed, items, dates_of(reading.listed), reading.fingerprints, listing)
 
 
 def with_hub(feed: Feed, link_header: str | None, url: str) -> Feed:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from microsub.feeds.record import KEEP_UNFOLLOWED
 from microsub.kit.urls import host_of
 from microsub.posts import duplicates
+from microsub.posts.guid_changes import FORMER_GUID
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import score_text
@@ -28,7 +29,7 @@ TOMBSTONES = 400 * 86400.0
 
 _BATCH = 1000
 _END, _BURY, _FORGET = load("item_end"), load("feed_bury"), load("feed_forget")
-_FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated")
+_FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated", FORMER_GUID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Candidate:
     link: str
     condemned: str
     updated: str
+    former_guid: str = ""
 
 
 async def newest_id(redis: Redis) -> int:
@@ -147,7 +149,10 @@ async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:
     by_feed: dict[str, list[Arg]] = {}
     for one in doomed:
         if one.feed:
-            by_feed.setdefault(one.feed, []).extend((one.id, one.guid))
+            args = by_feed.setdefault(one.feed, [])
+            args += (one.id, one.guid)
+            if one.former_guid:
+                args += (one.id, one.former_guid)
     functions = (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_tombstones, keys.feed_outbox)
     await redis.scripts(
         [

@@ -21,12 +21,13 @@ import structlog
 
 from microsub.feeds.events import Event
 from microsub.feeds.record import KEEP_UNFOLLOWED, MERGED, FeedRecord, reading_text
-from microsub.formats.entry_id import told_apart
+from microsub.formats.entry_id import guid_digest, told_apart
 from microsub.formats.wire import identified, redated
 from microsub.kit.urls import host_of, normalise_url
 from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.posts import duplicates
 from microsub.posts.garbage import listed_again
+from microsub.posts.guid_changes import FORMER_GUID, changed_guids, window
 from microsub.posts.values import (
     ANY,
     WRITTEN_GUID,
@@ -34,6 +35,7 @@ from microsub.posts.values import (
     ItemIncomplete,
     ItemsStored,
     ItemToStore,
+    Listing,
     Stored,
     WrittenItem,
     version_of,
@@ -54,11 +56,14 @@ log = structlog.get_logger(__name__)
 LOOK_UPS = Bounds(messages=50_000)
 """Maximum number of waiting look-ups; beyond it, posts remain incomplete for now."""
 
-_CLAIM, _UPDATE, _ANNOUNCED, _HANDED_ON = (
+_CLAIM, _UPDATE, _CHANGED_IF, _HANDED_ON = (
     load(name) for name in ("item_claim", "item_update", "compare_and_set", "feed_handed_on")
 )
 
-_KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
+_KNOWN = (
+    *("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold"),
+    *("guid", FORMER_GUID),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ class _Known:
     registered_at: float
     version: str
     note: str
+    guid: str
+    former: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +134,18 @@ class PostWriter:
         *,
         reading: float | None = None,
         mostly_new: bool = False,
+        listing: Listing | None = None,
     ) -> Stored:
         """Store new posts and update edited ones; repeated or simultaneous calls have no further effect.
 
         `version` orders writes: a post that a later version has changed or confirmed is left alone. New and edited
         posts are in the feed's outbox until they are passed on; an edit that was written but never announced is among
         the `updated` again. With a `reading`, nothing is written if a later one has begun. The ids of `mostly_new`
-        posts are assigned at once, which saves a round trip. Raises StoreError.
+        posts are assigned at once, which saves a round trip. With the `listing` of the document that the posts are
+        from, stored posts that it lists under new guids stay what they are (`guid_changes`). Raises StoreError.
         """
         posts = _of(feed, posts)
-        compared = await self._compare(feed.id, posts, take_ids=mostly_new)
+        compared = await self._compare(feed, posts, take_ids=mostly_new, listing=listing)
         await listed_again(self._redis, feed.id, compared.tombstones, now)
         edited = compared.edited
         if reading is None or feed.body_hash is None:
@@ -153,7 +162,7 @@ class PostWriter:
             new, lost, outbox, noted = claimed
             if lost:
                 # A post that another process has stored meanwhile may be from an earlier document.
-                theirs = await self._compare(feed.id, lost)
+                theirs = await self._compare(feed, lost)
                 late = [*theirs.edited, *await self._confirm(theirs.same, version)]
                 await self._note_in_outbox(feed, late)
                 edited, outbox = [*edited, *late], None
@@ -168,18 +177,26 @@ class PostWriter:
 
         Known items aren't changed: they come from the publisher, unlike these posts. Raises StoreError.
         """
-        compared = await self._compare(feed.id, _of(feed, posts))
+        compared = await self._compare(feed, _of(feed, posts))
         if compared.new and (claimed := await self._claim(feed, compared, (), now, ANY, None)) and claimed[0]:
             await self._redis.command("SREM", keys.feed_outbox(feed.id), *(item.id for item in claimed[0]))
         return compared.ids
 
     async def announced(self, updated: Iterable[WrittenItem]) -> None:
         """Note that these edits have been announced; later edits are left to their writers."""
-        calls = [(_ANNOUNCED, [keys.item(item.id)], ["untold", item.note, ""]) for item in updated if item.note]
+        calls = [(_CHANGED_IF, [keys.item(item.id)], ["untold", item.note, ""]) for item in updated if item.note]
         if calls:
             await self._redis.scripts(calls)
 
-    async def _compare(self, feed_id: str, posts: Sequence[ItemToStore], *, take_ids: bool = False) -> _Compared:
+    async def _compare(
+        self,
+        feed: FeedRecord,
+        posts: Sequence[ItemToStore],
+        *,
+        take_ids: bool = False,
+        listing: Listing | None = None,
+    ) -> _Compared:
+        feed_id = feed.id
         listed: dict[str, ItemToStore] = {}
         for candidate in posts:
             listed.setdefault(candidate.guid, candidate)
@@ -195,12 +212,25 @@ class PostWriter:
         commands: list[Command] = [("HMGET", keys.feed_guids(feed_id), *listed, *names.values())]
         if take_ids:
             commands.append(("INCRBY", keys.item_ids(), len(listed)))
-        found, *last = await self._redis.pipeline(commands)
+        if listing is not None:
+            commands.append(("ZREVRANGE", keys.feed_items(feed_id), 0, window(listing) - 1))
+        found, *others = await self._redis.pipeline(commands)
+        latest = texts(others.pop()) if listing is not None else []
         there = [text(item_id) for item_id in found]
         ids = {guid: item_id for guid, item_id in zip(listed, there, strict=False) if item_id is not None}
         beside = dict(zip(names, there[len(listed) :], strict=True))
         ids |= await self._once_alone(feed_id, [one for guid, one in listed.items() if one.shared and guid not in ids])
         known = await self._known(ids) if ids else {}
+        if listing is not None:
+            if returned := [guid for guid, one in known.items() if _is_another(guid, one, listing)]:
+                await self._release(feed_id, {guid: ids.pop(guid) for guid in returned})
+                known = {guid: one for guid, one in known.items() if guid not in returned}
+            fresh = [one for guid, one in listed.items() if guid not in ids]
+            if fresh and (listing.left or 2 * len(fresh) > len(listing)):
+                unlisted = [item_id for item_id in latest if item_id not in ids.values()]
+                changed = await changed_guids(self._redis, feed_id, feed.home, fresh, unlisted, listing)
+                ids |= changed
+                known |= await self._known(changed) if changed else {}
         apart = {
             guid: item_id
             for guid, item_id in beside.items()
@@ -208,7 +238,7 @@ class PostWriter:
         }
         if apart:
             known = {guid: one for guid, one in known.items() if guid not in apart} | await self._known(apart)
-        return _Compared(listed, ids | apart, known, last[0] if last else None)
+        return _Compared(listed, ids | apart, known, others[0] if others else None)
 
     async def _once_alone(self, feed_id: str, candidates: Sequence[ItemToStore]) -> dict[str, str]:
         """Posts stored by an import, or when no other post of their feed had their guid (guid → item id).
@@ -231,16 +261,21 @@ class PostWriter:
         claimed = await self._redis.pipeline([("HSETNX", key, guid, item_id) for guid, item_id in same])
         return {guid: item_id for (guid, item_id), was_free in zip(same, claimed, strict=True) if was_free}
 
+    async def _release(self, feed_id: str, ids: Mapping[str, str]) -> None:
+        """Take from items (guid → id) a guid that they had before: it is another post's now."""
+        calls = [(_CHANGED_IF, [keys.feed_guids(feed_id)], [guid, item_id, ""]) for guid, item_id in ids.items()]
+        await self._redis.scripts(calls)
+
     async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
         """The stored state of these items (guid → id), by guid; tombstones are left out."""
         rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
             texts = [text(value) if value else "" for value in row]
-            digest, score, author, published, common, registered, version, confirmed, note = texts
+            digest, score, author, published, common, registered, version, confirmed, note, *names = texts
             if score:
                 latest, since = max(version, confirmed), float(registered or 0)
-                known[guid] = _Known(item_id, digest, score, author, published, common, since, latest, note)
+                known[guid] = _Known(item_id, digest, score, author, published, common, since, latest, note, *names)
         return known
 
     async def _claim(
@@ -411,13 +446,14 @@ class Ingest:
         changed: Iterable[str] = (),
         *,
         mostly_new: bool = False,
+        listing: Listing | None = None,
     ) -> Ingested:
         """Store posts of a feed and pass on new and edited ones, and those in the outbox since a crash.
 
-        `version` and `mostly_new` as in `PostWriter.write`. `changed` are properties that an edit changes in addition
-        to visible ones. Raises StoreError; repeat the call after an interruption.
+        `version`, `mostly_new` and `listing` as in `PostWriter.write`. `changed` are properties that an edit changes in
+        addition to visible ones. Raises StoreError; repeat the call after an interruption.
         """
-        stored = await self._writer.write(feed, posts, now, version, mostly_new=mostly_new)
+        stored = await self._writer.write(feed, posts, now, version, mostly_new=mostly_new, listing=listing)
         added = await self._hand_on(feed, stored, changed)
         await self._redis.scripts(added.last)
         return added
@@ -429,7 +465,13 @@ class Ingest:
             await self.add(feed, found.items, found.found, found.version)
 
     async def add_read(
-        self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool
+        self,
+        feed: FeedRecord,
+        posts: Sequence[ItemToStore],
+        now: float,
+        *,
+        mostly_new: bool,
+        listing: Listing | None = None,
     ) -> Ingested:
         """`add` for a reading of a feed; its number, `feed.reading`, is the version.
 
@@ -438,7 +480,9 @@ class Ingest:
         """
         reading = feed.reading or 0.0
         version = version_of(reading)
-        stored = await self._writer.write(feed, posts, now, version, reading=reading, mostly_new=mostly_new)
+        stored = await self._writer.write(
+            feed, posts, now, version, reading=reading, mostly_new=mostly_new, listing=listing
+        )
         if not stored.new and not stored.updated and feed.body_hash is not None:
             return Ingested()
         return await self._hand_on(feed, stored)
@@ -541,6 +585,11 @@ def _of(feed: FeedRecord, posts: Sequence[ItemToStore]) -> Sequence[ItemToStore]
 
 def _is_link(link: str, stored: bytes) -> bool:
     return bool(stored) and normalise_url(text(stored)) == normalise_url(link)
+
+
+def _is_another(guid: str, known: _Known, listing: Listing) -> bool:
+    """Whether a guid that an item had before is another post's: the document lists the item's present one too."""
+    return known.former == guid != known.guid and guid_digest(known.guid) in listing.digests
 
 
 def _is_news(candidate: ItemToStore, known: _Known | None) -> bool:

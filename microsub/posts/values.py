@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from microsub.formats.entry_id import GUID_DIGEST
 from microsub.redis.replies import text
 
 ANY = ""
@@ -48,6 +49,25 @@ class ItemToStore:
     def written_guid(self) -> str:
         """The guid as its feed wrote it, for other programs; otherwise its identity."""
         return self.extra.get(WRITTEN_GUID) or self.guid
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The guids of all entries of a document, as joined digests (`formats.entry_id.guid_digest`).
+
+    `left`: the document before, as far as it is known, listed an entry that this one doesn't.
+    """
+
+    guids: bytes
+    left: bool
+
+    def __len__(self) -> int:
+        return len(self.guids) // GUID_DIGEST
+
+    @property
+    def digests(self) -> frozenset[bytes]:
+        """The digest of each guid."""
+        return frozenset(self.guids[at : at + GUID_DIGEST] for at in range(0, len(self.guids), GUID_DIGEST))
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,9 @@ class Deliveries:
                 log.info("a delivery can't be read", feed=feed.id, hub=host_of(hub), why=error.detail)
             else:
                 version = version_of(received)
-                taken = await self.ingest.add(feed, read.items, received, version, mostly_new=known is not None)
+                taken = await self.ingest.add(
+                    feed, read.items, received, version, mostly_new=known is not None, listing=read.listing
+                )
                 new = taken.new
                 # After a crash it is processed again, and its posts aren't new any more.
                 brought = bool(taken.new or taken.updated) or message.deliveries > 1

@@ -148,11 +148,12 @@ surveyed_holds = key("survey:holds")
 ITEM_PREFIX = "item:"
 
 item = key_of("item:<item_id>")
-"""Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (if it differs), `hash`, `version`,
-`confirmed`, `untold` (version of an edit that isn't announced yet), `score`, `updated`, `discovered`, `author`, `link`,
-`twin` (the identity it shares with duplicates), `twin_at` (Unix time of its last registration), `incomplete`, `asked`,
-`condemned`, `was` (duplicates in feeds that have become this one), and the fields that a program saved. Permanent,
-deleted when no timeline or output feed refers to it any more. `posts.items`.
+"""Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (if it differs), `former_guid` (the guid
+before it, if the publisher changed it), `hash`, `version`, `confirmed`, `untold` (version of an edit that isn't
+announced yet), `score`, `updated`, `discovered`, `author`, `link`, `twin` (the identity it shares with duplicates),
+`twin_at` (Unix time of its last registration), `incomplete`, `asked`, `condemned`, `was` (duplicates in feeds that have
+become this one), and the fields that a program saved. Permanent, deleted when no timeline or output feed refers to it
+any more. `posts.items`.
 """
 
 duplicates = key_of("twins:<identity>")

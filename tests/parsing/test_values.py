@@ -11,7 +11,7 @@ import pytest
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 from microsub.parsing.process import dumps, reader
 from microsub.posts.entries import PostsRead
-from microsub.posts.values import ItemToStore
+from microsub.posts.values import ItemToStore, Listing
 
 WHEN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NOTE = Entry(url="https://a.example/2", category=("x",), content=Content("<p>x</p>", "x"), author=Card(name="Ann"))
@@ -24,7 +24,7 @@ ENTRY = Entry(
 )
 FEED = Feed("https://a.example/feed", "rss", name="", ttl=0, entries=(ENTRY, NOTE))
 ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, common="t", extra={"written_guid": "http://1"})
-READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)))
+READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)), Listing(b"guid", left=True))
 
 
 def test_values_come_back_as_they_were() -> None:

@@ -1,0 +1,145 @@
+"""Feeds that list known posts under new guids: a post stays what it is, and two posts stay two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from microsub.posts.garbage import candidates, delete
+from microsub.redis import keys
+from tests.support.polling import World
+from tests.support.redis_wrappers import Between, once
+from tests.support.web import Publisher
+
+
+@dataclass(frozen=True)
+class E:
+    """An entry of a feed."""
+
+    guid: str
+    link: str = "/a"
+    title: str = "One"
+    text: str = "All about it"
+    day: int = 1
+
+
+def rss(*entries: E) -> bytes:
+    items = "".join(
+        f"<item><guid isPermaLink='false'>{one.guid}</guid><link>http://posts.test{one.link}</link>"
+        f"<title>{one.title}</title><description>{one.text}</description>"
+        f"<pubDate>{one.day:02d} Jan 2024 12:00:00 GMT</pubDate></item>"
+        for one in entries
+    )
+    return (
+        f"<rss version='2.0'><channel><title>B</title><link>http://posts.test/</link>{items}</channel></rss>".encode()
+    )
+
+
+def blog(prefix: str, count: int = 6, **changes: str) -> list[E]:
+    return [E(f"{prefix}{n}", f"/{n}", f"Post {n}", f"About {n}", n, **changes) for n in range(count, 0, -1)]
+
+
+async def polled(it: World, site: Publisher, *documents: Sequence[E]) -> list[str]:
+    """The ids in the timeline after these documents, newest first."""
+    feed = None
+    for entries in documents:
+        site.serve_document("/feed", rss(*entries))
+        if feed is None:
+            feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.poll(feed)
+    return [row.id for row in await it.rows()]
+
+
+async def test_posts_whose_guids_change_stay_what_they_are(it: World, site: Publisher) -> None:
+    """Ids, read and saved state stay, nothing is new; a later edit under the new guid is an edit."""
+    before = await polled(it, site, blog("old-"))
+    await it.timelines.mark_read("alice", "home", before[1:3], it.clock())
+    after = await polled(it, site, blog("new-"))
+    assert after == before
+    assert [row.is_read for row in await it.rows()] == [False, True, True, False, False, False]
+    feed = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed is not None
+    assert await it.items.id_of(feed, "new-6") == before[0]
+    edited = [E("new-6", "/6", "Better title", "Other words", 6), *blog("new-")[1:]]
+    assert await polled(it, site, edited) == before
+    assert "Better title" in (await it.texts())[0]
+    assert (await it.check()).is_clean
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        ({"text": "Other words"}, 1),
+        ({"title": "Another title"}, 1),
+        ({"day": 2}, 1),
+        ({"title": "Another title", "text": "Other words"}, 2),
+        ({"text": "Other words", "day": 2}, 2),
+        ({"link": "/b"}, 2),
+    ],
+)
+async def test_what_makes_an_entry_with_a_new_guid_a_known_post(
+    it: World, site: Publisher, change: dict[str, str], count: int
+) -> None:
+    """The same link, and the same text or the same title and time; a daily page has another text every day."""
+    other = E("x", "/x", "Two", "Else", 3)
+    assert len(await polled(it, site, [other, E("old")], [other, E("new", **change)])) == count + 1  # type: ignore[arg-type]
+
+
+async def test_two_entries_with_one_link_stay_two(it: World, site: Publisher) -> None:
+    """Both new in one document, and one new beside a known one."""
+    assert len(await polled(it, site, [E("1"), E("2")])) == 2
+    assert len(await polled(it, site, [E("1"), E("2"), E("3")])) == 3
+
+
+@pytest.mark.parametrize("link", ["/", "/daily"])
+async def test_entries_that_all_have_one_link_are_told_apart(it: World, site: Publisher, link: str) -> None:
+    """Their site's or a daily page's. New ones are new; if all guids change, nothing is doubled."""
+    days = [E(f"d{n}", link, "The daily", f"Words of day {n}", n) for n in range(1, 9)]
+    before = await polled(it, site, days[3::-1], days[4:0:-1])
+    assert len(before) == 5
+    changed = [E(f"new-{one.guid}", one.link, one.title, one.text, one.day) for one in days[4:0:-1]]
+    assert await polled(it, site, changed) == before
+    assert len(await polled(it, site, [days[6]])) == 6
+
+
+async def test_an_old_guid_that_comes_back_is_the_same_post(it: World, site: Publisher) -> None:
+    """Alone. Beside the new guid it is another post."""
+    before = await polled(it, site, blog("old-"), blog("new-"), blog("old-"))
+    assert len(before) == 6
+    assert await polled(it, site, [*blog("new-"), E("old-6", "/6", "Something else", "Entirely", 7)]) != before
+    assert len(await it.rows()) == 7
+
+
+async def test_guids_that_change_with_every_request_leave_two_for_each_post(it: World, site: Publisher) -> None:
+    before = await polled(it, site, *(blog(f"{n}-") for n in range(5)))
+    assert len(before) == 6
+    feed = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed is not None
+    assert await it.redis.command("HLEN", keys.feed_guids(feed)) == 12
+    # Both become tombstones with the post.
+    await delete(it.redis, await candidates(it.redis, before[:1]), it.clock())
+    assert await it.redis.command("ZCARD", keys.feed_tombstones(feed)) == 2
+
+
+async def test_two_workers_that_find_new_guids_give_each_post_one(it: World, site: Publisher) -> None:
+    before = await polled(it, site, blog("old-"))
+    site.serve_document("/feed", rss(*blog("new-")))
+    feed_id = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed_id is not None
+    slow = it.through(Between(it.redis, once("guid_change", lambda: it.poller.poll(feed_id))))
+    await asyncio.gather(slow.poller.poll(feed_id), it.poller.poll(feed_id))
+    await it.stages.run_once()
+    assert [row.id for row in await it.rows()] == before
+
+
+async def test_a_site_that_moves_to_www_keeps_its_posts(it: World, site: Publisher) -> None:
+    before = await polled(it, site, blog("http://posts.test/"))
+    document = rss(*blog("http://www.posts.test/")).replace(b"<link>http://posts", b"<link>http://www.posts")
+    site.serve_document("/feed", document)
+    feed_id = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed_id is not None
+    await it.poll_id(feed_id)
+    assert [row.id for row in await it.rows()] == before
