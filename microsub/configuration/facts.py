@@ -218,16 +218,6 @@ URLS = Forms()
 """Compares URLs by their text alone, without known redirects."""
 
 
-def declarations(backend: Backend) -> frozenset[Hashable]:
-    """All declarations of a file; the size of an edit is the number of those that differ."""
-    said: set[Hashable] = {("settings", name, repr(part)) for name, part in stated(backend.settings).items()}
-    for name, user in backend.users.items():
-        said.add((name, "order", tuple(channel.uid for channel in user.channels)))
-        for uid, facts in URLS.facts(user).items():
-            said.update((name, uid, *fact) for fact in facts.items())
-    return frozenset(said)
-
-
 # --- merge ---------------------------------------------------------------------------------------------------------
 
 

@@ -2,22 +2,25 @@
 
 The name of a version has the time at which it was the current file (UTC) and the beginning of its SHA-256:
 `20260131T081500.000000Z-0a1b2c3d.json`. A version saved by hand ends in `.saved.json`; the server wrote the others.
+
+Whenever the server writes the file, it gives it a random `x-version`, which editors keep. It names the version in which
+an edit began.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import os
+import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from microsub.configuration.facts import declarations
 from microsub.configuration.json_text import expand
 from microsub.configuration.legacy import is_legacy
 from microsub.configuration.model import Backend, decode
@@ -81,6 +84,30 @@ class BackendFile:
         written = self.read()
         if written is not None and written.body == body:
             with contextlib.suppress(OSError):  # such as a full disk: the file itself is written
+                self.keep(written, now)
+        return written
+
+    def create(self, body: bytes, now: float) -> FileState | None:
+        """Write the file if there is none, completely or not at all; None if there is one. Raises OSError."""
+        real = self.path.resolve()
+        temporary = real.with_name(f".{real.name}.{secrets.token_hex(4)}.new")
+        try:
+            with temporary.open("xb") as stream:
+                stream.write(body)
+                stream.flush()
+                with contextlib.suppress(OSError):  # the command may run as root, the server as the folder's owner
+                    folder = real.parent.stat()
+                    os.fchown(stream.fileno(), folder.st_uid, folder.st_gid)
+                os.fsync(stream.fileno())
+            real.hardlink_to(temporary)
+        except FileExistsError:
+            return None
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(real.parent)
+        written = self.read()
+        if written is not None and written.body == body:
+            with contextlib.suppress(OSError):
                 self.keep(written, now)
         return written
 
@@ -222,17 +249,24 @@ def surplus(names: Iterable[str], now: float) -> list[str]:
     return [name for name in ordered if name not in kept]
 
 
-def since_saved(names: Iterable[str], digest: str) -> list[str]:
-    """Versions since the last save by hand, newest first; empty if the newest isn't `digest`."""
-    ordered = sorted(names, reverse=True)
-    if not ordered or not is_version_of(ordered[0], digest):
-        return []
-    found = []
-    for newer, name in itertools.pairwise(ordered):
-        if is_saved(newer):
-            break
-        found.append(name)
-    return found
+X_VERSION = "x-version"
+"""The key of the file that names its version."""
+
+
+def stamped(raw: Mapping[str, Any], token: str) -> dict[str, Any]:
+    """The document with that `x-version`, at the beginning if it had none."""
+    return {**raw, X_VERSION: token} if X_VERSION in raw else {X_VERSION: token, **raw}
+
+
+def token_of(body: bytes) -> str | None:
+    """The `x-version` of a file; None if it has none or can't be read."""
+    if X_VERSION.encode() not in body:
+        return None
+    try:
+        token = json.loads(body.decode("utf-8-sig")).get(X_VERSION)
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return token if isinstance(token, str) else None
 
 
 def said(body: bytes, environ: Mapping[str, str]) -> Backend | None:
@@ -244,14 +278,3 @@ def said(body: bytes, environ: Mapping[str, str]) -> Backend | None:
         return decode(Backend, expand(document, environ, lambda *_: None))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def origin(file: Backend, last: Backend, older: Sequence[tuple[str, Backend]]) -> tuple[str, Backend] | None:
-    """The version from which the edit to `file` started; None if it is `last`, the last applied.
-
-    That is the version from which `file` differs in the fewest declarations; of several, the newest. `older` has the
-    others by name, newest first.
-    """
-    wanted = declarations(file)
-    found = min([("", last), *older], key=lambda version: len(declarations(version[1]) ^ wanted))
-    return found if found[0] else None

@@ -29,6 +29,7 @@ from microsub.redis.replies import raw_fields, reading, text
 from microsub.redis.scripts import load
 
 _BEGUN = "begun"
+_WRITING = "writing"
 _INSTANCE = "instance"
 _USER = "user:"
 _NOTHING_SET = UserSettings()
@@ -38,13 +39,15 @@ _NOTHING_SET = UserSettings()
 class AppliedFile:
     """A file that is or was applied; `place` is its path on its machine.
 
-    `digest` is the SHA-256 (hex) of its bytes, `edited_at` the Unix time of its last modification.
+    `digest` is the SHA-256 (hex) of its bytes, `edited_at` the Unix time of its last modification. `writing` is the
+    `x-version` with which a process began to replace this file, without recording the end.
     """
 
     backend: Backend
     digest: str
     edited_at: float
     place: str = ""
+    writing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Applied:
     async def last(self) -> AppliedFile | None:
         """The last applied file; None before the first one. Raises StoreDamaged."""
         found = raw_fields(await self._redis.command("HGETALL", keys.applied_config()))
-        if not found.keys() - {_BEGUN}:
+        if not found.keys() - {_BEGUN, _WRITING}:
             return None
         with reading(keys.applied_config()):
             return AppliedFile(
@@ -88,6 +91,7 @@ class Applied:
                 digest=text(found["hash"]),
                 edited_at=float(found["mtime"]),
                 place=text(found.get("place", b"")),
+                writing=text(found.get(_WRITING, b"")),
             )
 
     async def begin(self, base: Backend, file: AppliedFile) -> None:
@@ -108,6 +112,10 @@ class Applied:
     async def end(self) -> None:
         """Forget the edit that was being applied."""
         await self._redis.command("HDEL", keys.applied_config(), _BEGUN)
+
+    async def announce(self, token: str) -> None:
+        """Record that a file with that `x-version` is being written, until `remember`."""
+        await self._redis.command("HSET", keys.applied_config(), _WRITING, token)
 
     async def remember(self, file: AppliedFile, at: float, *, instead_of: str) -> bool:
         """Record `file` as applied at Unix time `at`; `instead_of` is the previous digest, or ''.

@@ -34,8 +34,8 @@ from microsub.configuration.document import (
     parse,
     unreadable,
 )
-from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, declarations, edited, merge
-from microsub.configuration.file import BackendFile, FileState, origin, pause, said, since_saved
+from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, edited, merge
+from microsub.configuration.file import X_VERSION, BackendFile, FileState, is_version_of, pause, said, stamped, token_of
 from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import Backend, UserConfig
 from microsub.configuration.store import Applied, AppliedFile
@@ -86,12 +86,22 @@ class Administration(Protocol):
         ...
 
 
+def _left(done: Merge, whole: Merge) -> list[str]:
+    """A line for each change of `whole` that isn't `done`, because an app has changed the same later."""
+    texts = set(map(str, done.changes))
+    return [f"not applied, because of a later change in an app: {change}" for change in map(str, whole.changes)
+            if change not in texts]  # fmt: skip
+
+
 class _LeaseLostError(Exception):
     """Another process has the lease now and will do the rest."""
 
 
 class Configuration:
-    """Synchronises the backend file and the stores. `clock` returns Unix time in seconds."""
+    """Synchronises the backend file and the stores. `clock` returns Unix time in seconds.
+
+    `creates`: whether the first users create a file that doesn't exist, if changes are written back.
+    """
 
     def __init__(
         self,
@@ -103,6 +113,7 @@ class Configuration:
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
         timing: Timing | None = None,
+        creates: bool = True,
         on_applied: Callable[[], object] = lambda: None,
         on_lost: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
@@ -110,6 +121,7 @@ class Configuration:
         self._applied = applied
         self._applier = applier
         self._writes_back = write_back
+        self._creates = creates
         self._environ = os.environ if environ is None else environ
         self._clock = clock
         self._timing = timing or Timing()
@@ -235,9 +247,10 @@ class Configuration:
             )
             return "outdated"
         base = last.backend if last is not None else Backend()
+        headline, earlier = "", None
         if self._writes_back and last is not None:
-            base = await asyncio.to_thread(self._begun_from, last.digest, base, document.backend)
-        merged = await self._merge(base, document.backend, state.edited_at)
+            headline, earlier = await asyncio.to_thread(self._begun_from, document, state, last)
+        merged = await self._merge(earlier or base, document.backend, state.edited_at)
         problems = await self._told(document, merged)
         if problems:
             self._refused = state.digest
@@ -245,10 +258,15 @@ class Configuration:
             return "invalid"
         self._refused = None
         edit = self._edit(document, state)
+        said_first = [headline] if headline else []
+        if earlier is not None:
+            said_first += _left(merged, await self._merge(base, document.backend, state.edited_at))
+        for line in said_first:
+            log.warning(line, file=str(self.path))
         if merged.changes:
-            await self._applied.begin(base, edit)
+            await self._applied.begin(earlier or base, edit)
         try:
-            await self._carry_out(merged)
+            await self._carry_out(merged, said_first)
         except _LeaseLostError:
             return "busy"
         if not await self._remember(edit, last):
@@ -303,34 +321,40 @@ class Configuration:
             )
         return (*findings.errors(), *channelless(document, merged.channelless))
 
-    def _begun_from(self, digest: str, last: Backend, file: Backend) -> Backend:
-        """The base of the edit to `file`: `last`, of that digest, or an earlier version.
+    def _begun_from(self, document: BackendDocument, state: FileState, last: AppliedFile) -> tuple[str, Backend | None]:
+        """The version in which the edit began, None if that is `last`; and a line about it, '' if there is none.
 
-        An editor may have had an earlier version open while the server wrote changes made in apps.
+        An editor may have had an earlier version open while the server wrote changes made in apps. Of several versions
+        with the file's `x-version`, the newest counts: the others are its states before earlier saves.
         """
-        older = []
-        for name in since_saved(self._file.version_names(), digest):
-            with contextlib.suppress(OSError):
-                if (backend := said(self._file.version(name), self._environ)) is not None:
-                    older.append((name, backend))
-        begun = origin(file, last, older)
-        if begun is None:
-            return last
-        name, backend = begun
-        version = str(self._file.versions / name)
-        if declarations(backend) == declarations(file):
-            log.warning(
-                "backend.json was reset to an older version; changes made in apps since then are undone",
-                file=str(self.path),
-                version=version,
-            )
-            return last
-        log.warning(
-            "backend.json was edited from an older version; changes made in apps since then are kept",
-            file=str(self.path),
-            version=version,
-        )
-        return backend
+        names = self._file.version_names()[::-1]
+        if any(is_version_of(name, state.digest) for name in names[1:]):
+            return "backend.json was reset to an older version; changes made in apps since then are undone", None
+        newest = self._token_of(names[0]) if names else None
+        token = document.raw.get(X_VERSION)
+        if (token is None and newest is None) or (names and is_version_of(names[0], state.digest)):
+            return "", None
+        if names and (is_version_of(names[0], last.digest) or (newest and newest == last.writing)):
+            if token == newest and is_version_of(names[0], last.digest):
+                return "", None
+            for name in names if isinstance(token, str) else ():
+                if self._token_of(name) == token and (backend := self._version(name)) is not None:
+                    return (
+                        f"backend.json was edited from the older version {name}; changes made since then stay",
+                        backend,
+                    )
+        why = "has no 'x-version'" if token is None else "has an 'x-version' of which no version is kept"
+        return f"backend.json {why}, so it counts as an edit of the current version, and changes all that differs", None
+
+    def _token_of(self, name: str) -> str | None:
+        with contextlib.suppress(OSError):
+            return token_of(self._file.version(name))
+        return None
+
+    def _version(self, name: str) -> Backend | None:
+        with contextlib.suppress(OSError):
+            return said(self._file.version(name), self._environ)
+        return None
 
     async def _keep(self, document: BackendDocument, state: FileState) -> None:
         """Save a copy of the version just applied, if apps' changes are written into the file."""
@@ -356,7 +380,8 @@ class Configuration:
             again=again,
         )
 
-    async def _carry_out(self, merged: Merge) -> None:
+    async def _carry_out(self, merged: Merge, said_first: Sequence[str] = ()) -> None:
+        """Apply the changes, and record them for the page *Configuration*, after `said_first`."""
         for conflict in merged.conflicts:
             log.warning("the file and an app changed the same setting", conflict=str(conflict))
         renewed = time.monotonic()
@@ -374,7 +399,7 @@ class Configuration:
             else:
                 log.info("backend.json", change=str(change))
                 done.append(str(change))
-        await self._applied.note([*map(str, merged.conflicts), *done], self._clock())
+        await self._applied.note([*said_first, *map(str, merged.conflicts), *done], self._clock())
         if merged.changes:
             self._on_applied()
 
@@ -383,12 +408,15 @@ class Configuration:
     async def write_back(self) -> bool:
         """Write changes made through the API into the file; True if the file was replaced.
 
-        Does nothing without write-back, or while the file isn't the applied one: `look` must apply it first. Raises
-        StoreError.
+        Does nothing without write-back, or while the file isn't the applied one: `look` must apply it first. If there
+        never was a file, the first users create it. Raises StoreError.
         """
         if not self._writes_back:
             return False
         async with self._step:
+            if self._creates and not await asyncio.to_thread(os.path.exists, self.path):
+                async with self._leased() as held:
+                    return held and await self._create()
             found = await self._read()
             if found is None or found[1].document is None:
                 return False
@@ -448,6 +476,21 @@ class Configuration:
         if raw is None:
             self._written = state.digest, current
             return False
+        return await self._write_down(document, state, raw, last)
+
+    async def _create(self) -> bool:
+        """Write the first file, if there are users for it and none was ever applied; whether one was written."""
+        if await self._applied.last() is not None:
+            return False
+        current = await self._applier.current(declared=())
+        empty = await asyncio.to_thread(parse, b"{}\n", str(self.path), self._environ)
+        raw = await asyncio.to_thread(edited, empty, current)
+        return raw is not None and await self._write_down(empty, None, raw, None)
+
+    async def _write_down(
+        self, document: BackendDocument, state: FileState | None, raw: Mapping[str, Any], last: AppliedFile | None
+    ) -> bool:
+        """Write `raw` into the file and record it as applied; whether it was written."""
         try:
             written = await self._replace(document, state, raw)
         except OSError as error:
@@ -465,14 +508,21 @@ class Configuration:
         log.info("wrote users' changes to backend.json", file=str(self.path))
         return True
 
-    async def _replace(self, document: BackendDocument, state: FileState, raw: Mapping[str, Any]) -> AppliedFile | None:
-        """Replace the file with `raw`; None if it was changed just now.
+    async def _replace(
+        self, document: BackendDocument, state: FileState | None, raw: Mapping[str, Any]
+    ) -> AppliedFile | None:
+        """Replace the file with `raw`, or create it if there was no `state`; None if it was changed just now.
 
         Raises OSError, and ConfigError for a document that would be invalid.
         """
-        body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
+        token = secrets.token_hex(4)
+        body = (await asyncio.to_thread(rewrite, document.source, stamped(raw, token))).encode()
         new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
-        written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
+        await self._applied.announce(token)
+        if state is None:
+            written = await asyncio.to_thread(self._file.create, body, self._clock())
+        else:
+            written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
         return self._edit(new, written) if written is not None and written.body == body else None
 
     @contextlib.asynccontextmanager

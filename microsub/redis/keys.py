@@ -90,8 +90,8 @@ users. `identity.store.accounts`; read by delivery.
 """
 
 applied_config = key("config:applied")
-"""Hash: the last applied version of backend.json (`document`, `hash`, `mtime`, `at`, `place`), and the edit that is
-being applied (`begun`). Permanent. `configuration.store`.
+"""Hash: the last applied version of backend.json (`document`, `hash`, `mtime`, `at`, `place`), the edit that is being
+applied (`begun`), and the `x-version` of the file that is being written (`writing`). Permanent. `configuration.store`.
 """
 
 config_changes = key("config:changes")

@@ -46,8 +46,8 @@ def applier(stores: Stores) -> Applier:
     )
 
 
-def configuration(settings: Settings, stores: Stores) -> Configuration:
-    """The service that synchronises backend.json and the stores."""
+def configuration(settings: Settings, stores: Stores, *, creates: bool = True) -> Configuration:
+    """The service that synchronises backend.json and the stores; `creates` the file, if there never was one."""
     from microsub.configuration.sync import Configuration
     from microsub.migrations import migrate
 
@@ -56,6 +56,7 @@ def configuration(settings: Settings, stores: Stores) -> Configuration:
         stores.applied,
         applier(stores),
         write_back=settings.writes_back,
+        creates=creates,
         on_applied=stores.in_force.forget,
         on_lost=functools.partial(migrate, stores.redis),
     )
@@ -107,8 +108,13 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
 
 
 async def write_back(settings: Settings, stores: Stores) -> None:
-    """Write a command's changes back to backend.json, if enabled."""
-    await configuration(settings, stores).write_back()
+    """Write a command's changes back to backend.json, if enabled.
+
+    A file that doesn't exist is created if it would be next to the data folder. Otherwise this may be another folder
+    than the server's, which creates its file itself.
+    """
+    beside = settings.backend.absolute().parent == settings.data_dir.absolute().parent
+    await configuration(settings, stores, creates=settings.embedded and beside).write_back()
 
 
 async def require_user(settings: Settings, stores: Stores, name: str, *, enabled: bool = False) -> None:

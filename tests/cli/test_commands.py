@@ -127,6 +127,15 @@ def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
     assert (again.exit_code, "alice', who is disabled" in again.stderr) == (1, True)
 
 
+def test_the_first_user_creates_the_file(run: Run) -> None:
+    """Next to the data folder; a file elsewhere may not be the server's."""
+    Path("backend.json").unlink()
+    assert run("user", "add", "bob", "--backend", "elsewhere/backend.json").exit_code == 0
+    assert not Path("elsewhere").exists()
+    assert run("user", "add", "eve").exit_code == 0
+    assert json.loads(Path("backend.json").read_text())["users"] == {"bob": {}, "eve": {}}
+
+
 def test_from_another_folder_a_command_says_where_it_looked(run: Run) -> None:
     """There are no users in it, and the message names the folder."""
     Path("backend.json").unlink()
@@ -406,7 +415,7 @@ def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
 
 def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path) -> None:
     """If data exists: an account with another name and the same site is an error that names both; exit code 1."""
-    run("user", "add", "first", "--me", "https://first.example/", "--backend", "none.json")
+    run("user", "add", "first", "--me", "https://first.example/", "--backend", "elsewhere/none.json")
     Path("new.json").write_text(json.dumps({"users": {"second": {"me": "http://First.example"}}}))
     for flags in ((), ("--json",)):
         result = run("config", "check", "new.json", *flags)
@@ -458,7 +467,7 @@ def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
     assert (removed.exit_code, "backend.json too" in removed.stdout) == (0, True)
     assert list(declared()) == ["alice"]
     assert list(Path("backend.json.versions").iterdir())
-    assert list(json.loads(Path("backend.json").read_text())) == [*BACKEND, "x-note"]
+    assert list(json.loads(Path("backend.json").read_text())) == ["x-version", *BACKEND, "x-note"]
     assert "carl  https://carl.example/  0 channels  (disabled)" in run("user", "list").stdout
     assert "users: alice, carl (disabled)" in run("user", "remove", "nobody").stderr
     assert run("user", "restore", "carl").exit_code == 0

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from microsub.configuration.file import is_saved, surplus, version_name
+from microsub.configuration.file import BackendFile, is_saved, surplus, version_name
+from microsub.errors import StoreUnavailable
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
+from tests.support.redis_wrappers import Between
 
 A, B, C, D = (f"https://{name}.example/feed" for name in "abcd")
 
 
+OLD = "https://old.example/feed"
+BEGUN = {
+    "users": {"ann": {"me": "https://ann.example/", "channels": [{"uid": "home", "name": "Home", "feeds": [OLD]}]}}
+}
+
+
 @pytest.fixture
 async def configured(redis: Redis, tmp_path: Path) -> Configured:
-    """A server with Ann's channel Home in the file, which is applied."""
+    """A server with Ann's channel Home in the file, which the server has written once."""
     configured = Configured(redis, tmp_path / "backend.json", write_back=True)
-    home = {"uid": "home", "name": "Home", "feeds": [A]}
-    await configured.apply({"users": {"ann": {"me": "https://ann.example/", "channels": [home]}}})
+    await configured.apply(BEGUN)
+    await configured.following.unfollow("ann", "home", OLD, NOW)
+    await configured.following.follow("ann", "home", A, NOW)
+    assert await configured.configuration.write_back()
     return configured
 
 
@@ -53,8 +66,12 @@ async def test_an_editor_that_was_open_for_long_undoes_nothing_of_the_apps(confi
     buffer = configured.saved()
     await in_an_app(configured)
     configured.save(with_feed(buffer, C))
-    [warning] = await apply(configured)
-    assert warning == "backend.json was edited from an older version; changes made in apps since then are kept"
+    warnings = await apply(configured)
+    assert warnings[0].startswith("backend.json was edited from the older version ")
+    later = "not applied, because of a later change in an app: channel ann/"
+    assert warnings[1:] == [f"{later}app removed, restorable for 30 days", f"{later}home no longer follows {B}"]
+    shown = [change.text for change in await configured.applied.changes()]
+    assert shown[:4] == [*warnings, f"channel ann/home follows {C}"]
     await configured.configuration.write_back()
     assert await configured.state() == {"ann": {"home": ("Home", [A, B, C]), "app": ("App", [])}}
     home, app = configured.saved()["users"]["ann"]["channels"]
@@ -91,9 +108,140 @@ async def test_what_apps_did_is_taken_out_by_hand(configured: Configured) -> Non
     document = configured.saved()
     document["users"]["ann"]["channels"].pop()
     configured.save(document)
+    assert await apply(configured) == []
+    assert (await configured.state())["ann"] == {"home": ("Home", [A, B])}
+
+
+def feeds_by_channel(**channels: list[str]) -> Callable[[Any], Any]:
+    """An edit that gives Ann exactly these channels."""
+
+    def edit(document: Any) -> Any:
+        listed = [{"uid": uid, "name": uid.title(), "feeds": feeds} for uid, feeds in channels.items()]
+        return {**document, "users": {"ann": {"me": "https://ann.example/", "channels": listed}}}
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "channels",
+    [
+        {"home": [A], "news": [B]},  # the feed from an app moves
+        {"home": [A], "news": []},  # it goes, and a channel comes
+        {"home": [A, C]},  # another comes instead
+        {"home": [A]},  # it goes
+        {"home": [B]},
+        {"news": [B]},
+    ],
+)
+async def test_an_edit_of_the_current_file_is_applied_as_written(
+    configured: Configured, channels: dict[str, list[str]]
+) -> None:
+    """Also where it undoes what an app did, and the server adds nothing to it afterwards."""
+    await configured.following.follow("ann", "home", B, NOW)
+    assert await configured.configuration.write_back()
+    edit = feeds_by_channel(**channels)
+    configured.save(edit(configured.saved()))
+    assert await apply(configured) == []
+    expected = {uid: (uid.title(), feeds) for uid, feeds in channels.items()}
+    assert await configured.state() == {"ann": expected}
+    assert not await configured.configuration.write_back()
+    assert await configured.configuration.look() == "unchanged"
+
+
+@pytest.mark.parametrize("token", [None, "0a1b2c3d", 7])
+async def test_a_file_without_a_known_version_edits_the_current_one(configured: Configured, token: object) -> None:
+    """It is applied as written, and a warning and the changes name what that undoes."""
+    await in_an_app(configured)
+    document = feeds_by_channel(home=[A, C])({})
+    configured.save(document if token is None else {"x-version": token, **document})
     [warning] = await apply(configured)
-    assert warning == "backend.json was reset to an older version; changes made in apps since then are undone"
-    assert await configured.state() == {"ann": {"home": ("Home", [A, B])}}
+    assert warning.startswith("backend.json has ")
+    assert "'x-version'" in warning
+    assert await configured.state() == {"ann": {"home": ("Home", [A, C])}}
+    shown = [change.text for change in await configured.applied.changes()]
+    undone = {f"channel ann/home no longer follows {B}", "channel ann/app removed, restorable for 30 days"}
+    assert shown[0] == warning
+    assert undone <= set(shown)
+
+
+async def test_an_app_changes_a_feed_while_the_file_is_open(configured: Configured) -> None:
+    """The follow isn't in the file yet when the edit is saved: both stay."""
+    document = configured.saved()
+    await configured.following.follow("ann", "home", B, NOW)
+    configured.save(with_feed(document, C))
+    assert await apply(configured) == []
+    await configured.configuration.write_back()
+    assert sorted(configured.saved()["users"]["ann"]["channels"][0]["feeds"]) == [A, B, C]
+
+
+async def test_what_the_last_save_added_is_taken_out_of_the_same_buffer(configured: Configured) -> None:
+    """Each save counts as an edit of the one before, and the app's follow between them stays."""
+    buffer = configured.saved()
+    configured.save(with_feed(with_feed(buffer, C), D))
+    await apply(configured)
+    await configured.following.follow("ann", "home", B, NOW)
+    assert await configured.configuration.write_back()
+    configured.save(with_feed(buffer, D))
+    warnings = await apply(configured)
+    assert warnings[1:] == [f"not applied, because of a later change in an app: channel ann/home no longer follows {B}"]
+    assert await configured.state() == {"ann": {"home": ("Home", [A, D, B])}}
+
+
+@pytest.mark.parametrize("trip", range(12))
+async def test_an_edit_counts_after_a_death_between_redis_and_file(
+    real_redis: Redis, tmp_path: Path, trip: int
+) -> None:
+    """The server dies while it writes an app's follow, at any round trip; the admin then moves the feed."""
+    configured = Configured(real_redis, tmp_path / "backend.json", write_back=True)
+    await configured.apply(BEGUN)
+    await configured.following.follow("ann", "home", B, NOW)
+    left = trip
+
+    async def before(_name: str, _args: Any) -> None:
+        nonlocal left
+        if left == 0:
+            raise StoreUnavailable("killed")
+        left -= 1
+
+    with contextlib.suppress(StoreUnavailable):
+        await Configured(Between(real_redis, before), configured.file, write_back=True).configuration.write_back()
+    await real_redis.command("DEL", keys.lease("config"))
+    after = Configured(real_redis, configured.file, write_back=True)
+    if B in after.file.read_text():
+        after.save(feeds_by_channel(home=[OLD], news=[B])(after.saved()))
+        await apply(after)
+        assert await after.state() == {"ann": {"home": ("Home", [OLD]), "news": ("News", [B])}}
+    else:
+        assert await after.configuration.look() == "unchanged"
+        assert await after.configuration.write_back()
+        assert after.saved()["users"]["ann"]["channels"][0]["feeds"] == [OLD, B]
+
+
+async def test_the_first_users_create_the_file(redis: Redis, tmp_path: Path) -> None:
+    """With write-back, if none was ever applied; registered users don't, and nothing overwrites a file."""
+    configured = Configured(redis, tmp_path / "backend.json", write_back=True)
+    assert not await configured.configuration.write_back()
+    await configured.accounts.register("eve", "https://eve.example/", NOW)
+    assert not await configured.configuration.write_back()
+    await configured.accounts.add_user("ann", "https://ann.example/", NOW)
+    await configured.channels.create("ann", "Home", NOW, uid="home")
+    await configured.following.follow("ann", "home", A, NOW)
+    assert not await Configured(redis, configured.file).configuration.write_back()
+    assert await configured.configuration.write_back()
+    document = configured.saved()
+    assert list(document) == ["x-version", "users"]
+    assert document["users"] == {
+        "ann": {"me": "https://ann.example/", "channels": [{"uid": "home", "name": "Home", "feeds": [A]}]}
+    }
+    assert not await configured.configuration.write_back()
+    assert await configured.server().look() == "unchanged"
+    assert BackendFile(configured.file).create(b"{}", NOW) is None
+    configured.save(with_feed(document, B))
+    assert await apply(configured) == []
+    configured.file.unlink()
+    assert not await configured.configuration.write_back()
+    assert not configured.file.exists()
+    assert (await configured.state())["ann"] == {"home": ("Home", [A, B])}
 
 
 async def test_an_edit_by_hand_is_taken_back_by_hand(configured: Configured) -> None:
@@ -113,7 +261,8 @@ async def test_going_back_to_a_version(configured: Configured) -> None:
     await in_an_app(configured)
     before = configured.file.read_bytes()
     configured.save(first.decode())
-    await apply(configured)
+    [warning] = await apply(configured)
+    assert warning == "backend.json was reset to an older version; changes made in apps since then are undone"
     assert await configured.state() == {"ann": {"home": ("Home", [A])}}
     assert before in [version.read_bytes() for version in kept(configured)]
 
@@ -126,8 +275,8 @@ async def test_a_version_is_kept_of_every_save(configured: Configured) -> None:
     configured.save(with_feed(configured.saved(), C))
     await apply(configured)
     versions = kept(configured)
-    assert [is_saved(version.name) for version in versions] == [True, False, True]
-    assert [version.read_bytes() for version in versions[1:]] == [written, configured.file.read_bytes()]
+    assert [is_saved(version.name) for version in versions] == [True, False, False, True]
+    assert [version.read_bytes() for version in versions[2:]] == [written, configured.file.read_bytes()]
 
 
 async def test_nothing_is_kept_where_the_server_doesnt_write(redis: Redis, tmp_path: Path) -> None:

@@ -13,5 +13,5 @@ if tonumber(ARGV[2]) < edited then return -1 end
 for i = 3, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-redis.call('HDEL', KEYS[1], 'begun')
+redis.call('HDEL', KEYS[1], 'begun', 'writing')
 return 1
