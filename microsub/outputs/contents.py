@@ -265,9 +265,8 @@ class OutputContents:
         *,
         archive: str | None = None,
         stylesheet: str = "",
-        only: frozenset[str] | None = None,
     ) -> Contents:
-        """The feed's present document, or the archive with that name, without entries; `only` these items of it.
+        """The feed's present document, or the archive with that name, without entries.
 
         Raises NotFound for an unknown archive. A feed whose items expire is complete in one document (RFC 5005). In
         any other feed, all but the newest items are in archives. An archive's name is a digest of its items and of
@@ -289,7 +288,7 @@ class OutputContents:
             linked = max(0, len(names) - 1)
             previous = _named(addresses, names[linked - 1]) if linked else {}
             shown = rows[: len(rows) - linked * ARCHIVE]
-            return Contents(replace(whole, previous=previous), _these(shown, only))
+            return Contents(replace(whole, previous=previous), tuple(shown))
         if archive not in names:
             raise NotFound("there is no such archive, or not any more")
         place = names.index(archive)
@@ -303,7 +302,7 @@ class OutputContents:
             previous=_named(addresses, names[place - 1]) if place else {},
             current=addresses,
         )
-        return Contents(of_archive, _these(rows[end - ARCHIVE : end], only))
+        return Contents(of_archive, tuple(rows[end - ARCHIVE : end]))
 
     async def filled(self, contents: Contents) -> Contents:
         """The document with the entries of its rows that are still stored."""
@@ -361,10 +360,6 @@ def archive_names(rows: Sequence[OutputRow]) -> list[str]:
         inside = " ".join(f"{row.item}:{row.edition}" for row in oldest_first[start : start + ARCHIVE])
         names.append(short_digest(f"{names[-1] if names else ''} {inside}".encode(), 12))
     return names
-
-
-def _these(rows: Sequence[OutputRow], only: frozenset[str] | None) -> tuple[OutputRow, ...]:
-    return tuple(row for row in rows if only is None or row.item in only)
 
 
 def _named(addresses: Mapping[str, str], archive: str) -> dict[str, str]:

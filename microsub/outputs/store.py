@@ -328,7 +328,7 @@ class OutputFeeds:
     # --- impressions
 
     async def reserve(self, feed: OutputFeed, rows: Iterable[OutputRow], now: float) -> Reservation:
-        """Reserve an impression of each row that has one left; `settle` ends the reservation.
+        """Reserve an impression of each row that has one left, until `settle`.
 
         Raises TooManyRequests if too many replies are being sent.
         """
@@ -340,9 +340,14 @@ class OutputFeeds:
             raise TooManyRequests(f"more than {_REPLIES} replies with this feed are being sent", 5)
         return Reservation(reply, frozenset(texts(found[1:])))
 
-    async def settle(self, feed: OutputFeed, reservation: Reservation, now: float, *, shown: bool) -> bool:
-        """Count the impressions of a reply that was `shown`, or return them; False if they had expired."""
-        args = [score_text(now), reservation.reply, "shown" if shown else "broken", _TIMES]
+    async def settle(
+        self, feed: OutputFeed, reservation: Reservation, now: float, *, shown: Iterable[str] = ()
+    ) -> bool:
+        """Count the impressions of items that are sent next; with none, return those that weren't counted.
+
+        False if the reservation has expired.
+        """
+        args: list[Arg] = [score_text(now), reservation.reply, _TIMES, *shown]
         return bool(await self._redis.script(load("output_settle"), _keys(feed.user, feed.name), args))
 
     # --- for upkeep, and the check

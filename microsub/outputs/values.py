@@ -1,7 +1,7 @@
 """Output feeds as values: the feed, its items with their state, addresses. Pure.
 
 An item is *published* until it was shown as often as allowed, then *imported*. It is *removed* when its user removes
-it, or when it leaves because there are too many. An *impression* is a full reply that showed it.
+it, or when it leaves because there are too many. An *impression* is one sending of it to others than its user.
 """
 
 from __future__ import annotations

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections import Counter
 from typing import Any
 
+import orjson
 import pytest
+import structlog
 
 from microsub.errors import StoreUnavailable
 from microsub.outputs import OutputContents, OutputFeed
+from microsub.outputs.api import documents
 from microsub.outputs.store import Reservation
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -37,7 +40,7 @@ async def test_a_feed_that_goes_while_replies_are_sent(alice: Publisher) -> None
     feed, _, _ = await one_item(alice)
     held = await reserve(server, feed)
     await server.outputs.delete("alice", "picks", server.now)
-    assert not await server.outputs.settle(feed, held, server.now, shown=True)
+    assert not await server.outputs.settle(feed, held, server.now, shown=held.items)
     assert await server.outputs.all_of("alice", removed_too=True) == []
 
 
@@ -49,8 +52,8 @@ async def asked(
     client: str = "192.0.2.1",
     until: asyncio.Event | None = None,
 ) -> tuple[list[dict[str, Any]], bytes]:
-    """One GET to the application: messages and body. Its client may leave after some bytes, or read nothing `until` an
-    event.
+    """One GET to the application: messages and body. Its client may leave after more than some bytes, or read nothing
+    `until` an event.
     """
     path, _, query = address.removeprefix("http://server.test").partition("?")
     scope = {
@@ -90,19 +93,73 @@ async def asked(
     return sent, b"".join(one.get("body", b"") for one in sent)
 
 
-async def test_a_client_that_leaves_has_seen_nothing(alice: Publisher) -> None:
-    """Wherever in the body it leaves, its impressions are returned at once, and the body stays incomplete."""
+async def test_who_leaves_before_the_first_item_has_seen_nothing(alice: Publisher) -> None:
+    """Its impressions are returned at once, and the body stays incomplete."""
     server = alice.server
     _, _, addresses = await one_item(alice)
+    for form in ("rss", "atom", "json"):
+        sent, part = await asked(server, addresses[form], leave_after=0)
+        assert sent[-1]["more_body"]
+        assert b"https://blog.example/a" not in part
+    assert await alice.state() == {"a": ("published", 0)}
+    assert await server.redis.command("HLEN", "user:{alice}:output:picks:held") == 0
+
+
+async def test_who_leaves_after_some_items_has_seen_those(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaking off shortly before the end reads nothing uncounted; items that were not sent are not counted."""
+    server = alice.server
+    addresses, ids = await alice.make(max_impressions=MOST), await alice.items()
+    await alice.add(ids["a"], ids["b"])
+    monkeypatch.setattr(documents, "_PIECE", 64)
     whole, body = await asked(server, addresses["rss"])
     assert not whole[-1].get("more_body")
-    size = len(body)
-    for place in (0, size // 2, size - 100):
-        sent, part = await asked(server, addresses["rss"], leave_after=max(0, place - 1))
-        assert len(part) < size
-        assert sent[-1].get("more_body", True)
-    assert await alice.state() == {"a": ("published", 1)}
+    first = body.index(b"<item>")
+    second = body.index(b"<item>", first + 1)
+    await asked(server, addresses["rss"], leave_after=first + 10)
+    assert await alice.state() == {"b": ("published", 2), "a": ("published", 1)}
+    for place in (second + 10, len(body) - 100):
+        sent, part = await asked(server, addresses["rss"], leave_after=place)
+        assert len(part) < len(body)
+        assert sent[-1]["more_body"]
+    assert await alice.state() == {"b": ("imported", 4), "a": ("published", 3)}
     assert await server.redis.command("HLEN", "user:{alice}:output:picks:held") == 0
+
+
+async def test_items_at_different_counts_are_in_as_many_replies_as_they_have_left(alice: Publisher) -> None:
+    """One item has one impression left and two have four: forty fetchers get them so often, and no more are counted."""
+    addresses, ids = await alice.make(max_impressions=MOST), await alice.items()
+    await alice.add(ids["a"])
+    for _ in range(MOST - 1):
+        assert await alice.shown(addresses["json"]) == ["a"]
+    await alice.add(ids["b"], ids["c"])
+    clients = [f"192.0.2.{number}" for number in range(40)]
+    replies = await asyncio.gather(*(asked(alice.server, addresses["json"], client=client) for client in clients))
+    shown = [[item["title"] for item in orjson.loads(body)["items"]] for _, body in replies]
+    assert Counter(title for titles in shown for title in titles) == {"a": 1, "b": MOST, "c": MOST}
+    assert await alice.state() == dict.fromkeys("abc", ("imported", MOST))
+
+
+async def test_a_look_at_the_page_and_the_owner_s_looks_count_nothing(alice: Publisher) -> None:
+    """The page never counts, nor does any format for the feed's owner, by token or signed in; others count."""
+    server = alice.server
+    _, _, addresses = await one_item(alice)
+    me = (await server.redis.command("HGET", keys.user("alice"), "me")).decode()
+    cookie = await server.services.identity.sessions.begin("alice", me, "password", "", server.now)
+    bob = await server.reader("bob", "home")
+    for headers in (
+        {"authorization": f"Bearer {alice.reader.token}"},
+        {"cookie": f"microsub-session-80={cookie}; __Host-microsub-session={cookie}; microsub-session={cookie}"},
+    ):
+        for form in addresses:
+            reply = await server.client.get(addresses[form], headers=headers)
+            assert (reply.status_code, "blog.example/a" in reply.text) == (200, True)
+    await server.client.get(addresses["html"])
+    assert await alice.state() == {"a": ("published", 0)}
+    await server.client.get(addresses["rss"], headers={"authorization": f"Bearer {bob.token}"})
+    await server.client.get(
+        addresses["rss"], headers={"authorization": "Bearer unknown", "cookie": "microsub-session=x"}
+    )
+    assert await alice.state() == {"a": ("published", 2)}
 
 
 async def test_a_part_of_a_limited_feed_is_all_of_it_and_counts(alice: Publisher) -> None:
@@ -126,9 +183,13 @@ async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redi
 
     whole = outputs.settle
     outputs.settle = fail  # type: ignore[method-assign]
-    with pytest.raises(StoreUnavailable):
-        await asked(server, addresses["rss"])
+    with structlog.testing.capture_logs() as logs:
+        sent, body = await asked(server, addresses["rss"])
     outputs.settle = whole  # type: ignore[method-assign]
+    assert sent[-1]["more_body"]
+    assert b"<item>" not in body
+    assert [(one["event"], one["detail"]) for one in logs if one["log_level"] == "error"] == [("store failed", "gone")]
+    assert "exc_info" not in logs[-1]
     assert await alice.state() == {"a": ("published", 0)}
 
 
@@ -156,17 +217,20 @@ async def test_a_reply_that_can_not_be_written_holds_nothing(alice: Publisher, m
     server = alice.server
     feed, item, addresses = await one_item(alice)
     await alice.add((await alice.items())["b"])
-    wholly = OutputContents.listed
+    rows = await server.outputs.rows(feed, server.now)
+    filled, reserve_of = OutputContents.filled, server.outputs.reserve
+    written = 0
 
-    async def failing(contents: OutputContents, *args: Any, only: Any = None, **more: Any) -> Any:
-        if only is not None:
+    async def failing(contents: OutputContents, listed: Any) -> Any:
+        nonlocal written
+        written += 1
+        if written > 1:
             raise StoreUnavailable("Redis is away")
         for _ in range(MOST):
-            await server.outputs.reserve(feed, [row for row in rows if row.item == item], server.now)
-        return replace(await wholly(contents, *args, **more), rows=tuple(rows))
+            await reserve_of(feed, [row for row in rows if row.item == item], server.now)
+        return await filled(contents, listed)
 
-    rows = await server.outputs.rows(feed, server.now)
-    monkeypatch.setattr(OutputContents, "listed", failing)
+    monkeypatch.setattr(OutputContents, "filled", failing)
     assert (await alice.get(addresses["json"])).status_code == 503
     held = await server.redis.command("HVALS", keys.output_held("alice", "picks"))
     other = next(row.item for row in rows if row.item != item)

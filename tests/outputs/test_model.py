@@ -29,7 +29,7 @@ _steps = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(ACTIONS), st.sampled_from(ITEMS)),
         st.tuples(st.just("reserve"), st.just("")),
-        st.tuples(st.sampled_from(["shown", "broken"]), st.sampled_from("01234567")),
+        st.tuples(st.sampled_from(["shown", "begun", "broken"]), st.sampled_from("01234567")),
         st.tuples(st.just("wait"), st.sampled_from(["1", str(HELD + 1)])),
         st.tuples(st.just("reword"), st.sampled_from(ITEMS)),
     ),
@@ -77,15 +77,18 @@ class Model:
     def shown(self, now: float) -> set[str]:
         return {item for item in self.state if self.free(item, now)}
 
-    def settle(self, place: int, now: float, shown: bool) -> bool:
-        _, until, items = self.held.pop(place)
-        if until <= now:
+    def settle(self, place: int, now: float, shown: set[str], *, ends: bool) -> bool:
+        """Count the items that are sent; whether the reservation was valid."""
+        reservation, until, items = self.held[place]
+        if until <= now or not items:
             return False
-        for item, edition in items.items() if shown else ():
-            if self.state.get(item) == "published" and self.edition[item] == edition:
+        for item in shown & items.keys():
+            if self.state.get(item) == "published" and self.edition[item] == items[item]:
                 self.count[item] += 1
                 if self.count[item] == MOST:
                     self.state[item] = "imported"
+        rest = {} if ends else {item: edition for item, edition in items.items() if item not in shown}
+        self.held[place] = (reservation, until, rest)
         return True
 
 
@@ -107,11 +110,13 @@ async def _history(steps: list[tuple[str, str]]) -> None:
             reserved = await store.reserve(feed, await store.rows(feed, now), now)
             assert reserved.items == model.shown(now)
             model.held.append((reserved, now + HELD, {item: model.edition[item] for item in reserved.items}))
-        elif int(value) < len(model.held):
-            reservation = model.held[int(value)][0]
-            wanted = model.settle(int(value), now, step == "shown")
-            assert await store.settle(feed, reservation, now, shown=step == "shown") == wanted
-            assert not await store.settle(feed, reservation, now, shown=True), "it counts once"
+        elif int(value) < len(model.held) and model.held[int(value)][2]:
+            reservation, _, items = model.held[int(value)]
+            shown = {"shown": set(items), "begun": set(sorted(items)[:1]), "broken": set[str]()}[step]
+            wanted = model.settle(int(value), now, shown, ends=step == "broken")
+            assert await store.settle(feed, reservation, now, shown=shown) == wanted
+            if shown:  # it counts once
+                await store.settle(feed, reservation, now, shown=shown)
         assert {row.item for row in await store.rows(feed, now)} == model.shown(now)
         listed = {item.id: (item.state, item.impressions) for item in await store.items(feed, 100)}
         assert listed == {item: (state, model.count[item]) for item, state in model.state.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading
-from tests.support.visitor import Shown
+from tests.support.visitor import Shown, Visitor
 
 OUTPUTS = "/settings/outputs"
 
@@ -20,8 +20,8 @@ def addresses(page: Shown) -> list[str]:
 
 
 async def shown(ann: ReadingVisitor, address: str) -> Shown:
-    """The view of a person who has the address."""
-    return await ann.browser.get(address.removeprefix(ADDRESS))
+    """The view of somebody else who has the address."""
+    return await Visitor(ann.server.app, ADDRESS).get(address.removeprefix(ADDRESS))
 
 
 async def test_a_post_is_passed_on_and_taken_out(ann: ReadingVisitor) -> None:

@@ -110,7 +110,9 @@ async def live(world: World) -> None:
     hashes = [row[0].decode() for row in await world.items.fields(found[:4], ("hash",))]
     await world.outputs.edit(output, "add", dict(zip(found[:4], hashes, strict=True)), now)
     for rows in (await world.outputs.rows(output, now), (await world.outputs.rows(output, now))[:2]):
-        assert await world.outputs.settle(output, await world.outputs.reserve(output, rows, now), now, shown=True)
+        assert await world.outputs.settle(
+            output, await world.outputs.reserve(output, rows, now), now, shown=[row.item for row in rows]
+        )
     await world.outputs.edit(output, "remove", {found[3]: hashes[3]}, now + 1)
     await world.redis.command("DEL", keys.item(found[10]))
     imported = Imported(world.redis)

@@ -6,6 +6,7 @@ reads title, dates, author, content, files and categories back unchanged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,15 @@ from microsub.model.jf2 import Card, Enclosure, Entry
 
 @dataclass(frozen=True, slots=True)
 class DocumentFormat:
-    """A format: its media type and its writer."""
+    """A format: its media type, its writer, and the bytes with which each entry begins, and nothing else."""
 
     content_type: str
     write: Callable[[FeedDocument], bytes]
+    entry: bytes
+
+    def starts(self, written: bytes) -> list[int]:
+        """Where the entries of a written document begin."""
+        return [found.start() for found in re.finditer(re.escape(self.entry), written)]
 
 
 def json_feed(document: FeedDocument) -> bytes:
@@ -38,7 +44,9 @@ def json_feed(document: FeedDocument) -> bytes:
         "next_url": document.previous.get("json"),
         "hubs": [{"type": "WebSub", "url": hub} for hub in document.hubs],
     }
-    return dump(_stated(head) | {"items": [_item(printable(entry)) for entry in document.entries]})
+    # A line for each entry: inside of the JSON of one there is no end of a line.
+    items = b",".join(b"\n" + dump(_item(printable(entry))) for entry in document.entries)
+    return b'%b,"items":[%b]}' % (dump(_stated(head))[:-1], items)
 
 
 def _item(entry: Entry) -> dict[str, Any]:
@@ -80,8 +88,8 @@ def _stated(members: dict[str, Any]) -> dict[str, Any]:
 
 
 FORMATS: Mapping[str, DocumentFormat] = {
-    "rss": DocumentFormat("application/rss+xml; charset=utf-8", xml.rss),
-    "atom": DocumentFormat("application/atom+xml; charset=utf-8", xml.atom),
-    "json": DocumentFormat("application/feed+json", json_feed),
-    "html": DocumentFormat("text/html; charset=utf-8", page.write),
+    "rss": DocumentFormat("application/rss+xml; charset=utf-8", xml.rss, b"\n<item>"),
+    "atom": DocumentFormat("application/atom+xml; charset=utf-8", xml.atom, b"\n<entry>"),
+    "json": DocumentFormat("application/feed+json", json_feed, b"\n{"),
+    "html": DocumentFormat("text/html; charset=utf-8", page.write, b'\n<article class="h-entry">'),
 }

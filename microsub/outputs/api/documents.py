@@ -2,10 +2,10 @@
 
 An address without an ending serves the page.
 
-An impression is a 200 whose body was sent to the end. A limited feed has no other replies with items in them: a range
-request gets the whole document. The impression is reserved before the reply starts. It is counted when all but the last
-bytes are sent and the client is still connected; the last bytes follow after that. So even if a process dies, nobody
-gets an item in full more often than allowed, and an interrupted reply returns its impressions.
+An impression is an item sent in a 200 of RSS, Atom or JSON Feed, except to the feed's owner. A range request for a
+limited feed gets the whole document. The impressions are reserved before the reply starts. Those of a piece of the body
+are counted if the client is still connected, and then the piece is sent. So even if a process dies, nobody gets an item
+more often than allowed, and an interrupted reply returns the impressions of the items that weren't sent.
 
 RFC 9110: conditional requests (13), ranges (14). Shared caches must not store a limited feed, because they would show
 its items without counting.
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 
+from starlette.requests import Request
 from starlette.types import Scope, Send
 
 from microsub.errors import (
@@ -44,12 +45,23 @@ from microsub.identity.limits import (
     OUTPUTS_SENT_OF_FEED,
     OUTPUTS_SENT_TO_NETWORK,
 )
-from microsub.kit.digests import short_digest
-from microsub.kit.http.headers import PublicAddress, client_of, header
+from microsub.identity.pages.visit import PageCookies
+from microsub.kit.digests import sha256_hex, short_digest
+from microsub.kit.http.headers import PublicAddress, bearer, client_of, header
 from microsub.kit.http.params import collect, urlencoded
-from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply, client_left
+from microsub.kit.http.responses import (
+    Header,
+    HttpEndpoint,
+    HttpExchange,
+    HttpReply,
+    client_left,
+    error_reply,
+    log_error,
+)
 from microsub.kit.locks import KeyedLocks
 from microsub.kit.rate_limits import RateLimiter, network_of, public_network
+from microsub.model.reader import Credential
+from microsub.outputs.contents import Contents
 from microsub.outputs.store import Reservation
 from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
 from microsub.surface import Services
@@ -62,11 +74,8 @@ _FRESH = 300
 """Seconds for which clients may reuse a feed."""
 _ARCHIVE_FRESH = 86_400
 _PIECE = 64 * 1024
-_TAIL = 64
-"""The last bytes of a body, without which a document is incomplete: sent once its impressions are counted."""
-
 _LOOK = 0.01
-"""Seconds before the last bytes, to notice whether the client has disconnected."""
+"""Seconds before the first item, to notice whether the client has disconnected."""
 
 _KEPT_BYTES = 64 * 1024 * 1024
 _KEPT = 60.0
@@ -84,18 +93,23 @@ _PREFLIGHT: list[Header] = [*_CORS, (b"access-control-max-age", b"86400"), (b"al
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownReply(HttpReply):
-    """A reply that counts as an impression of its items once it is sent; `leave` is called then."""
+    """A reply with a document; `leave` is called once it is sent.
+
+    `counted` are the items whose impressions it counts, each with the place in the body where it begins, in order.
+    """
 
     feed: OutputFeed
-    reservation: Reservation
     leave: Callable[[], None]
+    reservation: Reservation | None = None
+    counted: Sequence[tuple[int, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDocument:
-    """The bytes of a document, the rows that it shows, and the document without its entries."""
+    """The bytes of a document, where its entries begin, their rows, and the document without entries."""
 
     body: bytes
+    starts: Sequence[int]
     rows: tuple[OutputRow, ...]
     document: FeedDocument
     tag: str = field(init=False)
@@ -185,32 +199,55 @@ class OutputEndpoint(HttpEndpoint):
         reply = _reply(scope, feed, form, written, archive, now)
         if reply.status != 200 or scope["method"] == "HEAD":
             return reply
+        if form == "html" or not written.rows or await self._is_owner(scope, feed, now):
+            return ShownReply(reply.body, reply.headers, feed=feed, leave=leave)
         reservation = await services.outputs.reserve(feed, written.rows, now)
         if reservation.items != {row.item for row in written.rows}:
             # Other replies took the last impression of some of them in between.
             try:
-                written = await self._written(scope, feed, form, archive, now, reservation.items)
+                written = await self._without(written, reservation.items, feed, form)
             except BaseException:
                 await self._give_back(feed, reservation)
                 raise
             reply = _reply(scope, feed, form, written, archive, now, whole=True)
-        return ShownReply(reply.body, reply.headers, reply.status, feed=feed, reservation=reservation, leave=leave)
+        counted = [(start, row.item) for start, row in zip(written.starts, written.rows, strict=True)]
+        return ShownReply(reply.body, reply.headers, feed=feed, leave=leave, reservation=reservation, counted=counted)
+
+    async def _is_owner(self, scope: Scope, feed: OutputFeed, now: float) -> bool:
+        """Whether the feed's user asks, signed in or with a token."""
+        services = self._services
+        if (token := bearer(scope)) is not None:
+            with suppress(RequestError):
+                await services.accounts.verify(Credential(feed.user, sha256_hex(token)), now)
+                return True
+        cookie = PageCookies(self._address, header(scope, b"host")).read(Request(scope), "session")
+        session = await services.identity.sessions.find(cookie, now) if cookie else None
+        return session is not None and session.user == feed.user
+
+    async def _without(
+        self, written: WrittenDocument, items: frozenset[str], feed: OutputFeed, form: str
+    ) -> WrittenDocument:
+        """The document with only these items of it."""
+        async with self._turns.of(feed.user):
+            rows = tuple(row for row in written.rows if row.item in items)
+            return await self._fill(Contents(written.document, rows), form)
+
+    async def _fill(self, contents: Contents, form: str) -> WrittenDocument:
+        """Write a document with the entries of its rows."""
+        made = await self._services.output_contents.filled(contents)
+        one = FORMATS[form]
+        body = await asyncio.to_thread(one.write, made.document)
+        return WrittenDocument(body, one.starts(body), made.rows, replace(made.document, entries=()))
 
     async def _written(
-        self,
-        scope: Scope,
-        feed: OutputFeed,
-        form: str,
-        archive: str | None,
-        now: float,
-        only: frozenset[str] | None = None,
+        self, scope: Scope, feed: OutputFeed, form: str, archive: str | None, now: float
     ) -> WrittenDocument:
         """The document, generated again if something in it has changed or it is old."""
         contents, base = self._services.output_contents, self._base(scope)
         state = (feed.id, feed.editions, feed.modified, feed.changed, feed.stem, contents.hubs, base, form, archive)
         listed, rows = None, None
-        if feed.is_limited or only is not None:  # items can expire without any change of the feed
-            listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet, only=only)
+        if feed.is_limited:  # items can expire without any change of the feed
+            listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
             rows = listed.rows
         key = (*state, rows)
         if (known := self._documents.get(key, now)) is not None:
@@ -221,9 +258,7 @@ class OutputEndpoint(HttpEndpoint):
                 return known
             if listed is None:
                 listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
-            made = await contents.filled(listed)
-            body = await asyncio.to_thread(FORMATS[form].write, made.document)
-            written = WrittenDocument(body, made.rows, replace(made.document, entries=()))
+            written = await self._fill(listed, form)
             self._documents.keep(key, written, now)
             return written
 
@@ -251,7 +286,7 @@ class OutputEndpoint(HttpEndpoint):
             raise
 
     async def deliver(self, exchange: HttpExchange, send: Send, reply: HttpReply) -> None:
-        """Send a reply, and count its impressions, or return them if it was interrupted."""
+        """Send a reply, and count its impressions; those of items that weren't sent are returned."""
         if not isinstance(reply, ShownReply):
             await super().deliver(exchange, send, reply)
             return
@@ -262,35 +297,46 @@ class OutputEndpoint(HttpEndpoint):
                 settled = await self._send(send, reply, gone)
         except TimeoutError:
             pass  # too slow, or disconnected: the connection is closed with an incomplete body
+        except StoreError as error:
+            log_error(error, error_reply(error), self.logged_path(exchange.scope["path"]), "GET", exchange.action)
         finally:
             reply.leave()
             gone.cancel()
-            if not settled:
+            if not settled and reply.reservation is not None:
                 await self._give_back(reply.feed, reply.reservation)
 
     async def _send(self, send: Send, reply: ShownReply, gone: asyncio.Future[None]) -> bool:
-        """Send the body while the client is connected; returns whether its impressions were counted."""
-        length = (b"content-length", str(len(reply.body)).encode())
+        """Send the body while the client is connected; returns whether all of it was sent."""
+        size = len(reply.body)
+        length = (b"content-length", str(size).encode())
         await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, length]})
-        end = max(0, len(reply.body) - _TAIL)
-        for start in range(0, end, _PIECE):
-            await send(
-                {"type": "http.response.body", "body": reply.body[start : min(end, start + _PIECE)], "more_body": True}
-            )
-            if gone.done():
+        start, counted = 0, deque(reply.counted)
+        if counted:
+            start, _ = counted[0]
+            await send({"type": "http.response.body", "body": reply.body[:start], "more_body": True})
+            await asyncio.wait([gone], timeout=_LOOK)
+        while True:
+            end = min(size, start + _PIECE)
+            shown = []
+            while counted and counted[0][0] < end:
+                shown.append(counted.popleft()[1])
+            if gone.done() or (shown and not await self._count(reply, shown)):
                 return False
-        await asyncio.wait([gone], timeout=_LOOK)
+            await send({"type": "http.response.body", "body": reply.body[start:end], "more_body": end < size})
+            if end == size:
+                return True
+            start = end
+
+    async def _count(self, reply: ShownReply, items: Sequence[str]) -> bool:
+        """Count the impressions of items that are sent next; False if the reservation has expired."""
         outputs, now = self._services.outputs, self._services.clock()
-        if gone.done() or not await outputs.settle(reply.feed, reply.reservation, now, shown=True):
-            return False
-        await send({"type": "http.response.body", "body": reply.body[end:]})
-        return True
+        return reply.reservation is not None and await outputs.settle(reply.feed, reply.reservation, now, shown=items)
 
     async def _give_back(self, feed: OutputFeed, reservation: Reservation) -> None:
-        """Return the impressions of an incomplete reply; if that fails, they expire by themselves."""
+        """Return the impressions of items that weren't sent; if that fails, they expire by themselves."""
         now = self._services.clock()
         with suppress(StoreError):
-            await asyncio.shield(self._services.outputs.settle(feed, reservation, now, shown=False))
+            await asyncio.shield(self._services.outputs.settle(feed, reservation, now))
 
 
 def _reply(
