@@ -62,6 +62,9 @@ _OWN = frozenset({"guid", "timestamp"})
 _DERIVED = frozenset({"_id", "_source", "post-type", "published", "refs"})
 _FEED_FIELDS = ("title", "home", "photo", "description")
 
+_LEASE = 30.0
+"""Seconds for which a feed waits after a program died while saving; longer than programs block their event loop."""
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:
@@ -221,7 +224,7 @@ class PostStore(Posts):
         record = await self._feeds.ensure(feed, self._clock())
         async with (
             self._locks.of(record.id),
-            leased_in_turn(self._redis, f"saving:{record.id}"),
+            leased_in_turn(self._redis, f"saving:{record.id}", _LEASE),
         ):
             if not record.kept and record.last_success is None:
                 # Another process may have announced it meanwhile. If one dies here, the next one announces it again.

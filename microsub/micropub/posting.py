@@ -51,6 +51,9 @@ KEPT_DELETED = 30 * 86_400
 MOST_DELETED = 200
 """Deleted posts kept per user, the most recent ones: each may have half a megabyte."""
 
+_LEASE = 3.0
+"""Seconds for which a source waits after a process died while it stored a post; renewed by a living process."""
+
 _RESTORED = "restored "
 """Prefix of a restored post's token, stored in place of its content."""
 
@@ -133,7 +136,7 @@ class Posting:
         Raises Forbidden if no channel follows the source, and ParseError.
         """
         feed = await self._feed(source)
-        async with leased_in_turn(self._redis, f"saving:{feed.id}"):
+        async with leased_in_turn(self._redis, f"saving:{feed.id}", _LEASE):
             before = await self._items.by_guid(feed.id, token)
             if before is None and await self._items.id_of(feed.id, token):
                 if await self._deleted.has(source, token):
@@ -146,7 +149,7 @@ class Posting:
         """Change a post as `document` says (`properties.updated`); returns its address."""
         feed = await self._feed(source)
         token = await self._token_in(source, feed, address)
-        async with leased_in_turn(self._redis, f"saving:{feed.id}"):
+        async with leased_in_turn(self._redis, f"saving:{feed.id}", _LEASE):
             before = await self._items.by_guid(feed.id, token)
             item = _item_of(before)
             if before is None or item is None:

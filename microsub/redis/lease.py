@@ -95,10 +95,10 @@ async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def leased_in_turn(redis: Redis, what: str) -> AsyncIterator[None]:
-    """Take the lease as `leased` does, but wait until an earlier holder has finished."""
+async def leased_in_turn(redis: Redis, what: str, seconds: float) -> AsyncIterator[None]:
+    """Take the lease as `leased` does, but wait until an earlier holder has finished or died `seconds` ago."""
     while True:
-        async with leased(redis, what, 30.0) as mine:
+        async with leased(redis, what, seconds) as mine:
             if mine:
                 yield
                 return

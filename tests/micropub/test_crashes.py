@@ -68,6 +68,25 @@ async def test_killed_while_a_post_is_taken_in(real_redis: Redis, kind: int, aft
     assert steps > 8
 
 
+async def test_a_killed_process_keeps_its_source_waiting_for_three_seconds_at_most(real_redis: Redis) -> None:
+    """Another process stores the source's next post as soon as the lease of the dead one ends."""
+    killing = Killing(real_redis)
+    async with instance(killing, now=NOON, patience=IMPATIENT) as server:
+        await server.reader("alice", "home")
+        sender = await source_of(server, "alice")
+        await sender.note("zero")
+        held: list[bytes] = []
+        for step in range(1, 20):
+            killing.kill_at = killing.trips + step
+            with contextlib.suppress(KilledError):
+                await sender.note(f"one {step}")
+            if held := await real_redis.command("KEYS", keys.lease("saving:*")):
+                break
+        assert 0 < await real_redis.command("PTTL", *held) <= 3000
+        killing.kill_at = None
+        await sender.note("two")
+
+
 async def _the_dead_are_buried(redis: Redis) -> None:
     """Lets the leases of the dead process end."""
     for name in await redis.command("KEYS", keys.lease("*")):
