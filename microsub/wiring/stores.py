@@ -248,6 +248,7 @@ def hub_topics(
         stylesheet=Templates([FOLDER], urlsplit(settings.base_url).path).static("pages.css"),
         fill=fill,
         stored_feeds=settings.hub_feeds,
+        any_port=bool(settings.allow_private_networks),
         clock=stores.clock,
     )
 

@@ -12,10 +12,11 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from microsub.errors import InvalidRequest
 from microsub.formats.documents import FORMATS
 from microsub.push.hub import topics
 from microsub.push.hub.store import hub_status
-from microsub.push.hub.subscriptions import RETRIES
+from microsub.push.hub.subscriptions import RETRIES, request_of
 from microsub.redis.protocol import Redis
 from tests.support.readers import FEED, OTHER, posts
 from tests.support.subscriber import BASE, HubClient, hub_client
@@ -221,9 +222,33 @@ async def test_a_secret_of_199_bytes_signs_deliveries(client: HubClient) -> None
     assert sent.headers["x-hub-signature"] == f"sha256={expected}"
 
 
+@pytest.mark.parametrize("asked", ["soon", "-1", "0", "1e9", "1.5", " 60", "9" * 11, "9" * 400, "\u0663"])
+async def test_a_lease_that_is_no_whole_number_is_refused(client: HubClient, asked: str) -> None:
+    """The reply names the parameter and its value; a request to end a subscription may have any."""
+    reply = await client.ask(client.callback().url, lease_seconds=asked)
+    assert (reply.status_code, len(client.site.asked)) == (400, 0)
+    assert "'hub.lease_seconds' can't be '" in reply.text
+    assert len(reply.text) < 300
+    ending = {"hub.mode": "unsubscribe", "hub.callback": "https://a.example/", "hub.topic": client.topic}
+    assert (await client.post({**ending, "hub.lease_seconds": asked})).status_code == 404
+
+
+def test_a_callback_at_a_port_that_is_never_asked_is_refused() -> None:
+    """The reply names the port. Ports above 1,023 are for servers whose admin lists networks."""
+    form = {"hub.mode": "subscribe", "hub.topic": "https://reader.example/t"}
+    for port, strict, lax in ((443, True, True), (8443, False, True), (22, False, False), (6379, False, False)):
+        asked = {**form, "hub.callback": f"https://app.example:{port}/"}
+        for any_port, good in ((False, strict), (True, lax)):
+            if good:
+                assert request_of(asked, "", any_port=any_port).callback == asked["hub.callback"]
+                continue
+            with pytest.raises(InvalidRequest, match=f"'hub.callback': port {port} can't be used"):
+                request_of(asked, "", any_port=any_port)
+
+
 @pytest.mark.parametrize(
     ("asked", "granted"),
-    [(None, 10 * DAY), (60, HOUR), (DAY, DAY), (365 * DAY, 14 * DAY), ("soon", 10 * DAY), (-5, 10 * DAY)],
+    [(None, 10 * DAY), ("", 10 * DAY), (1, HOUR), (DAY, DAY), (9_999_999_999, 14 * DAY)],
 )
 async def test_leases_are_sent_and_enforced(client: HubClient, asked: int | str | None, granted: int) -> None:
     """From one hour to 14 days; nothing is delivered after the lease has ended."""

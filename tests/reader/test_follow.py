@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.reader.conftest import ReadingVisitor, reading, titles
 from tests.support.readers import posts
 from tests.support.visitor import Shown
@@ -37,6 +39,33 @@ async def test_what_is_pasted_is_found_and_followed_and_that_undone(ann: Reading
     assert not _offers_later(again)
     await ann.browser.submit(done, "/follow/end")
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "searches"),
+    [
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": "same-site"}, False),
+        ({"sec-fetch-site": "same-origin", "referer": "https://other.example/"}, True),
+        ({"sec-fetch-site": "none"}, True),
+        ({"referer": "https://other.example/"}, False),
+        ({"referer": "https://reader.example.other.example/"}, False),
+        ({"referer": "OWN/follow"}, True),
+        ({}, True),
+    ],
+)
+async def test_another_site_fills_in_the_field_but_starts_no_search(
+    ann: ReadingVisitor, headers: dict[str, str], searches: bool
+) -> None:
+    """Nothing is fetched until the user presses the button; content shared with the installed app is searched for."""
+    await _site(ann.server)
+    sent = {name: value.replace("OWN", ann.browser.origin) for name, value in headers.items()}
+    page = await ann.browser.get(f"/follow?text={SITE}", **sent)
+    assert (SITE in ann.server.web.asked, "1 feed found" in page.text) == (searches, searches)
+    assert ("Press Find" in page.text) is not searches
+    assert page.tree.css_first("#asked").attributes["value"] == SITE
+    preview = await ann.browser.get(f"/follow/preview?url={OTHER}", **sent)
+    assert (preview.location.startswith("/follow?q=")) is not searches
 
 
 async def test_a_feed_is_followed_in_a_channel_that_is_made_for_it(ann: ReadingVisitor) -> None:

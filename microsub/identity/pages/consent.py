@@ -28,7 +28,7 @@ from microsub.identity.protocol.clients import (
     read_target,
 )
 from microsub.identity.protocol.documents import MICROPUB, is_own
-from microsub.identity.protocol.links import alike, known_me
+from microsub.identity.protocol.links import alike, known_me, shown
 from microsub.identity.provider import LONGEST_NAME
 from microsub.kit.http.headers import origin
 from microsub.kit.texts import N_, Sentence
@@ -185,7 +185,7 @@ async def _ask(visit: PageVisit) -> Response:
         only_posts=posts_here and _HERE.keys().isdisjoint(asked.scopes),
         before=before.last if before else None,
         fields={name: query[name][0] for name in _FIELDS if name in query},
-        other=asked.me if asked.me and not alike(asked.me, session.me) else "",
+        other=shown(asked.me) if asked.me and not alike(asked.me, session.me) else "",
         action=CONSENT,
     )
 
@@ -274,7 +274,7 @@ def _me_told(asked: str, me: str) -> str:
 def _not_served(visit: PageVisit, why: str) -> Response:
     """An error that is shown only to the user, because the app's address isn't trustworthy."""
     text = N_("An app sent you here, but its request is invalid: {why}. This is the app's mistake, not yours.")
-    return visit.message(N_("The app’s request is invalid"), Sentence(text, why=why), "error", 400)
+    return visit.message(N_("The app’s request is invalid"), Sentence(text, why=why), "app refused", 400)
 
 
 def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
@@ -288,7 +288,7 @@ def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAu
 
 
 def _wrong_target(app: App, redirect: str) -> str:
-    values = {"target": redirect[:200], "app": app.info.id}
+    values = {"target": shown(redirect), "app": app.info.id}
     if app.answered:
         return Sentence(
             "it wants to send you to '{target}', which '{app}' doesn't list among its redirect URLs", **values

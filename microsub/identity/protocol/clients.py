@@ -28,8 +28,11 @@ from microsub.identity.protocol.links import endpoint, page_of, same_origin, sho
 from microsub.kit.digests import base64url, is_same
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.kit.urls import safe_url
+from microsub.model.plaintext import unprintable
 
-_LOOPBACK = frozenset({"127.0.0.1", "[::1]"})
+_LOOPBACK_ADDRESSES = frozenset({"127.0.0.1", "[::1]"})
+# RFC 8252 (8.3) advises programs against `localhost`; many use it, and browsers resolve it to the loopback address.
+_LOOPBACK = _LOOPBACK_ADDRESSES | {"localhost"}
 _MOST_REDIRECTS = 100
 _LONGEST_NAME = 100
 _LONGEST_PAGE = 256 * 1024
@@ -71,7 +74,7 @@ class ClientInfo:
 def canonical_client_id(text: str) -> str:
     """The canonical form of a client's identifier. Raises InvalidRequest.
 
-    It may have a port; the only IP addresses allowed are loopback ones.
+    It may have a port; the only IP addresses allowed are loopback ones. All its characters can be shown.
     """
     try:
         return _checked(text).url
@@ -134,8 +137,10 @@ def _without_port(url: str) -> str:
 
 def _checked(text: str) -> Identifier:
     found = identifier(text)
-    if found.is_address and found.host not in _LOOPBACK:
+    if found.is_address and found.host not in _LOOPBACK_ADDRESSES:
         raise ValueError("with an IP address as its host")
+    if unprintable(text):
+        raise ValueError("with a character that can't be shown or changes the text direction")
     return found
 
 
@@ -167,7 +172,12 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
         raise ParseError(url, f"'client_id': found {other}, expected '{client_id}'")
     values = document.get("redirect_uris")
     listed = (
-        [found for value in values[:_MOST_REDIRECTS] if (found := _redirect(value, url))]
+        # One that begins with `//` names another host without its scheme, which no app means here.
+        [
+            found
+            for value in values[:_MOST_REDIRECTS]
+            if (found := _redirect(value, url)) and not value.lstrip(" ").startswith("//")
+        ]
         if isinstance(values, list)
         else []
     )

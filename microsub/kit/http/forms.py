@@ -20,6 +20,9 @@ FIELD = "form_token"
 MAX_BODY = 1 << 16
 MAX_FIELDS = 500
 
+_OURS = frozenset({"same-origin", "none"})
+"""Values of `Sec-Fetch-Site` for our pages and for the user's own doing."""
+
 
 class SentForm(ImmutableMultiDict[str, str]):
     """The fields of a form by name.
@@ -87,10 +90,20 @@ def form_token(browser: str, session: str, path: str) -> str:
     return f"{mask}.{_mac(browser, session, path, mask)}"
 
 
+def began_elsewhere(request: Request, base: str) -> bool:
+    """Whether another site led the browser to this page, not its user or one of our pages.
+
+    Content shared with the installed app and addresses that are typed or bookmarked come from the user.
+    """
+    referrer = request.headers.get("referer", "")
+    known = "none" if not referrer or f"{referrer}/".startswith(f"{origin(base)}/") else "cross-site"
+    return request.headers.get("sec-fetch-site", known) not in _OURS
+
+
 def check_form(request: Request, form: SentForm, base: str, browser: str, session: str, path: str) -> None:
     """Make sure that one of our pages in this browser has asked for this. Raises FormRefused."""
     site, source = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin", origin(base))
-    if site not in {"same-origin", "none"} or source != origin(base):
+    if site not in _OURS or source != origin(base):
         raise FormRefused(
             Sentence(
                 "This form was sent from another site. Open {base}/ and send the form from there.",

@@ -87,7 +87,7 @@ class HubEndpoint(HttpEndpoint):
 
     async def _subscribe(self, topics: Topics, form: Mapping[str, str], network: str | None) -> tuple[int, str]:
         """Store a request until it is verified."""
-        asked = request_of(form, secrets.token_hex(8))
+        asked = request_of(form, secrets.token_hex(8), any_port=topics.any_port)
         self._limits.require(HUB_REQUESTS_TO_HOST, host_of(asked.callback))
         topic = await self._found(topics, asked.topic, network)
         if asked.mode == "subscribe":

@@ -16,8 +16,10 @@ from typing import Literal
 from urllib.parse import urlencode
 
 from microsub.errors import InvalidRequest
+from microsub.fetch.network import WEB_PORTS, port_problem
 from microsub.kit.digests import short_digest
 from microsub.kit.urls import host_of, is_usable, parts_of
+from microsub.model.plaintext import shown
 
 HOUR, DAY = 3600.0, 86_400.0
 LEASES = (HOUR, 14 * DAY)
@@ -155,34 +157,46 @@ def with_params(callback: str, params: Mapping[str, str]) -> str:
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-def request_of(form: Mapping[str, str], nonce: str) -> SubscriptionRequest:
-    """Read the request in a form; unknown parameters are ignored (5.1). Raises InvalidRequest."""
+def request_of(form: Mapping[str, str], nonce: str, *, any_port: bool) -> SubscriptionRequest:
+    """Read the request in a form; unknown parameters are ignored (5.1). Raises InvalidRequest.
+
+    `any_port`: callbacks may be at other ports than 80 and 443.
+    """
     mode = form.get("hub.mode", "")
     if mode not in {"subscribe", "unsubscribe"}:
         raise InvalidRequest("'hub.mode' can't be used: expected 'subscribe', 'unsubscribe' or 'publish'")
     secret = form.get("hub.secret", "")
     if len(secret.encode("utf-8", "replace")) > LONGEST_SECRET:
         raise InvalidRequest(f"'hub.secret' is too long: expected at most {LONGEST_SECRET} bytes")
-    callback, topic = _callback(form.get("hub.callback", "")), _topic(form.get("hub.topic", ""))
-    lease = granted(form.get("hub.lease_seconds", ""))
+    callback, topic = _callback(form.get("hub.callback", ""), any_port), _topic(form.get("hub.topic", ""))
+    lease = granted(form.get("hub.lease_seconds", "") if mode == "subscribe" else "")
     return SubscriptionRequest("subscribe" if mode == "subscribe" else "unsubscribe",
                                callback, topic, lease, nonce, secret=secret)  # fmt: skip
 
 
 def granted(asked: str) -> float:
-    """The lease in seconds that is granted for a requested one."""
-    if not re.fullmatch(r"[0-9]{1,12}", asked):
+    """The lease in seconds that is granted for a requested one. Raises InvalidRequest."""
+    if not asked:
         return LEASE_UNSAID
+    if not re.fullmatch(r"[0-9]{1,10}", asked) or not int(asked):
+        text = f"'hub.lease_seconds' can't be '{shown(asked)}': expected a whole number from 1 with at most ten digits"
+        raise InvalidRequest(text)
     return min(LEASES[1], max(LEASES[0], float(asked)))
 
 
-def _callback(text: str) -> str:
+def _callback(text: str, any_port: bool) -> str:
     if len(text) > LONGEST_URL or not _CHARACTERS.fullmatch(text) or not is_usable(text):
         raise InvalidRequest(
             f"'hub.callback' can't be used: expected an http or https URL of at most {LONGEST_URL} characters"
         )
     if "#" in text or "@" in parts_of(text).netloc:
         raise InvalidRequest("'hub.callback' can't be used: expected a URL without fragment, user name and password")
+    port = parts_of(text).port
+    problem = port_problem(port) if port is not None else None
+    if problem is None and port not in {None, *WEB_PORTS} and not any_port:
+        problem = f"port {port} can't be used: expected 80 or 443"
+    if problem is not None:
+        raise InvalidRequest(f"'hub.callback': {problem}")
     return text
 
 

@@ -154,7 +154,7 @@ class Topics:
     """Finds topics by their URL on the server at `base`, and generates their documents. Times are Unix seconds.
 
     `stylesheet` is the path of the pages' style. `fill` adds posts that wait for the timelines of an absent user. With
-    `stored_feeds`, stored feeds are topics too.
+    `stored_feeds`, stored feeds are topics too. `any_port`: some callbacks are asked at other ports than 80 and 443.
     """
 
     def __init__(
@@ -169,9 +169,11 @@ class Topics:
         stylesheet: str = "",
         fill: FillTimelines | None = None,
         stored_feeds: bool = False,
+        any_port: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.hub = f"{base}{HUB}"
+        self.any_port = any_port
         self._base = base
         self.channels = channels
         self._outputs = outputs

@@ -12,6 +12,7 @@ from microsub.discovery.links import FeedLink
 from microsub.discovery.search import SearchAnswer
 from microsub.errors import NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, slow_page
+from microsub.kit.http.forms import began_elsewhere
 from microsub.kit.texts import N_
 from microsub.kit.urls import mask_credentials
 from microsub.reader.reading.channel_list import ChannelLink, links
@@ -58,10 +59,10 @@ class NewFollow:
 
 
 async def _found(visit: PageVisit) -> Response:
-    """The search field and its results."""
+    """The search field and its results. Another site can only fill in the field."""
     answer = None
     await reader_of(visit)
-    if asked := _asked(visit):
+    if (asked := _asked(visit)) and not began_elsewhere(visit.request, visit.base):
         try:
             answer = await visit.site.services.search.feeds(asked, visit.now)
         except RequestError as error:
@@ -87,6 +88,7 @@ async def _found_page(visit: PageVisit, answer: SearchAnswer | None = None) -> R
         "follow.html",
         asked=_asked(visit),
         candidates=[] if answer is None else await _candidates(visit, user, answer.feeds),
+        searched=answer is not None,
         trouble="" if answer is None else answer.trouble or "",
         choices=await _choices(visit),
         chosen=visit.query.get("channel", ""),
@@ -101,6 +103,8 @@ async def _preview(visit: PageVisit) -> Response:
     """The newest posts of a feed, before the user follows it."""
     user = await reader_of(visit)
     url = given_address(visit.query.get("url", ""))
+    if began_elsewhere(visit.request, visit.base):
+        return visit.go(FOLLOW, q=url)
     items = await visit.site.services.search.preview(url, visit.now)
     async with visit.turn():
         return visit.page(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest
-from microsub.identity.protocol.clients import ClientInfo, allowed_redirect, canonical_client_id
+from microsub.identity.protocol.clients import (
+    ClientInfo,
+    allowed_redirect,
+    canonical_client_id,
+    is_loopback_redirect,
+    read_client,
+)
 from microsub.kit.identifiers import identifier
 
 APP = ClientInfo(
@@ -46,10 +53,13 @@ def test_identifiers_may_have_ports_and_be_loopback(written: str, canonical: str
         "https://app.example/../x",
         "exampleapp://x",
         "https://app.example/\n",
+        "https://app.example/\u202egpj.exe",
+        "https://app.example/?\u2066",
+        "https://app.example/\u00ad",
     ],
 )
 def test_other_identifiers_are_refused(written: str) -> None:
-    """Only names and the two loopback addresses are allowed."""
+    """Only names and the two loopback addresses are allowed, and only characters that can be shown."""
     with pytest.raises(InvalidRequest, match="expected the URL of an app"):
         canonical_client_id(written)
 
@@ -147,3 +157,20 @@ def test_only_the_port_of_a_loopback_address_is_free(redirect: str) -> None:
     """Host, path and query must be those that the app publishes, and other hosts have one port."""
     assert not allowed_redirect(NATIVE, redirect)
     assert not allowed_redirect(APP, "https://other.example:8443/back?x=1")
+
+
+def test_localhost_is_a_loopback_address() -> None:
+    """Many programs listen there (RFC 8252, 8.3); names that only look like it are hosts like any other."""
+    assert is_loopback_redirect("http://localhost:7881/")
+    listed = ClientInfo("https://app.example/id", redirect_uris=frozenset({"http://localhost/back"}))
+    assert allowed_redirect(listed, "http://localhost:41753/back")
+    for other in ("https://localhost/", "http://localhost.evil.example/", "http://x.localhost/"):
+        assert not is_loopback_redirect(other)
+
+
+def test_an_address_without_a_scheme_is_not_listed() -> None:
+    """`//other.example/back` would be another host; a path is the app's own."""
+    places = ["//other.example/back", " //other.example/back", "/back", "https://listed.example/back"]
+    document = orjson.dumps({"client_id": "https://app.example/", "redirect_uris": places})
+    found = read_client(document, "https://app.example/", "https://app.example/", "application/json", None)
+    assert found.redirect_uris == {"https://app.example/back", "https://listed.example/back"}

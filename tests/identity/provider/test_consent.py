@@ -209,6 +209,24 @@ class TestPrograms:
         assert page.title == "Allow program.example?"
         assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
 
+    async def test_one_that_listens_at_localhost_is_let_through_with_the_same_warning(
+        self, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """Browsers resolve that name to the loopback address."""
+        await signed_in(ann)
+        page = await ann.get(self.asked(redirect_uri="http://localhost:7881/"))
+        assert "from a program on this device" in page.tree.css_first("[role=alert]").text()
+        allowed = await ann.submit(page, CONSENT, decision="allow", grant="read")
+        assert "code" in answer(allowed, "http://localhost:7881/")
+
+    async def test_one_that_can_not_be_let_in_is_shown_another_way(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """The page says why, and that a token can be made on the account's page."""
+        await signed_in(ann)
+        page = await ann.get(self.asked(redirect_uri="http://elsewhere.example/"))
+        assert page.status == 400
+        assert "endpoint and a token" in page.text
+        assert page.tree.css_first('main a[href="/account#tokens"]')
+
     async def test_an_app_of_this_machine_is_called_so(self, ann: Visitor, apps: Apps, signed_in) -> None:
         """The page has no warning about a name that can't be fetched."""
         await signed_in(ann)
@@ -271,6 +289,7 @@ class TestWhoIsThere:
         page = await ann.get(address(me="https://bob.example/"))
         alert = page.tree.css_first("[role=alert]").text()
         assert alert.startswith("The app asked for https://bob.example/, but you are signed in as https://ann.example/")
+        assert "\u202e" not in (await ann.get(address(me="https://bob.example/\u202e"))).text
         for same in ("https://ann.example", "HTTPS://ann.example/", "http://ann.example", "ann.example", None):
             assert "The app asked for" not in (await ann.get(address(me=same))).text
 
