@@ -16,9 +16,10 @@ from microsub.errors import ParseError
 from microsub.formats.entry_id import bounded, fold, is_beginning, post_type, says_no_more
 from microsub.formats.html.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.html.text import html_to_text, without_controls
+from microsub.formats.podcast import bounded_podcast
 from microsub.formats.xml.media import kind_of
 from microsub.kit.urls import EXECUTABLE, MAX_URL, safe_url, without_secret_path, without_secrets, without_tracking
-from microsub.model.jf2 import Card, Content, Entry, Feed
+from microsub.model.jf2 import Card, Content, Entry, Feed, Review
 
 MAX_ENTRIES = 300
 MAX_LIST = 100
@@ -311,6 +312,10 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
     for field in ("checkin", "location"):
         if (place := getattr(entry, field)) is not None:
             changes[field] = _safe_card(place)
+    if entry.podcast is not None:
+        changes["podcast"] = bounded_podcast(entry.podcast)
+    if entry.review is not None:
+        changes["review"] = safe_review(entry.review)
     if entry.refs:
         refs = list(entry.refs.items())[:MAX_REFS]
         changes["refs"] = {url: _safe_card(ref) if isinstance(ref, Card) else ref for url, ref in refs}
@@ -404,6 +409,12 @@ def _safe_card(card: Card) -> Card:
         url=safe_url(card.url),
         photo=safe_url(card.photo),
     )
+
+
+def safe_review(review: Review) -> Review | None:
+    """A review with short texts; None for one without a rating and an item."""
+    found = Review(_word(review.rating), _word(review.best), review.item and _safe_card(review.item))
+    return found if found != Review(best=found.best) else None
 
 
 def _safe_urls(urls: Iterable[str]) -> tuple[str, ...]:

@@ -7,12 +7,25 @@ value, coordinates are strings, and a property without a value is absent.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
+from microsub.model.jf2 import (
+    Card,
+    Content,
+    Enclosure,
+    Entry,
+    Feed,
+    Participant,
+    Podcast,
+    PodcastChapter,
+    Review,
+    Support,
+    Transcript,
+)
 
 _STRINGS = ("uid", "url", "name", "summary")
 _LISTS = (
@@ -67,6 +80,10 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
     _put_strings(wire, entry, _LATE_STRINGS)
     if entry.enclosure:
         wire["enclosure"] = [_enclosure(enclosure) for enclosure in entry.enclosure]
+    if entry.podcast is not None:
+        wire["_podcast"] = _podcast(entry.podcast)
+    if entry.review is not None:
+        wire["_review"] = _review(entry.review)
     if entry.refs:
         wire["refs"] = {
             url: card_to_wire(ref) if isinstance(ref, Card) else _to_wire(ref) for url, ref in entry.refs.items()
@@ -136,8 +153,34 @@ def _content(content: Content | None) -> dict[str, str] | None:
 
 
 def _enclosure(enclosure: Enclosure) -> dict[str, Any]:
-    fields = ("url", "type", "length", "duration", "title")
-    return {name: value for name in fields if (value := getattr(enclosure, name)) is not None}
+    names = ("url", "type", "length", "duration", "title")
+    return {name: value for name in names if (value := getattr(enclosure, name)) is not None}
+
+
+_PODCAST_TEXTS = ("season", "season_name", "episode", "episode_type", "chapters")
+_PODCAST_PARTS: dict[str, type[Any]] = {
+    "chapter": PodcastChapter,
+    "transcript": Transcript,
+    "person": Participant,
+    "alternate": Enclosure,
+    "funding": Support,
+}
+
+
+def _podcast(podcast: Podcast) -> dict[str, Any]:
+    wire = {name.replace("_", "-"): text for name in _PODCAST_TEXTS if (text := getattr(podcast, name))}
+    for name in _PODCAST_PARTS:
+        if values := getattr(podcast, name):
+            wire[name] = [
+                {one.name: part for one in fields(value) if (part := getattr(value, one.name)) is not None}
+                for value in values
+            ]
+    return wire
+
+
+def _review(review: Review) -> dict[str, Any]:
+    wire: dict[str, Any] = {name: text for name in ("rating", "best") if (text := getattr(review, name))}
+    return {**wire, "item": card_to_wire(review.item)} if review.item is not None else wire
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -160,6 +203,15 @@ def from_wire(wire: Mapping[str, Any]) -> Entry:
     for name in _LISTS:
         values[name] = tuple(wire.get(_HYPHEN[name], ()))
     values["enclosure"] = tuple(Enclosure(**enclosure) for enclosure in wire.get("enclosure", ()))
+    if podcast := wire.get("_podcast"):
+        parts: dict[str, Any] = {
+            name: tuple(made(**one) for one in podcast.get(name, ())) for name, made in _PODCAST_PARTS.items()
+        }
+        parts |= {name: podcast.get(name.replace("_", "-")) for name in _PODCAST_TEXTS}
+        values["podcast"] = Podcast(**parts)
+    if review := wire.get("_review"):
+        item = card_from_wire(review["item"]) if "item" in review else None
+        values["review"] = Review(review.get("rating"), review.get("best"), item)
     values["refs"] = {
         url: card_from_wire(ref) if ref.get("type") == "card" else from_wire(ref)
         for url, ref in wire.get("refs", {}).items()

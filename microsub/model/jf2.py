@@ -49,10 +49,75 @@ class Enclosure:
 
 
 @dataclass(frozen=True, slots=True)
+class PodcastChapter:
+    """A part of an episode, from `start` in seconds."""
+
+    start: float
+    title: str | None = None
+    url: str | None = None
+    photo: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A person in an episode; `role` as the publisher writes it, such as `guest`."""
+
+    name: str
+    role: str | None = None
+    url: str | None = None
+    photo: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The text of an episode as a file; `type` is its media type."""
+
+    url: str
+    type: str | None = None
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """A page where listeners can pay for a podcast, and what the publisher calls it."""
+
+    url: str
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Podcast:
+    """What only episodes of podcasts have (https://podcasting2.org/docs/podcast-namespace).
+
+    `season` and `episode` are decimal numbers; `episode_type` is `full`, `trailer` or `bonus`; `chapters` is the
+    address of a JSON document of chapters; `alternate` are other files with the same content.
+    """
+
+    season: str | None = None
+    season_name: str | None = None
+    episode: str | None = None
+    episode_type: str | None = None
+    chapters: str | None = None
+    chapter: tuple[PodcastChapter, ...] = ()
+    transcript: tuple[Transcript, ...] = ()
+    person: tuple[Participant, ...] = ()
+    alternate: tuple[Enclosure, ...] = ()
+    funding: tuple[Support, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A judgement: `rating` of at most `best`, as decimal numbers, and the `item` that it is about."""
+
+    rating: str | None = None
+    best: str | None = None
+    item: Card | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One post.
 
-    `guid` is the publisher's identifier, as written there, or None; `published` and `updated` are aware datetimes, or
     `guid` is the publisher's identifier, as written there, or None; `published` and `updated` are aware datetimes, or
     None if the feed has none or invalid ones (the pipeline fills and clamps them). `url` is the post's own address. If
     there is none, the JSON has `fallback_url` instead: the post's first file, the entry's own document, or the home
@@ -89,6 +154,8 @@ class Entry:
     checkin: Card | None = None
     location: Card | None = None
     enclosure: tuple[Enclosure, ...] = ()
+    podcast: Podcast | None = None
+    review: Review | None = None
     refs: Mapping[str, Entry | Card] = field(default_factory=dict)
 
 

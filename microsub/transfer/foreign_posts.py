@@ -18,7 +18,8 @@ import orjson
 from microsub.formats.dates import from_text
 from microsub.formats.html.sanitise import clean_html
 from microsub.formats.html.text import without_controls
-from microsub.formats.normalise import MAX_BODY, MAX_LIST, MAX_SUMMARY, RawEntry, finish
+from microsub.formats.normalise import MAX_BODY, MAX_LIST, MAX_SUMMARY, RawEntry, finish, safe_review
+from microsub.formats.podcast import bounded_podcast
 from microsub.formats.wire import from_wire
 from microsub.kit.urls import EXECUTABLE, safe_url
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
@@ -86,6 +87,8 @@ def _cleaned(entry: Entry, depth: int) -> Entry:
         for one in entry.enclosure
         if isinstance(one, Enclosure) and (safe := safe_url(one.url))
     )
+    changes["podcast"] = entry.podcast and bounded_podcast(entry.podcast)
+    changes["review"] = entry.review and safe_review(entry.review)
     changes["refs"] = _refs(entry.refs, depth)
     return replace(entry, **changes)
 

@@ -253,3 +253,19 @@ def test_timestamps_have_an_offset() -> None:
     """A time without offset counts as UTC; seconds are whole."""
     assert timestamp(datetime(2024, 1, 2)) == "2024-01-02T00:00:00+00:00"
     assert timestamp(datetime(2024, 1, 2, microsecond=250000, tzinfo=UTC)) == "2024-01-02T00:00:00+00:00"
+
+
+def test_an_episode_keeps_a_bounded_number_of_chapters_and_characters() -> None:
+    """A hundred chapters, twenty people, and texts cut to their limits; the whole stays small."""
+    chapters = "".join(f'<psc:chapter start="{n}" title="{"t" * 900}"/>' for n in range(500))
+    people = "".join(f'<podcast:person role="{"r" * 900}">P{n}</podcast:person>' for n in range(500))
+    document = (
+        '<rss xmlns:psc="http://podlove.org/simple-chapters" xmlns:podcast="https://podcastindex.org/namespace/1.0">'
+        f"<channel><title>x</title><item><title>y</title><link>https://e.example/1</link>{people}{chapters}"
+        "</item></channel></rss>"
+    )
+    podcast = parse(document.encode(), "https://e.example/feed", None).entries[0].podcast
+    assert podcast is not None
+    assert (len(podcast.chapter), len(podcast.person)) == (100, 20)
+    assert {len(one.title or "") for one in podcast.chapter} == {300}
+    assert {len(one.role or "") for one in podcast.person} == {100}

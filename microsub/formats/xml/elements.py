@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partialmethod
 from typing import Any
 from urllib.parse import urljoin
 
@@ -27,6 +28,8 @@ _NAMESPACES = {
     "http://www.google.com/schemas/play-podcasts/1.0": "googleplay",
     "http://news.yandex.ru": "yandex",
     "http://turbo.yandex.ru": "turbo",
+    "https://podcastindex.org/namespace/1.0": "podcast",
+    "https://github.com/podcastindex-org/podcast-namespace/blob/main/docs/1.0.md": "podcast",
 }
 _UNDECLARED = {"atom": "", "atom10": "", "a10": ""}
 """Meanings of prefixes in documents that don't declare them; other usual prefixes mean what feedparser calls so."""
@@ -256,6 +259,17 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
             # Mastodon's descriptions of pictures for people who can't see them.
             self._file["description"] = text
 
+    # -- podcasts: all elements in one list, in their order
+
+    def _start_podcast(self, name: str, attrs_d: Attributes) -> None:
+        self._get_context().setdefault("podcast", []).append({**attrs_d, "element": name})
+        self.push(f"podcast_{name}", 1)
+
+    def _end_podcast(self, name: str) -> None:
+        node = self._get_context()["podcast"][-1]
+        if (text := self.pop(f"podcast_{name}")) and node["element"] == name:
+            node["text"] = text
+
     # -- threads
 
     def _start_reply(self, attrs_d: Attributes) -> None:
@@ -271,10 +285,17 @@ def _end_ignored(self: Elements) -> None:
 
 
 # An unknown element is stored under its own name, which would overwrite the entry's own data of that name.
-for _name in ("authors", "contributors", "links", "tags", "replies", "item_image", "itunes_image"):
+for _name in ("authors", "contributors", "links", "tags", "replies", "item_image", "itunes_image", "podcast"):
     if not hasattr(Elements, f"_start_{_name}"):
         setattr(Elements, f"_start_{_name}", _ignore)
         setattr(Elements, f"_end_{_name}", _end_ignored)
+for _prefix, _names in {
+    "podcast": "transcript chapters person season episode alternateenclosure source funding location",
+    "psc": "chapter",
+}.items():
+    for _name in _names.split():
+        setattr(Elements, f"_start_{_prefix}_{_name}", partialmethod(Elements._start_podcast, _name))
+        setattr(Elements, f"_end_{_prefix}_{_name}", partialmethod(Elements._end_podcast, _name))
 # Names that aren't Python identifiers.
 setattr(Elements, "_start_thr_in-reply-to", Elements._start_reply)
 setattr(Elements, "_start_yandex_full-text", Elements._start_full_text)

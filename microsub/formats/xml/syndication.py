@@ -19,6 +19,7 @@ from microsub.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.html.text import title_text
 from microsub.formats.normalise import RawEntry, RawFeed
+from microsub.formats.podcast import place_of, podcast_of
 from microsub.formats.xml import media, xmlfeed
 from microsub.kit.urls import host_of, safe_url
 from microsub.model.jf2 import Card, Entry, Feed
@@ -50,7 +51,7 @@ def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
         raise ParseError(url, "this looks like XML, but not like RSS, RDF or Atom")
     feed = _feed(channel, version, url)
     base = _site(channel, url, atom=feed.format == "atom")
-    return RawFeed(feed, [_entry(entry, version, base) for entry in entries])
+    return RawFeed(feed, [_entry(entry, channel, version, base) for entry in entries])
 
 
 def _feed(channel: Node, version: str, url: str) -> Feed:
@@ -161,7 +162,7 @@ def _person(text: str) -> str:
     return _ADDRESS.sub(" ", title_text(text)).strip(" ()<>[],;") if "@" in text else title_text(text)
 
 
-def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
+def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
     base = _base(node, feed_base)
     atom = version.startswith("atom")
     kind, body, teaser = _body(node, atom)
@@ -184,7 +185,8 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
         featured=media.featured(node, base),
         enclosure=media.enclosures(node, links, base),
         in_reply_to=tuple(target for target in replies if target),
-        location=_location(node),
+        location=_location(node) or place_of(node),
+        podcast=podcast_of(node, channel, base),
     )
     # Short messages have no titles, and their line breaks count.
     plain = kind == "text/plain" or not (atom or entry.name or "<" in body or _MARKUP.search(body))

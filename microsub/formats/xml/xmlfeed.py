@@ -30,7 +30,7 @@ _NEEDS_REPAIR = re.compile(_REFERENCE)
 _REPAIR = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|{_REFERENCE}(?:(#?\w{{1,32}});)?", re.S)
 
 
-_LISTS = frozenset({"links", "authors", "tags", "content", "media_content", "media_thumbnail", "replies"})
+_LISTS = frozenset({"links", "authors", "tags", "content", "media_content", "media_thumbnail", "replies", "podcast"})
 _NODES = frozenset({"image", "source", "where"})
 _ELEMENT = re.compile(r"\s*<[^\W\d]")
 _SECTIONS = (("<![CDATA[", "]]>"), ("<!--", "-->"))
