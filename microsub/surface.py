@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from microsub.configuration.store import Applied
 from microsub.configuration.sync import Status
 from microsub.delivery.dead_letters import DeadLetters, StorePosts
+from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.search import Search
 from microsub.feeds.record import Feeds
 from microsub.health import Health
@@ -110,6 +111,7 @@ class Services:
     following: Following
     rules: Rules
     search: Search
+    entered: EnteredAddresses
     feed_lists: FeedLists
     list_imports: ListImports
     user_export: UserExport

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from microsub.formats.entry_id import identities
 from microsub.formats.wire import timestamp, to_wire
 from microsub.kit.digests import sha256_hex
 from microsub.kit.rate_limits import FixedWindow
-from microsub.kit.urls import mask_credentials
+from microsub.kit.urls import mask_credentials, with_credentials_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
 from microsub.parsing.pool import ParsePool
@@ -59,10 +59,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """The feeds that a search found; `trouble` explains to users why there are none."""
+    """The feeds that a search found; `trouble` explains to users why there are none.
+
+    `is_locked`: the address asks for a user name and password.
+    """
 
     feeds: list[FeedLink]
     trouble: str | None = None
+    is_locked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +116,10 @@ class Search:
     async def feeds(self, query: str, now: float) -> SearchAnswer:
         """The feeds at a URL, a bare domain or a handle; for words, those of the directory.
 
-        An empty result is no error; if an address can't be fetched, `trouble` names it. Raises InvalidRequest for a
-        URL that isn't http(s) and for an overlong query; TooManyRequests if a host has too many waiting requests, or
-        too many names are being looked up for the user.
+        A feed of the query's origin has the query's user name and password. An empty result is no error; if an address
+        can't be fetched, `trouble` names it. Raises InvalidRequest for a URL that isn't http(s) and for an overlong
+        query; TooManyRequests if a host has too many waiting requests, or too many names are being looked up for the
+        user.
         """
         if is_unusable_url(query):
             shown = mask_credentials(query.strip())[:200]
@@ -141,7 +146,8 @@ class Search:
             return SearchAnswer(await self._with_own_titles(found, now))
         trouble = trouble or _trouble(failures)
         listed = [] if "://" in query else [_link(feed) for feed in await self._directory.find(query, now)]
-        return SearchAnswer(listed, None if listed else trouble)
+        is_locked = not listed and any(failure is not None and failure.status == 401 for failure in failures)
+        return SearchAnswer(listed, None if listed else trouble, is_locked)
 
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
         """The newest items of the feed that following `url` would lead to, in wire form.
@@ -164,7 +170,7 @@ class Search:
             feed = await self._parsed(document)
             if feed is None or feed.format == "h-feed":
                 links = await self._parser.better_feeds(document) or (feeds_by_address(url) if feed is None else [])
-                feed = await self._first_of(links) or feed
+                feed = await self._first_of(_with_credentials(url, links)) or feed
         elif (feed := await self._first_of(_known(url, document))) is None:
             found = document.detail if isinstance(document, FetchFailed) else "no document"
             raise InvalidRequest(f"'url' can't be read: {mask_credentials(url)}: {found}; expected a feed")
@@ -209,11 +215,12 @@ class Search:
             return _Discovered(_known(url, document), failed=document if isinstance(document, FetchFailed) else None)
         if account and (profile := await self._profile(document, url)):
             return await self._discover(profile, account=account)
-        found = await self._parser.discover(document) or feeds_by_address(url)
+        found = _with_credentials(url, await self._parser.discover(document) or feeds_by_address(url))
         if found or account:
             # The host's feed isn't the feed of somebody with an account there.
-            return _Discovered(found, read=(document.url, document.final_url))
-        for path in common_paths(document.final_url)[:MAX_PATHS]:
+            return _Discovered(found, read=(document.url, with_credentials_of(url, document.final_url)))
+        for guessed in common_paths(document.final_url)[:MAX_PATHS]:
+            path = with_credentials_of(url, guessed)
             guess = await self._get(path)
             if (
                 isinstance(guess, Fetched)
@@ -289,6 +296,11 @@ def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
 def _known(url: str, reply: FetchResult) -> list[FeedLink]:
     """The known feeds of a page that its site refuses to serve us."""
     return feeds_by_address(url) if isinstance(reply, FetchFailed) and reply.refused else []
+
+
+def _with_credentials(url: str, links: Iterable[FeedLink]) -> list[FeedLink]:
+    """Feeds that the document at `url` names, with the user name and password in `url` where they are its own."""
+    return [replace(link, url=with_credentials_of(url, link.url)) for link in links]
 
 
 def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:

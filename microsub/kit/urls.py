@@ -490,10 +490,12 @@ def _mask_parameter(pair: str) -> str:
 
 
 def with_credentials_of(url: str, other: str) -> str:
-    """`other` with the credentials of `url`, if it has none and is of the same origin."""
+    """`other` with the credentials of `url`, if it has none and is of the same origin, or of its https form."""
     ours, theirs = web_parts(url), web_parts(other)
     if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
         return other
+    if ours.scheme == "http" and theirs.scheme == "https" and ours.port is theirs.port is None:
+        ours = ours._replace(scheme="https")
     user = ours.netloc.rpartition("@")[0]
     same = ours.scheme == theirs.scheme and _netloc(ours, ours.scheme) == f"{user}@{_netloc(theirs, theirs.scheme)}"
     return urlunsplit(theirs._replace(netloc=f"{user}@{theirs.netloc}")) if same else other

@@ -454,6 +454,11 @@ marked as read, 8 bytes each, and `follow <uid>` → the follow that it ended, a
 `reader.reading.undo`.
 """
 
+entered = key_of("user:{<name>}:entered")
+"""Hash: digest of an address without user name and password → the address as the user entered it, of the user's last
+searches and previews; 50 at most. Lifetime: an hour after the last one. `discovery.entered`.
+"""
+
 list_import = key_of("user:{<name>}:list_import")
 """String, JSON: progress and report of the user's last import of a list of feeds on a page. Lifetime: an hour.
 `transfer.list_imports`.

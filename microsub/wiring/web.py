@@ -18,6 +18,7 @@ from microsub.configuration.store import SettingsInForce
 from microsub.configuration.sync import Configuration, Status
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.discovery.directory import Directory
+from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
 from microsub.fetch import Fetcher
 from microsub.health import Health, PushState
@@ -203,6 +204,7 @@ def app_services(
         following=following(stores),
         rules=stores.rules,
         search=Search(searching, directory, parser),
+        entered=EnteredAddresses(stores.redis),
         feed_lists=lists,
         list_imports=ListImports(stores.redis, lists, identity.quotas, config.touched, stores.clock),
         user_export=user_export(stores),

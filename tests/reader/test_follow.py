@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
+from microsub.redis import keys
 from tests.reader.conftest import ReadingVisitor, reading, titles
 from tests.support.readers import posts
 from tests.support.visitor import Shown
@@ -119,3 +122,46 @@ async def test_quotas_hold_on_pages_too(ann: ReadingVisitor, server: World) -> N
     page = await ben.get(f"/follow?q={SITE}")
     mine = await ben.browser.submit(page, "/follow", {"url": OTHER}, channel="home")
     assert mine.status == 404
+
+
+PRIVATE, HIDDEN = "https://me:s3cret@members.example/feed", "https://***@members.example/feed"
+MEMBERS = b"<rss version='2.0'><channel><title>Members</title><item><title>Post</title></item></channel></rss>"
+
+
+async def test_a_feed_with_name_and_password_is_followed_with_both(ann: ReadingVisitor) -> None:
+    """No page shows them; the browser's address bar shows them no longer than the search takes."""
+    ann.server.web.documents[PRIVATE] = MEMBERS, "application/rss+xml"
+    searched = await ann.get(f"/follow?q={quote(PRIVATE)}&channel=later")
+    found = await ann.get(searched.location)
+    preview = await ann.get(f"/follow/preview?url={quote(HIDDEN)}")
+    followed = await ann.browser.submit(found, "/follow", {"url": HIDDEN}, channel="later")
+    done = await ann.get(followed.location)
+    assert "You now follow Members in Later." in done.text
+    for page in (searched, found, preview, followed, done, await ann.get("/channels/later")):
+        assert "s3cret" not in page.text + page.location
+    (subscription,) = await ann.server.channels.subscriptions("ann", "later")
+    assert subscription.url == PRIVATE
+
+
+async def test_a_forgotten_password_is_asked_for_again(ann: ReadingVisitor) -> None:
+    """A follow with `***` would fail for ever."""
+    ann.server.web.documents[PRIVATE] = MEMBERS, "application/rss+xml"
+    found = await ann.get((await ann.get(f"/follow?q={quote(PRIVATE)}")).location)
+    await ann.server.redis.command("DEL", keys.entered("ann"))
+    refused = await ann.browser.submit(found, "/follow", {"url": HIDDEN}, channel="later")
+    assert refused.status == 400
+    assert "nter the whole address again" in refused.text
+
+
+async def test_an_app_follows_what_it_found_with_its_password(ann: ReadingVisitor) -> None:
+    """The reply to its search hides the password, and nobody else can follow with it."""
+    page = b"<link rel=alternate type=application/rss+xml href=/feed>"
+    ann.server.web.documents |= {PRIVATE: (MEMBERS, "application/rss+xml"), PRIVATE[:-4]: (page, "text/html")}
+    (found,) = (await ann.reader.post(action="search", query=PRIVATE[:-4]))["results"]
+    assert (found["url"], found["name"]) == (HIDDEN, "Members")
+    assert (await ann.reader.get(action="preview", url=HIDDEN))["items"]
+    await ann.reader.post(action="follow", channel="later", url=found["url"])
+    (subscription,) = await ann.server.channels.subscriptions("ann", "later")
+    assert subscription.url == PRIVATE
+    ben = await ann.server.reader("ben", "own")
+    await ben.post(400, action="follow", channel="own", url=HIDDEN)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.discovery.entered import HIDDEN, without_userinfo
 from microsub.discovery.links import FeedLink
 from microsub.discovery.search import SearchAnswer
 from microsub.errors import NotFound, RequestError
@@ -61,10 +62,17 @@ class NewFollow:
 async def _found(visit: PageVisit) -> Response:
     """The search field and its results. Another site can only fill in the field."""
     answer = None
-    await reader_of(visit)
-    if (asked := _asked(visit)) and not began_elsewhere(visit.request, visit.base):
+    user, services = await reader_of(visit), visit.site.services
+    asked = _asked(visit)
+    if asked != (hidden := without_userinfo(asked, HIDDEN)):
+        # The browser keeps the address of this page, and shows it: without the password.
+        await services.entered.keep(user, [asked])
+        return visit.go(FOLLOW, q=hidden, channel=visit.query.get("channel", ""))
+    if asked and not began_elsewhere(visit.request, visit.base):
         try:
-            answer = await visit.site.services.search.feeds(asked, visit.now)
+            whole = await services.entered.whole(user, asked)
+            answer = await services.search.feeds(whole, visit.now)
+            await services.entered.keep_private(user, [link.url for link in answer.feeds])
         except RequestError as error:
             visit.problem = error
     async with visit.turn():
@@ -90,6 +98,7 @@ async def _found_page(visit: PageVisit, answer: SearchAnswer | None = None) -> R
         candidates=[] if answer is None else await _candidates(visit, user, answer.feeds),
         searched=answer is not None,
         trouble="" if answer is None else answer.trouble or "",
+        is_locked=answer is not None and answer.is_locked,
         choices=await _choices(visit),
         chosen=visit.query.get("channel", ""),
         followed=await _just_followed(visit, user),
@@ -101,15 +110,16 @@ async def _found_page(visit: PageVisit, answer: SearchAnswer | None = None) -> R
 
 async def _preview(visit: PageVisit) -> Response:
     """The newest posts of a feed, before the user follows it."""
-    user = await reader_of(visit)
-    url = given_address(visit.query.get("url", ""))
+    user, services = await reader_of(visit), visit.site.services
+    given = given_address(visit.query.get("url", ""))
     if began_elsewhere(visit.request, visit.base):
-        return visit.go(FOLLOW, q=url)
-    items = await visit.site.services.search.preview(url, visit.now)
+        return visit.go(FOLLOW, q=given)
+    url = await services.entered.whole(user, given)
+    items = await services.search.preview(url, visit.now)
     async with visit.turn():
         return visit.page(
             "preview.html",
-            url=url,
+            url=without_userinfo(url, HIDDEN),
             shown=mask_credentials(url),
             posts=await views(visit, items),
             choices=await _choices(visit),
@@ -121,7 +131,7 @@ async def _preview(visit: PageVisit) -> Response:
 
 async def _follow(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
-    url = given_address(visit.form.text("url"))
+    url = await services.entered.whole(user, given_address(visit.form.text("url")))
     quotas = await services.identity.quotas.of(user)
     uid = visit.form.text("channel")
     if uid == NEW:
@@ -149,7 +159,7 @@ async def _candidates(visit: PageVisit, user: str, found: Sequence[FeedLink]) ->
     picture = await visit.site.services.images.addresses(user)
     return [
         FeedCandidate(
-            link.url,
+            without_userinfo(link.url, HIDDEN),
             mask_credentials(link.url),
             link.title or mask_credentials(link.url),
             link.description or "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from microsub.discovery.entered import HIDDEN, without_userinfo
 from microsub.discovery.links import FeedLink
 from microsub.errors import NotImplementedHere
 from microsub.feeds.push_health import push_health
@@ -31,7 +32,7 @@ async def followed(call: Call) -> Reply:
 async def follow(call: Call) -> Reply:
     """Follow a feed in a channel."""
     uid = arguments.channel(call.params, allow_global=False)
-    url = arguments.url(call.params)
+    url = await call.services.entered.whole(call.user, arguments.url(call.params))
     most = await call.services.identity.quotas.most("feeds", call.user)
     return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most), call.now)
 
@@ -62,7 +63,8 @@ async def search(call: Call) -> Reply:
     if not query:
         raise missing("query", "a URL, a domain or words")
     with asking_for(f"user {call.user}"):
-        found = await call.services.search.feeds(query, call.now)
+        found = await call.services.search.feeds(await call.services.entered.whole(call.user, query), call.now)
+    await call.services.entered.keep_private(call.user, [link.url for link in found.feeds])
     reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
     return reply | ({"_error": found.trouble} if found.trouble else {})
 
@@ -78,7 +80,7 @@ async def _posts(call: Call) -> Reply:
 
 async def preview(call: Call) -> Reply:
     """The items of a feed, followed or not; nothing is stored."""
-    url = arguments.url(call.params)
+    url = await call.services.entered.whole(call.user, arguments.url(call.params))
     with asking_for(f"user {call.user}"):
         items = await call.services.search.preview(url, call.now)
     return {"items": items, "paging": {}}
@@ -111,8 +113,9 @@ def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
 
 
 def link_to_wire(link: FeedLink) -> dict[str, Any]:
-    """A feed that a search found."""
-    wire: dict[str, Any] = {"type": "feed", "url": link.url, "name": link.title or link.url}
+    """A feed that a search found, its password hidden: a follow of this address finds it again."""
+    url = without_userinfo(link.url, HIDDEN)
+    wire: dict[str, Any] = {"type": "feed", "url": url, "name": link.title or url}
     for name, value in (("photo", link.photo), ("description", link.description), ("_format", link.format)):
         if value:
             wire[name] = value

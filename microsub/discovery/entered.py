@@ -1,0 +1,81 @@
+"""Addresses that a user has just searched for or previewed, for what follows: a follow, or picking one of the posts.
+
+Pages and replies show an address without its user name and password; here it is found with them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlunsplit
+
+from microsub.errors import InvalidRequest
+from microsub.kit.digests import short_digest
+from microsub.kit.urls import web_address, web_parts
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text, texts
+
+SECONDS = 3600
+"""Seconds for which addresses are remembered, from the last one on."""
+
+HIDDEN = "***"
+"""What addresses show instead of user name and password."""
+
+MOST = 50
+"""Addresses of a user that are remembered; the next one makes the earlier ones forgotten."""
+
+
+class EnteredAddresses:
+    """The addresses that users have entered lately."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def keep(self, user: str, urls: Iterable[str]) -> None:
+        """Remember these addresses, except those that are too long to be followed."""
+        fields: list[Arg] = []
+        for url in filter(web_address, urls):
+            fields += (name_of(url), url)
+        if fields:
+            key = keys.entered(user)
+            _, count, _ = await self._redis.pipeline([("HSET", key, *fields), ("HLEN", key), ("EXPIRE", key, SECONDS)])
+            if count > MOST:
+                await self._redis.pipeline([("DEL", key), ("HSET", key, *fields), ("EXPIRE", key, SECONDS)])
+
+    async def keep_private(self, user: str, urls: Iterable[str]) -> None:
+        """Remember those of these addresses that have a user name or password."""
+        await self.keep(user, [url for url in urls if without_userinfo(url) != url])
+
+    async def whole(self, user: str, url: str) -> str:
+        """The address with the user name and password that the user entered for it; `url` if there are none.
+
+        Raises InvalidRequest for an address that says `***` for a password that isn't remembered (any more).
+        """
+        parts = web_parts(url)
+        hidden = without_userinfo(url, HIDDEN)
+        if parts is None or ("@" in parts.netloc and hidden != url):
+            return url
+        found = await self._redis.command("HGET", keys.entered(user), name_of(url))
+        if found is None and "@" in parts.netloc:
+            raise InvalidRequest(
+                "the password of this address isn't remembered any more: found '***', expected the whole address"
+            )
+        return url if found is None else text(found)
+
+    async def all(self, user: str) -> list[str]:
+        """All remembered addresses."""
+        return texts(await self._redis.command("HVALS", keys.entered(user)))
+
+
+def name_of(url: str) -> str:
+    """A short name of an address, the same with any user name and password."""
+    return short_digest(without_userinfo(url).encode("utf-8", "replace"), 6)
+
+
+def without_userinfo(url: str, instead: str = "") -> str:
+    """`url` with `instead` for its user name and password, if it has them."""
+    parts = web_parts(url)
+    if parts is None or "@" not in parts.netloc:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{instead}@{host}" if instead else host))
