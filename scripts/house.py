@@ -1,4 +1,4 @@
-"""House rules that can be counted: size, names, words, small modules, callers, readers of keys.
+"""House rules that can be counted: size, names, words, callers, readers of keys.
 
 `python scripts/house.py` prints the modules and lines of each package with its budget, then the violations of each
 rule. It exits with 1 if a number exceeds its limit in `[tool.house]` of pyproject.toml. A budget is `[modules, lines]`
@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 
 from scripts import callers  # noqa: E402 – found beside this file, however it is started
 
-SMALL = 100  # lines: a module with fewer belongs to its importer, where there is one alone
 BANNED = re.compile(
     r"(?<![a-z])(spoilt|mend(s|ed|ing)?|whoever|anew|(told|tells?|telling)\s+of|that\s+(is|are)\s+(?-i:none)(?!\s+of)"
     r"|borne|bore|bear(s|ing|able)?|a\s+hand|(let|lets|letting)\s+go\s+of)(?![a-z])"
@@ -99,36 +98,6 @@ def banned_words(tree: Tree) -> list[str]:
     return found
 
 
-def small_modules(tree: Tree) -> list[str]:
-    """Modules with fewer than `SMALL` lines that only one other module imports."""
-    names = {_dotted(tree, path): path for path in tree.sources}
-    importers: dict[str, set[str]] = defaultdict(set)
-    for path, module in tree.modules.items():
-        for name in _imported(module):
-            if name in names and names[name] != path:
-                importers[name].add(_dotted(tree, path))
-    lines = {name: len(tree.sources[path].splitlines()) for name, path in names.items()}
-    return [
-        f"{tree.place(path)}: {lines[name]} lines, imported by {next(iter(importers[name]))}"
-        for name, path in names.items()
-        if path.name != "__init__.py" and len(importers[name]) == 1 and lines[name] < SMALL
-    ]
-
-
-def _dotted(tree: Tree, path: Path) -> str:
-    return ".".join(path.relative_to(tree.root).with_suffix("").parts).removesuffix(".__init__")
-
-
-def _imported(module: ast.Module) -> Iterator[str]:
-    """Every module that an import may name; a name imported from a package can be a module or not."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def unread_keys(tree: Tree) -> list[str]:
     """Kinds of Redis keys that product code only uses in writing commands, or not at all."""
     of_keys = [path for path in tree.sources if path.name == KEYS]
@@ -182,7 +151,6 @@ def main(root: Path = ROOT) -> int:
         "over_budget": over_budget(found, house["budget"]),
         "repeated_classes": repeated_classes(tree),
         "banned_words": banned_words(tree),
-        "small_modules": small_modules(tree),
         "without_caller": callers.unused(tree.product),
         "unread_keys": unread_keys(tree),
     }.items():

@@ -44,11 +44,6 @@ def test_banned_words_are_found(tree: house.Tree) -> None:
     assert house.banned_words(tree) == ["microsub/posts/lua/add.lua:2: told of", "docs/page.md:1: mended"]
 
 
-def test_a_small_module_with_one_importer_is_found(tree: house.Tree) -> None:
-    """The module should be part of its importer."""
-    assert "microsub/posts/b.py: 5 lines, imported by microsub.posts.a" in house.small_modules(tree)
-
-
 def test_what_nobody_calls_is_found(tree: house.Tree) -> None:
     """A public function that the product never names has no caller."""
     assert house.callers.unused(tree.product) == ["microsub/posts/b.py:5: lonely"]
@@ -71,7 +66,7 @@ def test_the_check_fails_where_a_number_is_exceeded(tree: house.Tree, capsys: py
     """It prints sizes and cases, and exits with 1; with sufficient limits, it exits with 0."""
     assert house.main(tree.root) == 1
     assert "banned_words: 2, allowed 0\n  microsub/posts/lua/add.lua:2: told of" in capsys.readouterr().out
-    counted = "repeated_classes = 1\nbanned_words = 2\nsmall_modules = 2\nwithout_caller = 1\nunread_keys = 2\n"
+    counted = "repeated_classes = 1\nbanned_words = 2\nwithout_caller = 1\nunread_keys = 2\n"
     budget = "[tool.house.budget]\nposts = [2, 15]\ndemo = [1, 1]\nredis = [2, 8]\n"
     (tree.root / "pyproject.toml").write_text("[tool.house]\n" + counted + budget)
     assert house.main(tree.root) == 0
