@@ -248,7 +248,7 @@ class Importing:
         for url in names:
             record = await self.feeds.ensure(url, now)
             if not record.gone:
-                await self.schedule.add(record.id, record.poll_host, record.next_poll or now)
+                await self.schedule.add(record.id, record.poll_host, record.due(now))
 
     async def _begin(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
         """Add the channel to the feed's followers, and the feed's other stored posts to the channel."""

@@ -123,6 +123,13 @@ class FeedRecord:
         """The host of whose feeds it is polled as one; '' if it is never polled."""
         return "" if self.is_internal or self.is_written else host_of(self.url)
 
+    def due(self, now: float) -> float:
+        """When it is due for a new follower: a feed that was never planned goes before all that are overdue."""
+        return now - NEW_FIRST if self.next_poll is None else self.next_poll
+
+
+NEW_FIRST = 86_400.0
+"""Seconds by which new feeds count as overdue: somebody waits for them, also after an outage."""
 
 FEW_FINGERPRINTS = 64 * 1024
 """Bytes of fingerprints that are read with the record: about 2,500 entries."""

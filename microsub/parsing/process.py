@@ -348,8 +348,8 @@ def main() -> None:
     os.dup2(2, 1)  # output that a library prints must not mix with the replies
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
-    os.nice(max(0, _NICENESS - os.nice(0)))
     tasks()
+    os.nice(max(0, _NICENESS - os.nice(0)))  # from the first document on, which waits for the start
     _limit_memory(int(sys.argv[1]))
     sink.write(_READY)
     sink.flush()

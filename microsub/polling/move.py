@@ -143,7 +143,7 @@ class Mover:
                 await self.feeds.unsubscribe(owner.id, user, uid)
             await self.delivery.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
             await self.feeds.unsubscribe(feed.id, user, uid)
-        await self.schedule.add(owner.id, owner.poll_host, owner.next_poll or now)
+        await self.schedule.add(owner.id, owner.poll_host, owner.due(now))
 
     async def _newest(self, feed_id: str) -> list[TimelineItem]:
         return await self.items.timeline_items(await self.items.newest(feed_id, _MOST_ITEMS))

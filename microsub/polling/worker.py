@@ -276,6 +276,7 @@ class Worker:
         self._clock = clock
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
         self._hosts: set[asyncio.Task[int]] = set()
 
     async def run(self, grace: float = GRACE_SECONDS) -> None:
@@ -306,6 +307,10 @@ class Worker:
         self._stop.set()
         self._turn.stop()
         self._wake.set()
+
+    async def first_polls(self) -> None:
+        """Return when all feeds that were due at the start have been polled."""
+        await self._idle.wait()
 
     @property
     def in_flight(self) -> int:
@@ -356,6 +361,8 @@ class Worker:
             self._start(lease)
         if len(leases) == wanted:
             self._wake.set()  # there may be more
+        if not self._hosts:
+            self._idle.set()
         return True
 
     def _start(self, lease: HostLease) -> asyncio.Task[int]:

@@ -132,7 +132,7 @@ class Following:
         await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         if not record.gone:
             # Also if only programs write it: its address may have become a feed.
-            await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+            await self._schedule.add(record.id, host_of(record.url), record.due(now))
 
     async def _begin(self, user: str, now: float) -> None:
         """Make upkeep check the user's follows later, in case this change is interrupted."""

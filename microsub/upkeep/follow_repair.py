@@ -191,7 +191,7 @@ class FollowRepair:
             held = await self.schedule.holds([(one.id, one.poll_host) for one in records])
             for record, is_held in zip(records, held, strict=True):
                 if not is_held and await self.feeds.subscribers(record.id):
-                    await self.schedule.add(record.id, record.poll_host, record.next_poll or now)
+                    await self.schedule.add(record.id, record.poll_host, record.due(now))
                     count += 1
         return count
 

@@ -184,10 +184,8 @@ _PARSERS_KEPT = 86_400.0
 def _parser(settings: Settings) -> ParsePool:
     from microsub.parsing.pool import ParsePool
 
-    if callback_base(settings) is None:
-        return ParsePool()
-    parser = ParsePool(idle=_PARSERS_KEPT)
-    parser.warm()
+    parser = ParsePool() if callback_base(settings) is None else ParsePool(idle=_PARSERS_KEPT)
+    parser.warm()  # it starts while the first feeds are fetched
     return parser
 
 

@@ -36,6 +36,23 @@ async def running(*workers: Worker, grace: float = 0.0) -> AsyncIterator[None]:
         await asyncio.gather(*tasks)
 
 
+async def test_new_feeds_are_polled_before_overdue_ones(real_redis: Redis) -> None:
+    """Within a worker's first polls, until whose end it doesn't give way to other processes."""
+    async with publisher() as site, world(real_redis, settings=FAST) as it:
+        feeds = [await it.follow(site.serve_document(f"/{n}", rss(dated(1)))) for n in range(4)]
+        await it.worker.run_once()
+        await it.make_due(*feeds)
+        it.clock.advance(3600)
+        site.asked.clear()
+        site.serve_document("/new", rss(dated(1)))
+        record, now = await it.follow_unscheduled(site.url("/new")), it.clock()
+        await it.following.join("alice", "home", record, now)
+        async with running(it.worker, grace=60.0):
+            await it.worker.first_polls()
+        assert site.asked[0].path == "/new"
+        assert len(site.asked) == 5
+
+
 async def test_hung_hosts_do_not_delay_the_others(real_redis: Redis) -> None:
     """While 20 hosts accept connections but never reply, 80 others are polled."""
     async with publisher() as site, world(real_redis, limits=FOR_EVER) as it:

@@ -21,7 +21,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 import uvicorn
@@ -38,6 +38,9 @@ from microsub.model.plaintext import counted
 from microsub.settings import Network, Settings, read_settings, variables
 from microsub.upkeep.survey import followed_feeds
 
+if TYPE_CHECKING:
+    from microsub.polling.worker import Worker
+
 log = structlog.get_logger(__name__)
 
 SWITCH_SECONDS = 0.0005
@@ -48,6 +51,11 @@ default of 5 ms, a page took ten times as long while feeds were polled.
 NICENESS = 10
 """Niceness of a process that serves no requests, so that web processes and Redis go first when processors are busy.
 Without it, with 600 feeds polled on two processors, the slowest hundredth of requests took a third longer.
+"""
+
+FIRST_SECONDS = 20.0
+"""Maximum seconds for which a starting worker doesn't give way: people are waiting for the feeds that they have just
+declared. On a busy machine its start alone took half a minute.
 """
 
 AUTOGROUP = Path("/proc/self/autogroup")
@@ -141,15 +149,16 @@ async def _run(settings: Settings, parts: Parts) -> None:
 
             await stack.enter_async_context(_serving(Publisher(), parts.blogs, stop))
         stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
-        if parts.listener is None:
-            give_way()  # after starting Redis, which would inherit the niceness
         await wiring.stores.warn_of_losses(settings, stores)
         config = None
         if parts.parent is None:  # a parent applies backend.json for both processes
             config = await stack.enter_async_context(wiring.backend.open_configuration(settings, stores))
         worker: Stopping | None = None
         if parts.worker == "inside":
-            worker = await stack.enter_async_context(wiring.worker.running_worker(settings, stores))
+            inside = worker = await stack.enter_async_context(wiring.worker.running_worker(settings, stores))
+            if parts.listener is None:
+                giving_way = asyncio.create_task(_give_way_after(inside), name="giving way")
+                stack.callback(giving_way.cancel)
         elif parts.worker == "beside":
             await stack.enter_async_context(wiring.worker.worker_to_come(stores))
             worker = await stack.enter_async_context(worker_beside(settings))
@@ -166,6 +175,13 @@ async def _run(settings: Settings, parts: Parts) -> None:
         if worker is not None:
             worker.stop()  # it finishes its work while the server does the same
         stores.watch.raise_if_ended()
+
+
+async def _give_way_after(worker: Worker) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_SECONDS):
+            await worker.first_polls()
+    give_way()
 
 
 async def _sizes(stores: wiring.stores.Stores) -> str:
