@@ -11,6 +11,7 @@ from microsub.configuration.store import Applied
 from microsub.configuration.sync import Status
 from microsub.delivery.dead_letters import DeadLetters, StorePosts
 from microsub.discovery.entered import EnteredAddresses
+from microsub.discovery.picked import PickedPosts
 from microsub.discovery.search import Search
 from microsub.feeds.record import Feeds
 from microsub.health import Health
@@ -112,6 +113,7 @@ class Services:
     rules: Rules
     search: Search
     entered: EnteredAddresses
+    picked: PickedPosts
     feed_lists: FeedLists
     list_imports: ListImports
     user_export: UserExport

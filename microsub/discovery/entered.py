@@ -5,7 +5,7 @@ Pages and replies show an address without its user name and password; here it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlunsplit
 
 from microsub.errors import InvalidRequest
@@ -62,9 +62,10 @@ class EnteredAddresses:
             )
         return url if found is None else text(found)
 
-    async def all(self, user: str) -> list[str]:
-        """All remembered addresses."""
-        return texts(await self._redis.command("HVALS", keys.entered(user)))
+    async def named(self, user: str, names: Sequence[str]) -> list[str]:
+        """The remembered addresses of these names (`name_of`)."""
+        found = await self._redis.command("HMGET", keys.entered(user), *names) if names else []
+        return texts(url for url in found if url is not None)
 
 
 def name_of(url: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any
 import structlog
 
 from microsub.discovery.directory import Directory, ListedFeed
+from microsub.discovery.entered import name_of
 from microsub.discovery.feedlinks import MAX_QUERY, addresses, is_account, is_unusable_url
 from microsub.discovery.links import FeedLink, common_paths, feeds_by_address
 from microsub.errors import InvalidRequest, ParseError, ParserUnavailable, ParsingStopped, TooManyRequests
@@ -152,19 +154,25 @@ class Search:
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
         """The newest items of the feed that following `url` would lead to, in wire form.
 
-        That is the feed at `url`, or the first feed that the page there names. Raises InvalidRequest if there is none
-        or the document can't be fetched, and TooManyRequests as `feeds` does.
+        Raises InvalidRequest and TooManyRequests as `feed_at` does.
+        """
+        return preview_items(await self.feed_at(url), url, now)
+
+    async def feed_at(self, url: str) -> Feed:
+        """The feed at `url`, or the first feed that the page there names.
+
+        Raises InvalidRequest if there is none or the document can't be fetched, and TooManyRequests as `feeds` does.
         """
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
-                return await self._preview(url, now)
+                return await self._feed_at(url)
         except TimeoutError:
             where = mask_credentials(url)
             raise InvalidRequest(f"'url' can't be read: no answer in time at {where}; expected a feed") from None
         except ParsingStopped as error:
             raise InvalidRequest(f"'url' can't be read: {error.detail}: {error.url}; expected a feed") from None
 
-    async def _preview(self, url: str, now: float) -> list[dict[str, Any]]:
+    async def _feed_at(self, url: str) -> Feed:
         document = await self._page(url)
         if isinstance(document, Fetched):
             feed = await self._parsed(document)
@@ -176,7 +184,7 @@ class Search:
             raise InvalidRequest(f"'url' can't be read: {mask_credentials(url)}: {found}; expected a feed")
         if feed is None:
             raise InvalidRequest(f"'url' can't be used: found no feed at {mask_credentials(url)}, expected one")
-        return preview_items(feed, now)
+        return feed
 
     async def _first_of(self, links: list[FeedLink]) -> Feed | None:
         """The first of these that really is a feed; named feeds may be gone or broken."""
@@ -270,11 +278,20 @@ class Search:
         return reply
 
 
-def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
-    """The newest entries as items of no user.
+PREVIEW_ID = re.compile(r"preview-([0-9a-f]{12})[0-9a-f]{24}")
+"""The id of a post in a preview: the name of the previewed address (`entered.name_of`), a digest of its identity."""
 
-    Unread, in no channel, with ids that mean nothing here. They have no `_source`, because a feed's id would show
-    whether anybody here follows it.
+
+def preview_id(url: str, identity: str) -> str:
+    """The id of a post in the preview of `url`."""
+    return f"preview-{name_of(url)}{sha256_hex(identity)[:24]}"
+
+
+def preview_items(feed: Feed, url: str, now: float) -> list[dict[str, Any]]:
+    """The newest entries of the feed that `url` led to, as items of no user.
+
+    Unread, in no channel, with ids by which only the user who previewed `url` can pick them (`discovery.picked`).
+    They have no `_source`, because a feed's id would show whether anybody here follows it.
     """
     entries = sorted(
         zip(feed.entries, identities(feed.entries), strict=True),
@@ -288,8 +305,7 @@ def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
         wire = to_wire(entry)
         if entry.published is None or entry.published > latest:
             wire["published"] = timestamp(latest)
-        item_id = f"preview-{sha256_hex(identity)[:24]}"
-        items.append({**wire, "_id": item_id, "_is_read": False, "_channel": channel})
+        items.append({**wire, "_id": preview_id(url, identity), "_is_read": False, "_channel": channel})
     return items
 
 

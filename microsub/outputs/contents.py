@@ -119,9 +119,12 @@ class OutputContents:
 
     # --- by hand
 
-    async def add(self, user: str, name: str, ids: Sequence[str], now: float) -> Edited:
-        """Publish items of the user's channels that aren't in the feed. Raises NotFound, QuotaReached."""
-        return await self._publish(user, name, ids, "add", now)
+    async def add(self, user: str, name: str, ids: Sequence[str], now: float, picked: Sequence[str] = ()) -> Edited:
+        """Publish items that aren't in the feed: of the user's channels, and `picked` ones, in no channel.
+
+        Raises NotFound, QuotaReached.
+        """
+        return await self._publish(user, name, ids, "add", now, picked)
 
     async def publish(self, user: str, name: str, ids: Sequence[str], now: float) -> Edited:
         """Publish items again, imported ones too; their impressions start at 0. Raises as `add` does."""
@@ -134,10 +137,12 @@ class OutputContents:
         changed = await self._store.edit(feed, "remove", dict.fromkeys(there, ""), now)
         return Edited(changed, tuple(item for item in dict.fromkeys(ids) if item not in there))
 
-    async def _publish(self, user: str, name: str, ids: Sequence[str], action: str, now: float) -> Edited:
+    async def _publish(
+        self, user: str, name: str, ids: Sequence[str], action: str, now: float, picked: Sequence[str] = ()
+    ) -> Edited:
         feed = await self._store.get(user, name)
-        distinct = list(dict.fromkeys(ids))
-        known = {*await self._store.in_channels(user, distinct), *await self._store.among(feed, distinct)}
+        distinct = list(dict.fromkeys([*ids, *picked]))
+        known = {*picked, *await self._store.in_channels(user, distinct), *await self._store.among(feed, distinct)}
         hashes = await self._wanted([item for item in distinct if item in known])
         changed = await self._store.edit(feed, action, hashes, now, most=await self._room(user))
         return Edited(changed, tuple(item for item in distinct if item not in hashes))

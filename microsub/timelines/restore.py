@@ -91,6 +91,16 @@ async def restore(
     return int(count) - len(dead)
 
 
+async def put_unread(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+    """Put stored posts, which the user may see, unread into a channel; returns the number of items added.
+
+    Raises NotFound.
+    """
+    known = await items.timeline_items(ids)
+    back = [RestoredItem(item, None) for item in sorted(known, key=lambda item: float(item.score))]
+    return await restore(redis, items, user, uid, back, (), now)
+
+
 async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, str]]]:
     """A sorted set in ascending order, each member once, even if it changes meanwhile."""
     lowest, seen = "-inf", set[str]()

@@ -19,6 +19,7 @@ from microsub.configuration.sync import Configuration, Status
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.discovery.directory import Directory
 from microsub.discovery.entered import EnteredAddresses
+from microsub.discovery.picked import PickedPosts
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
 from microsub.fetch import Fetcher
 from microsub.health import Health, PushState
@@ -42,6 +43,7 @@ from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.parsing.pool import ParsePool
 from microsub.polling.on_demand import PollOnRequest
+from microsub.posts.imported import Imported
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.store import TopicChanges
 from microsub.push.store import Agreements, push_state
@@ -190,6 +192,7 @@ def app_services(
     """The application's services. Searches fetch with `searching`, all others with `plain`, which has no cache."""
     directory, media = Directory(stores.feeds, stores.in_force.instance_now), Media(stores.redis)
     health = Health(stores.presence, lambda: config.status, _push_state(settings, stores))
+    search, entered = Search(searching, directory, parser), EnteredAddresses(stores.redis)
     lists, agreements = feed_lists(settings, stores, parser), Agreements(stores.redis)
     return Services(
         accounts=stores.accounts,
@@ -203,8 +206,9 @@ def app_services(
         devices=Devices(stores.redis),
         following=following(stores),
         rules=stores.rules,
-        search=Search(searching, directory, parser),
-        entered=EnteredAddresses(stores.redis),
+        search=search,
+        entered=entered,
+        picked=PickedPosts(search, entered, Imported(stores.redis)),
         feed_lists=lists,
         list_imports=ListImports(stores.redis, lists, identity.quotas, config.touched, stores.clock),
         user_export=user_export(stores),

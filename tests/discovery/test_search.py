@@ -350,8 +350,8 @@ async def test_the_directory_is_read_again_after_a_while(server: World) -> None:
     assert await found(server, "gardens") == [FEED]
 
 
-async def test_a_preview_stores_nothing(server: World) -> None:
-    """Items are as in a timeline, newest first, and the store stays unchanged."""
+async def test_a_preview_stores_nothing_but_its_address(server: World) -> None:
+    """Items are as in a timeline, newest first; the address is for picking one of them within the hour."""
     server.web.documents[FEED] = DOCUMENT
     alice = await server.reader("alice", "home")
     keys = sorted(await server.redis.command("KEYS", "*"))
@@ -364,7 +364,8 @@ async def test_a_preview_stores_nothing(server: World) -> None:
         assert item["author"]["type"] == "card"
     assert len({item["_id"] for item in reply["items"]}) == 20
     assert await alice.post(action="preview", url=FEED) == reply
-    assert sorted(await server.redis.command("KEYS", "*")) == keys
+    assert sorted(await server.redis.command("KEYS", "*")) == sorted([*keys, b"user:{alice}:entered"])
+    assert await server.redis.command("HVALS", "user:{alice}:entered") == [FEED.encode()]
 
 
 async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: World) -> None:

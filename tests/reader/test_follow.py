@@ -6,7 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
+from microsub.configuration.model import OutputConfig
 from microsub.redis import keys
+from microsub.wiring.worker import sweeping
 from tests.reader.conftest import ReadingVisitor, reading, titles
 from tests.support.readers import posts
 from tests.support.visitor import Shown
@@ -165,3 +167,68 @@ async def test_an_app_follows_what_it_found_with_its_password(ann: ReadingVisito
     assert subscription.url == PRIVATE
     ben = await ann.server.reader("ben", "own")
     await ben.post(400, action="follow", channel="own", url=HIDDEN)
+
+
+async def _episodes(server: World) -> None:
+    rss = "".join(
+        f"<item><title>Episode {n}</title><guid>e{n}</guid><enclosure url='{SITE}{n}.mp3' type='audio/mpeg'/></item>"
+        for n in (1, 2)
+    )
+    document = f"<rss version='2.0'><channel><title>The show</title><link>{SITE}</link>{rss}</channel></rss>"
+    server.web.documents[OTHER] = document.encode(), "application/rss+xml"
+
+
+async def test_an_episode_is_saved_from_its_preview_without_a_follow(ann: ReadingVisitor) -> None:
+    """It is the user's own post: the feed isn't followed, and nobody polls it."""
+    await _episodes(ann.server)
+    page = await ann.get(f"/follow/preview?url={OTHER}")
+    (first, *_) = (button.attributes["value"] for button in page.tree.css("button[name=save]"))
+    done = await ann.browser.submit(page, "/follow/pick", {"url": OTHER}, save=first)
+    assert "Saved." in (await ann.get(done.location)).text
+    await ann.browser.submit(page, "/follow/pick", {"url": OTHER}, save=first)
+    (saved,) = (await ann.reader.get(action="timeline", channel="saved"))["items"]
+    assert (saved["name"], saved["author"]["name"], saved["audio"]) == ("Episode 1", "The show", [f"{SITE}1.mp3"])
+    assert OTHER not in str(await ann.reader.get(action="follow", channel="global"))
+    assert await ann.server.feeds.find(OTHER) is None
+    assert (await ann.get("/saved")).text.count("Episode 1")
+
+
+async def test_an_episode_is_added_to_an_output_feed_from_its_preview(ann: ReadingVisitor) -> None:
+    """Two sweeps later it is still there, though no channel shows it."""
+    await _episodes(ann.server)
+    await ann.server.services.outputs.create("ann", "picks", OutputConfig(title="My picks"), ann.server.clock())
+    page = await ann.get(f"/follow/preview?url={OTHER}")
+    (_, second) = (button.attributes["value"] for button in page.tree.css("button[name=add]"))
+    done = await ann.browser.submit(page, "/follow/pick", {"url": OTHER}, add=second, output="picks")
+    assert "Added to My picks." in (await ann.get(done.location)).text
+    for _ in range(2):
+        ann.server.clock.advance(7200)
+        await sweeping(ann.server).run(ann.server.clock())
+    items = await ann.server.services.outputs.items(await ann.server.services.outputs.get("ann", "picks"), 10)
+    assert [item.state for item in items] == ["published"]
+    assert (await ann.reader.get(action="timeline", channel="saved"))["items"] == []
+
+
+async def test_apps_pick_posts_by_the_ids_of_a_preview(ann: ReadingVisitor) -> None:
+    """Into saved, a channel and an output feed; unknown ids are named, other users' previews too."""
+    await _episodes(ann.server)
+    app = ann.reader
+    await app.post(action="outputs", method="create", output="picks")
+    first, second = [one["_id"] for one in (await app.get(action="preview", url=OTHER))["items"]]
+    foreign = "preview-" + "0" * 36
+    picks = {"action": "outputs", "method": "add", "output": "picks"}
+    assert await app.post(**picks, **{"entry[]": [first, foreign]}) == {
+        "result": "ok",
+        "updated": 1,
+        "unknown": [foreign],
+    }
+    assert await app.post(**picks, entry=first) == {"result": "ok", "updated": 0}
+    for method in ("save", "move"):
+        found = await app.post(action="timeline", method=method, channel="saved", **{"entry[]": [second, foreign]})
+        assert found == {"result": "ok", "updated": int(method == "save"), "unknown": [foreign]}
+    assert (await app.post(action="timeline", method="move", channel="later", entry=first))["updated"] == 1
+    (moved,) = (await app.get(action="timeline", channel="later"))["items"]
+    assert (moved["name"], moved["_is_read"]) == ("Episode 1", False)
+    ben = await ann.server.reader("ben", "own")
+    theirs = await ben.post(action="timeline", method="move", channel="own", entry=first)
+    assert theirs == {"result": "ok", "updated": 0, "unknown": [first]}

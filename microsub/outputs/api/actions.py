@@ -68,8 +68,10 @@ async def revoke(call: Call) -> Reply:
 
 
 async def add(call: Call) -> Reply:
-    """Publish the items in `entry` that aren't in `output`."""
-    return await _edit(call, call.services.output_contents.add)
+    """Publish the items in `entry` that aren't in `output`; posts of previews are stored for it."""
+    picked, unknown = await arguments.picked(call)
+    entries, contents = arguments.entries(call.params), call.services.output_contents
+    return _edited(await contents.add(call.user, _name(call.params), entries, call.now, picked), unknown)
 
 
 async def publish(call: Call) -> Reply:
@@ -83,9 +85,12 @@ async def remove(call: Call) -> Reply:
 
 
 async def _edit(call: Call, run: Callable[[str, str, Sequence[str], float], Awaitable[Edited]]) -> Reply:
-    done = await run(call.user, _name(call.params), arguments.entries(call.params), call.now)
-    unknown = {"unknown": list(done.unknown)} if done.unknown else {}
-    return {"result": "ok", "updated": done.changed, **unknown}
+    return _edited(await run(call.user, _name(call.params), arguments.entries(call.params), call.now))
+
+
+def _edited(done: Edited, unknown: Sequence[str] = ()) -> Reply:
+    names = [*done.unknown, *unknown]
+    return {"result": "ok", "updated": done.changed, **({"unknown": names} if names else {})}
 
 
 def _name(params: Params) -> str:

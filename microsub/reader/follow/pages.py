@@ -12,7 +12,7 @@ from microsub.discovery.entered import HIDDEN, without_userinfo
 from microsub.discovery.links import FeedLink
 from microsub.discovery.search import SearchAnswer
 from microsub.errors import NotFound, RequestError
-from microsub.identity.pages.visit import PageSite, PageVisit, slow_page
+from microsub.identity.pages.visit import PageSite, PageVisit, form, slow_page
 from microsub.kit.http.forms import began_elsewhere
 from microsub.kit.texts import N_
 from microsub.kit.urls import mask_credentials
@@ -21,8 +21,9 @@ from microsub.reader.reading.pages import change, reader_of, views
 from microsub.reader.reading.places import ITEM_ID, given_address
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME
+from microsub.timelines.saved import save_posts
 
-FOLLOW, PREVIEW, UNFOLLOW = "/follow", "/follow/preview", "/follow/end"
+FOLLOW, PREVIEW, UNFOLLOW, PICK = "/follow", "/follow/preview", "/follow/end", "/follow/pick"
 NEW = "+"
 """The value for a new channel in the choice of channels."""
 
@@ -34,6 +35,7 @@ def routes(site: PageSite) -> list[Route]:
         slow_page(site, PREVIEW, _preview),
         change(site, FOLLOW, _follow, _found_again),
         change(site, UNFOLLOW, _unfollow),
+        form(site, PICK, _pick),
     ]
 
 
@@ -116,17 +118,37 @@ async def _preview(visit: PageVisit) -> Response:
         return visit.go(FOLLOW, q=given)
     url = await services.entered.whole(user, given)
     items = await services.search.preview(url, visit.now)
+    await services.entered.keep(user, [url])
     async with visit.turn():
         return visit.page(
             "preview.html",
             url=without_userinfo(url, HIDDEN),
             shown=mask_credentials(url),
             posts=await views(visit, items),
+            outputs=await services.outputs.all_of(user),
+            picked=visit.query.get("picked", ""),
             choices=await _choices(visit),
             followers=(await _followers(visit, user, [url])).get(url, ()),
             chosen=visit.query.get("channel", ""),
             channels=await links(visit),
         )
+
+
+async def _pick(visit: PageVisit) -> Response:
+    """Save a previewed post, or add it to an output feed, without following its feed."""
+    user, services = await reader_of(visit), visit.site.services
+    saves, output = "save" in visit.form, visit.form.text("output")
+    post = visit.form.text("save" if saves else "add")
+    items = list((await services.picked.keep(user, [post], visit.now)).values())
+    if not items:
+        raise NotFound(N_("This preview is too old, or its feed no longer has this post: open the preview again."))
+    if saves:
+        most = await services.identity.quotas.most("saved", user)
+        await save_posts(services.redis, services.items, user, items, visit.now, most=most)
+    else:
+        await services.output_contents.add(user, output, (), visit.now, items)
+        await services.topics_changed(user, visit.now)
+    return visit.go(PREVIEW, url=visit.form.text("url"), picked="saved" if saves else f"output {output}")
 
 
 async def _follow(visit: PageVisit) -> Response:

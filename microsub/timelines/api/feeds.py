@@ -79,10 +79,11 @@ async def _posts(call: Call) -> Reply:
 
 
 async def preview(call: Call) -> Reply:
-    """The items of a feed, followed or not; nothing is stored."""
+    """The items of a feed, followed or not; only its address is stored, for an hour, so that items can be picked."""
     url = await call.services.entered.whole(call.user, arguments.url(call.params))
     with asking_for(f"user {call.user}"):
         items = await call.services.search.preview(url, call.now)
+    await call.services.entered.keep(call.user, [url])
     return {"items": items, "paging": {}}
 
 

@@ -6,7 +6,7 @@ Spec: https://indieweb.org/Microsub-spec#Timelines, #Muting and #Blocking. A rul
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import orjson
@@ -18,7 +18,8 @@ from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, FusedAction, LaterReply, Reply, Table
 from microsub.timelines.pages import mark, mark_all, mark_before
 from microsub.timelines.remove import Leaving, move_items, take_out
-from microsub.timelines.saved import move_to_saved
+from microsub.timelines.restore import put_unread
+from microsub.timelines.saved import move_to_saved, save_posts
 from microsub.timelines.saved import save as put_into_saved
 from microsub.timelines.saved import unsave as take_out_of_saved
 from microsub.timelines.sync.arrivals import Arrivals
@@ -82,19 +83,25 @@ async def remove(call: Call) -> Reply:
 
 
 async def move(call: Call) -> Reply:
-    """Move the items in `entry` to the channel, with their read state."""
+    """Move the items in `entry` to the channel, with their read state; posts of previews are stored there unread."""
     target, entries = arguments.channel(call.params, allow_global=False), arguments.entries(call.params)
-    stores = call.services.redis, call.services.items
+    stores, now = (call.services.redis, call.services.items), call.now
+    picked, unknown = await arguments.picked(call)
     if target == SAVED:
-        return _updated(await move_to_saved(*stores, call.user, entries, call.now, most=await _most_saved(call)))
-    return _updated(await move_items(*stores, call.user, target, entries, call.now))
+        most = await _most_saved(call)
+        count = await save_posts(*stores, call.user, picked, now, most=most) if picked else 0
+        return _updated(count + await move_to_saved(*stores, call.user, entries, now, most=most), unknown)
+    count = await put_unread(*stores, call.user, target, picked, now) if picked else 0
+    return _updated(count + await move_items(*stores, call.user, target, entries, now), unknown)
 
 
 async def save(call: Call) -> Reply:
-    """Put the items in `entry`, from the channel or any channel, into `saved` as well."""
+    """Put the items in `entry`, from the channel, any channel or a preview, into `saved` as well."""
     uid, entries = arguments.channel_or_global(call.params), arguments.entries(call.params)
     stores, most = (call.services.redis, call.services.items), await _most_saved(call)
-    return _updated(await put_into_saved(*stores, call.user, entries, call.now, uid=uid, most=most))
+    picked, unknown = await arguments.picked(call)
+    count = await save_posts(*stores, call.user, picked, call.now, most=most) if picked else 0
+    return _updated(count + await put_into_saved(*stores, call.user, entries, call.now, uid=uid, most=most), unknown)
 
 
 async def unsave(call: Call) -> Reply:
@@ -106,8 +113,8 @@ async def _most_saved(call: Call) -> int:
     return await call.services.identity.quotas.most("saved", call.user)
 
 
-def _updated(count: int) -> Reply:
-    return {"result": "ok", "updated": count}
+def _updated(count: int, unknown: Sequence[str] = ()) -> Reply:
+    return {"result": "ok", "updated": count, **({"unknown": [*unknown]} if unknown else {})}
 
 
 # --- mute, block ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""Posts that a user picks from a preview: they become the user's own, without following or polling their feed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from microsub.discovery.entered import EnteredAddresses
+from microsub.discovery.search import PREVIEW_ID, PREVIEW_SECONDS, Search, preview_id
+from microsub.errors import RequestError
+from microsub.fetch import asking_for
+from microsub.formats.entry_id import identities
+from microsub.model.jf2 import Card, Feed
+from microsub.posts.entries import items_to_store
+from microsub.posts.imported import Imported
+from microsub.posts.values import ItemToStore
+
+MOST_FEEDS = 5
+"""Previews to which the posts of one request may belong: each may have to be fetched again."""
+
+
+@dataclass(eq=False, repr=False)
+class PickedPosts:
+    """Stores posts of previews."""
+
+    search: Search
+    entered: EnteredAddresses
+    imported: Imported
+
+    async def keep(self, user: str, ids: Sequence[str], now: float) -> dict[str, str]:
+        """Store these posts of the user's previews, and return their item ids, the same in every call.
+
+        Left out are other ids, and posts that their feed no longer lists. The caller puts the items somewhere, or the
+        sweep deletes them.
+        """
+        names = dict.fromkeys(found[1] for one in ids if (found := PREVIEW_ID.fullmatch(one)))
+        posts: dict[str, ItemToStore] = {}
+        with suppress(TimeoutError), asking_for(f"user {user}"):
+            async with asyncio.timeout(PREVIEW_SECONDS):
+                for url in await self.entered.named(user, [*names][:MOST_FEEDS]):
+                    with suppress(RequestError):
+                        posts |= _among(await self.search.feed_at(url), url, set(ids), now)
+        items = await self.imported.ids(user, list(posts))
+        await self.imported.write({items[one]: post for one, post in posts.items()}, now)
+        return items
+
+
+def _among(feed: Feed, url: str, wanted: Collection[str], now: float) -> dict[str, ItemToStore]:
+    """The wanted posts of a feed, by their ids in its preview.
+
+    The feed itself is the author of those that name none, since they will have no feed to stand in for one.
+    """
+    owner = Card(name=feed.name, url=feed.home, photo=feed.photo) if feed.name or feed.home else None
+    found = {}
+    for entry, identity in zip(feed.entries, identities(feed.entries), strict=True):
+        if (name := preview_id(url, identity)) in wanted:
+            (found[name],) = items_to_store(replace(feed, entries=(replace(entry, author=entry.author or owner),)), now)
+    return found
