@@ -1,4 +1,4 @@
-"""Secrets, and digests by which secrets, bodies and names are found without being stored."""
+"""Secrets, and digests by which secrets, bodies and names are looked up without being stored."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from base64 import urlsafe_b64encode
 
 
 def sha256_hex(value: str | bytes) -> str:
-    """The SHA-256 in hex; of a text in UTF-8, where what has no such form counts as `?`."""
+    """The SHA-256 in hex, of a text in UTF-8; unencodable characters become `?`."""
     return hashlib.sha256(value if isinstance(value, bytes) else value.encode("utf-8", "replace")).hexdigest()
 
 
 def short_digest(value: bytes, size: int = 16) -> str:
-    """`size` bytes of BLAKE2b in hex, for comparing what is ours; nothing secret depends on it."""
+    """`size` bytes of BLAKE2b in hex, for comparisons of public data."""
     return hashlib.blake2b(value, digest_size=size).hexdigest()
 
 
@@ -29,7 +29,7 @@ def new_secret() -> str:
 
 
 def keyed_digest(secret: str | bytes, message: str) -> str:
-    """The HMAC of a text by SHA-256: 43 characters `[A-Za-z0-9_-]`, which nobody can tell without the secret."""
+    """The HMAC of a text by SHA-256: 43 characters `[A-Za-z0-9_-]`, unpredictable without the secret."""
     key = secret if isinstance(secret, bytes) else secret.encode()
     return base64url(hmac.digest(key, message.encode("utf-8", "replace"), "sha256"))
 

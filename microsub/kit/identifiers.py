@@ -1,9 +1,7 @@
-"""URLs that identify somebody or something.
+"""URLs that identify users, apps and servers (https://indieauth.spec.indieweb.org/#identifiers).
 
-Users, apps, servers (https://indieauth.spec.indieweb.org/#identifiers).
-
-They are compared as text, so there must be one way to write each, and no way that two programs read differently. The
-rule stands here, below everything that needs it: what backend.json may say of a user is what signing in can work with.
+They are compared as text, so each has one form, which all programs read alike. backend.json and sign-in follow this
+rule.
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ PROFILE = (
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A URL taken apart.
+    """The parts of an identifying URL.
 
-    `host` is lower case, in ASCII, IPv6 in brackets; `port` is None where it is the scheme's own. `path` begins with a
-    slash; `query` with its question mark, or it is empty.
+    `host` is lower case, in ASCII, IPv6 in brackets; `port` is None for the scheme's default. `path` begins with a
+    slash, `query` with a question mark unless it is empty.
     """
 
     scheme: str
@@ -55,12 +53,12 @@ class Identifier:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: who answers there."""
+        """Scheme, host and port."""
         return f"{self.scheme}://{self.host}" + (f":{self.port}" if self.port is not None else "")
 
     @property
     def url(self) -> str:
-        """The one way to write it."""
+        """The URL in its one form."""
         return f"{self.origin}{self.path}{self.query}"
 
     @property
@@ -70,17 +68,16 @@ class Identifier:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it leads to the machine on which it is followed."""
+        """Whether the host is the machine of the program that opens the URL."""
         return self.host in {"127.0.0.1", "[::1]", "localhost"} or self.host.endswith(".localhost")
 
 
 def identifier(text: str) -> Identifier:
-    """Take an identifying URL apart.
+    """The parts of an identifying URL.
 
-    Raises ValueError, which says what isn't as it must be (never the URL itself).
-
-    Refused are, for users, apps and servers alike: other schemes, user and password, fragments, segments of dots,
-    control characters, white space and backslashes, and hosts that are neither names nor addresses.
+    Raises ValueError with the reason, which never quotes the URL. Refused are other schemes than http and https, user
+    and password, fragments, dot segments, control characters, white space, backslashes, and hosts that are neither
+    names nor addresses.
     """
     if len(text) > MAX_URL:
         raise ValueError(f"longer than {MAX_URL} characters")
@@ -103,7 +100,7 @@ def identifier(text: str) -> Identifier:
 
 
 def unfit_profile(text: str) -> str | None:
-    """Why nobody can sign in with that profile URL, as words behind it; else None."""
+    """The reason why a profile URL is invalid, to be put behind it; None for a valid one."""
     try:
         identifier(text)
     except ValueError as problem:

@@ -1,4 +1,4 @@
-"""Public faces of packages whose modules are imported late: commands start fast, processes stay small."""
+"""Packages that import their modules at the first use, so that commands start fast."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 
 
 def late_names(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
-    """The `__getattr__` of a package (PEP 562): names, and the modules of it where they stand."""
+    """The `__getattr__` of a package (PEP 562); `places` maps names to the modules that define them."""
 
     def find(name: str) -> object:
         if name not in places:

@@ -1,4 +1,4 @@
-"""Locks by key, for as long as somebody holds or awaits them."""
+"""Locks by key. A lock exists while somebody holds it or waits for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from weakref import WeakValueDictionary
 
 
 class KeyedLocks:
-    """One lock for each key, which so many may hold at once. Belongs to one event loop.
+    """A lock for each key, which `at_once` tasks may hold at the same time. Belongs to one event loop.
 
-    A lock for each user keeps work in threads fair: all requests of a process share few threads and one interpreter,
-    and who asks for much at once waits for themselves alone.
+    With a lock for each user, a user with many requests delays only themselves: all requests of a process share a few
+    threads and one interpreter.
     """
 
     def __init__(self, at_once: int = 1) -> None:
@@ -18,5 +18,5 @@ class KeyedLocks:
         self._locks: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def of(self, key: str) -> asyncio.Semaphore:
-        """The lock of that key."""
+        """The lock of `key`."""
         return self._locks.setdefault(key, asyncio.Semaphore(self._at_once))

@@ -1,4 +1,4 @@
-"""Periodic jobs: rounds of work, repeated until cancelled, of all workers by one at a time."""
+"""Periodic jobs: rounds of work, repeated until cancelled, in one worker at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BETWEEN_ROUNDS = 600.0
 """Seconds between two rounds of one process."""
 
 _JUMP = 3600.0
-"""Seconds by which a clock may be set without a round being left out."""
+"""Maximum seconds by which a clock may jump before a round is left out."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,9 +30,8 @@ async def _always(_part: str, _seconds: float) -> bool:
 class RoundTiming:
     """When rounds begin: `between` is seconds between two, `chance` a number from 0 to 1.
 
-    `clock` gives Unix time; `steady` counts seconds whatever it does. `turn` is asked, with the part's name and a
-    number of seconds, whether nobody else has begun a round within these: what one worker has looked at needs no other
-    one.
+    `clock` gives Unix time, `steady` seconds that no change of the clock affects. `turn` is given the part's name and a
+    number of seconds, and says whether no other worker has begun a round within them.
     """
 
     clock: Callable[[], float] = time.time
@@ -48,14 +47,13 @@ PACE = RoundTiming()
 async def for_ever(
     one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming, between: float = math.inf
 ) -> None:
-    """Run `one_round`, which is given the time, again and again. `part` names it in the log.
+    """Run `one_round`, which is given the Unix time, until cancelled. `part` names the job in the log.
 
-    It waits as long as `pace` says, or `between` seconds where that is shorter.
+    Between two rounds it waits `between` seconds, or as long as `pace` says if that is shorter.
 
-    It ends when it is cancelled. Redis being away is logged and waited out, and so is a bug: what fills up or goes
-    astray because upkeep ended unnoticed would be worse. A round whose clock has jumped ahead since the last one is
-    left out: at a wrong time posts would look old, and what upkeep drops doesn't come back. The next one believes the
-    clock.
+    A failure, of Redis or by a bug, is logged, and the next round runs: a silently stopped job would be worse. If the
+    clock has jumped ahead since the last round, the round is left out, because at a wrong time posts would look old,
+    and removed posts don't come back. The next round trusts the clock.
     """
     task, between = asyncio.current_task(), min(pace.between, between)
     last, last_steady = pace.clock(), pace.steady()

@@ -35,9 +35,10 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class SharedPlaces:
-    """Places for what takes long: `of_user` of each user, and `in_all` of all users' `first` ones, of further ones too.
+    """Places for long requests: `of_user` for each user, and `in_all` for all users together.
 
-    So nobody waits, with their first in a while, for the few who come again and again.
+    A user's `first` requests in a while have `in_all` places of their own, further requests as many again. So the first
+    request of a user never waits for the few users who send many.
     """
 
     of_user: RateLimit
@@ -56,7 +57,7 @@ class GrowingPauses:
     longest: float
 
     def pauses(self) -> tuple[float, ...]:
-        """The pause after the first attempt, the second …; the last one holds for all later ones."""
+        """The pauses after the first attempt, the second …; the last one is for all later attempts."""
         found = [0.0] * self.free
         pause = self.first
         while pause < self.longest:
@@ -66,7 +67,7 @@ class GrowingPauses:
 
 
 class FixedWindow:
-    """At most `most` times in each `seconds` for each key; the last `keys` are remembered."""
+    """At most `most` times in each `seconds` for each key. Remembers the last `keys` keys."""
 
     def __init__(self, most: int, seconds: float, keys: int = 10_000) -> None:
         self._most = most
@@ -75,7 +76,7 @@ class FixedWindow:
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def allows(self, key: str, now: float, weight: int = 1) -> bool:
-        """Count `weight` for the key at `now`, in seconds of any clock; whether it is in the limit."""
+        """Count `weight` for the key at `now`, in seconds of any clock; True if that is within the limit."""
         since, count = self._count(key, now)
         self._counts.pop(key, None)
         self._counts[key] = (since, count + weight)
@@ -84,7 +85,7 @@ class FixedWindow:
         return count + weight <= self._most
 
     def has_room(self, key: str, now: float, weight: int = 1) -> bool:
-        """Whether one more for the key, or `weight`, would be within the limit; nothing is counted."""
+        """Whether `weight` more for the key would be within the limit; nothing is counted."""
         return self._count(key, now)[1] + weight <= self._most
 
     def _count(self, key: str, now: float) -> tuple[float, int]:
@@ -93,29 +94,29 @@ class FixedWindow:
 
 
 Place = tuple[RateLimit, str]
-"""One of those that a limit allows at the same time, and for whom."""
+"""A limit of simultaneous uses, and the subject that takes one of them."""
 
 
 class TakenPlaces:
-    """A user's place, and one of all users', which may be given back before."""
+    """A place of a user, and one of all users, which can be given back earlier."""
 
     def __init__(self, give_own_back: Callable[[], None], give_shared_back: Callable[[], None]) -> None:
         self._give_own_back = give_own_back
         self._given_back: list[Callable[[], None]] = [give_shared_back]
 
     def leave_shared(self) -> None:
-        """Give the place of all back, unless that was done."""
+        """Give the place of all users back, if it is still taken."""
         while self._given_back:
             self._given_back.pop()()
 
     def leave(self) -> None:
-        """Give both back."""
+        """Give both places back."""
         self.leave_shared()
         self._give_own_back()
 
 
 class RateLimiter:
-    """Counts by limit and subject, in the process. `clock` gives seconds. For one event loop."""
+    """Counts by limit and subject within the process. `clock` gives seconds. Belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -123,22 +124,22 @@ class RateLimiter:
         self._taken: Counter[Place] = Counter()
 
     def count(self, limit: RateLimit, subject: str = "", weight: int = 1) -> bool:
-        """Count one more, or `weight`, for the subject; whether it is within the limit."""
+        """Count `weight` for the subject; True if that is within the limit."""
         return self._window(limit).allows(subject, self._clock(), weight)
 
     def require(self, limit: RateLimit, subject: str | None) -> None:
-        """Count one more for the subject, if it is known. Raises TooManyRequests beyond the limit."""
+        """Count one for the subject, if there is one. Raises TooManyRequests beyond the limit."""
         if subject is not None and not self.count(limit, subject):
             raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
 
     def has_room(self, limit: RateLimit, subject: str = "", weight: int = 1) -> bool:
-        """Whether one more, or `weight`, would be within the limit; nothing is counted."""
+        """Whether `weight` more would be within the limit; nothing is counted."""
         if limit.seconds == AT_ONCE:
             return self._taken[(limit, subject)] < limit.most
         return self._window(limit).has_room(subject, self._clock(), weight)
 
     def take(self, places: Sequence[Place]) -> Callable[[], None]:
-        """Take these places, full or not, and return what gives them back."""
+        """Take these places, even beyond the limit; the returned function gives them back."""
         self._taken.update(places)
 
         def give_back() -> None:
@@ -150,7 +151,7 @@ class RateLimiter:
         return give_back
 
     def take_shared(self, shared: SharedPlaces, user: str) -> TakenPlaces | None:
-        """Take a place of the user's and one of all; None where there is none."""
+        """Take a place of the user and one of all users; None if either is taken up."""
         kinds = ("first", "further") if self.has_room(shared.first, user) else ("further",)
         kind = next((kind for kind in kinds if self.has_room(shared.in_all, kind)), None)
         if kind is None or not self.has_room(shared.of_user, user):
@@ -166,7 +167,7 @@ class RateLimiter:
 
 
 def network_of(address: str) -> str:
-    """The key for a client's address: itself, or its /64 for IPv6. Pure."""
+    """The key of a client's network: its address, for IPv6 its /64. Pure."""
     found = client_address(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))
@@ -174,7 +175,7 @@ def network_of(address: str) -> str:
 
 
 def wide_network_of(address: str) -> str | None:
-    """The /48 in which an address of IPv6 lies; None for others. Pure."""
+    """The /48 of an IPv6 address; None for others. Pure."""
     found = client_address(address)
     if not isinstance(found, ipaddress.IPv6Address):
         return None
@@ -182,24 +183,24 @@ def wide_network_of(address: str) -> str | None:
 
 
 def is_public(address: str) -> bool:
-    """Whether a client's address is one of the internet, and not perhaps that of a proxy."""
+    """Whether a client's address is a public one. Others may be those of a proxy."""
     found = client_address(address)
     return found is not None and found.is_global
 
 
 def public_network(address: str) -> str | None:
-    """The network of a client of the internet; None for an address that may be a proxy's."""
+    """The network of a client with a public address; None for others, which may be a proxy."""
     return network_of(address) if is_public(address) else None
 
 
 def is_local(address: str) -> bool:
-    """Whether a client is on this machine, or comes through a server on it."""
+    """Whether a client, or the proxy that it comes through, is on this machine."""
     found = client_address(address)
     return found is not None and found.is_loopback
 
 
 def client_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address without its zone; IPv4 inside of IPv6 is IPv4."""
+    """The address without its zone, IPv4 mapped into IPv6 as IPv4; None for anything else."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Texts for people, in English where they are written, and in the language of a page where they are shown."""
+"""Texts for people: written in English, translated where a page shows them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def N_(text: str) -> str:  # noqa: N802 - the name that gettext's tools know
 
 
 class Sentence(str):
-    """An English sentence with `{values}` in it, of which pages say the translation with the same values."""
+    """An English sentence with `{values}`, translatable on pages."""
 
     _form: str
     _values: Mapping[str, object]
 
     def __new__(cls, form: str, **values: object) -> Self:
-        """The sentence as it is read in English."""
+        """The sentence in English."""
         made = super().__new__(cls, form.format(**values))
         made._form, made._values = form, values
         return made
@@ -50,20 +50,19 @@ _UNITS = {"MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
 
 
 class SentenceTable:
-    """English sentences that parts of the program say which know no translation, each a form with `{values}`.
+    """Messages of code without access to translations, each a form with `{values}` and the form that pages show.
 
-    Each has the form in which a page shows it. What a value named `why` or `what` says is a sentence or a word of the
-    table itself.
+    Values named `why` and `what` are looked up in the table too.
     """
 
     LONGEST = 1000
-    """Characters of what may be one of them."""
+    """Maximum number of characters of a message."""
 
     def __init__(self, shown: Mapping[str, str]) -> None:
         self._patterns = [(re.compile(_pattern(form), re.S), page) for form, page in shown.items()]
 
     def found(self, text: str) -> str:
-        """`text` as a `Sentence` where it has one of the forms, else as it is."""
+        """`text` as a `Sentence` if it has one of the forms, otherwise unchanged."""
         if isinstance(text, Sentence) or len(text) > self.LONGEST:
             return text
         for pattern, shown in self._patterns:

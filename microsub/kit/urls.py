@@ -1,16 +1,16 @@
 """Forms of URLs and host names for each purpose (https://url.spec.whatwg.org/, RFC 3986).
 
-    web_parts           an http or https URL taken apart, `parts_of` any; bounded, as all else here is
-    ascii_host          a host, wherever two are compared, stored or asked
-    safe_url            guards every URL that leaves the formats
-    web_address         what people give to be followed, looked up or shown
+    web_parts           the parts of an http or https URL; `parts_of` of any URL. Bounded, as everything here is
+    ascii_host          a host, for comparing, storing and requesting
+    safe_url            a URL that a format may pass on
+    web_address         a URL that people enter to follow, look up or show something
     canonical_feed_url  the key of a feed, in the store and in backend.json
-    normalise_url       a post's URL, as it is compared
-    normalise_profile   a person's URL, in mutes, blocks and cards; `normalise_person` for one that people typed
-    mask_credentials    fit to be shown; `redacted`: fit for logs
+    normalise_url       a post's URL, for comparing
+    normalise_profile   a person's URL, in mutes, blocks and cards; `normalise_person` for one that people type
+    mask_credentials    a URL that may be shown; `redacted`: one that may be logged
 
-Comparison forms are keys and never shown. What identifies users, apps and servers is stricter: `kit.identifiers`. What
-is requested is made in `fetch.targets`.
+Comparison forms are keys and never shown. Identifiers of users, apps and servers have stricter rules:
+`kit.identifiers`. `fetch.targets` makes the form that is requested.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ WEB = frozenset({"http", "https"})
 LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
 MAX_URL = 4096
 LONGEST_URL = 8192
-"""Characters of what is taken apart as a URL at all: some of it takes time with the square of their number."""
+"""Maximum characters of a URL that is parsed at all: some steps take time with their square."""
 LONGEST_FOLLOWED = 2048
-"""Bytes, in UTF-8, of an address that people may follow, mute or block."""
+"""Maximum bytes, in UTF-8, of an address that people follow, mute or block."""
 
 _SPLIT = (r"\s*".join(scheme) for scheme in ("javascript", "vbscript", "data", "livescript", "mocha", "blob"))
 EXECUTABLE = re.compile(rf"(?i)[\W_]*(?:{'|'.join(_SPLIT)})\s*:")
-"""Text that must not get near a link, for the fields that may hold a URL and may hold anything else."""
+"""Text that must not become a link, for fields that may contain a URL or anything else."""
 
 # Browsers drop tabs and newlines inside a URL, and controls and spaces around it, so "java\nscript:" runs there.
 _IGNORED = re.compile(r"[\t\n\r]")
@@ -45,21 +45,21 @@ _EDGES += "".join(map(chr, range(0x2000, 0x200C)))
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\"<>`\\^{|}\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SPACE = re.compile(r"\s")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"^`{|}]")
-# What differs from its comparison form by its scheme and a last slash at most.
+# URLs that differ from their comparison form by the scheme and a last slash at most.
 _SIMPLE = re.compile(
     r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::(?!80/|443/)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?)"
     r"(/[!$&-.0-9@-Z_a-z~/]*)"
 )
 _SIMPLE_HOST = re.compile(r"https?://([a-z](?:[a-z0-9.-]*[a-z0-9])?)(?::[0-9]{1,5})?(?=[/?#]|\Z)")
 _SHORT = 2048
-# Nothing to repair and nothing to fear: nearly all URLs.
+# URLs without anything to repair or escape: nearly all.
 _PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::(?:[0-9]{1,4}|[1-5][0-9]{4}))?[/?][!#-;=?-\[\]_a-z~]*")
-# The same for a path from the root of the site or beside the page. What `urljoin` would do more than append for isn't
-# plain: dots that mean another folder, parameters, empty queries.
+# The same for a path from the root of the site or beside the page. Paths with dot segments, parameters or empty
+# queries aren't plain: for these `urljoin` does more than append.
 _PLAIN_PATH = re.compile(
     r"(?:/(?!/)|[A-Za-z0-9_-])[!$-.0-9=@-\[\]_a-z~/]*(?:\?[!$-;=@-\[\]_a-z~]+)?(?:#[!$-;=@-\[\]_a-z~]+)?"
 )
-# What stands in no host's name, percent-encoded or not; browsers refuse most of it
+# Characters that no host name contains, percent-encoded or not; browsers refuse most of them
 # (https://url.spec.whatwg.org/#host-miscellaneous).
 _NO_HOST = re.compile(r"[\x00-,/:-@\[-^`{-\x7f]")
 _BEFORE_QUERY = re.compile(r"\A[^?#]*")  # where browsers take a backslash for a slash
@@ -70,7 +70,7 @@ _TRACKING = re.compile(
     r"|msclkid|yclid|igshid|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor|ns_(?:mchannel|source|campaign|linkname|fee)"
     r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|s_cid|cmpid|ftag|__twitter_impression)"
 )
-# Those that surely mean nothing to the page itself: for comparing more may be left out than for following.
+# Parameters that surely mean nothing to the page itself: comparing may leave out more than following.
 _CAMPAIGN = re.compile(
     r"(?i)[?&#](?:amp;)?(?:utm_\w+|(?:pk|mtm|piwik)_(?:campaign|kwd|keyword|source|medium|content|cid|group|placement)"
     r"|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|igshid|igsh|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor"
@@ -83,23 +83,23 @@ _SECRET = re.compile(
     r"(?i)(?:(?:.*[_-])?(?:token|secret|password|passwd|pass|pwd|api_?key|apikey|auth|key|sig|signature|credentials?|session|"
     r"verifier|assertion)|code|again|authorization)\Z"
 )
-"""Names of parameters whose values are nobody else's affair, in addresses and in requests."""
+"""Names of secret parameters, in addresses and in requests."""
 
 _PUBLIC = re.compile(
     r"(?i)(?:feed|format|output|alt|type|post_type|lang|locale|page|paged|p|limit|count|n|cat|category|tag|tags|label|topic|author|user"
     r"|channel|channel_id|playlist_id|list|q|s|search|query|sort|order|section|v|version|rss|atom|xml|json|action)"
 )
-"""Names of parameters that choose what anybody may see; the values of all others may be somebody's key."""
+"""Names of parameters with public values; the values of all others may be secret."""
 _PLACE = re.compile(r"[^/?#]*/[\t\n\r]*/[^/?#]*")
 _BEGIN = re.compile(r"(?i)https?://[^/?#\\\s]{1,253}(?=[/?#])")
 _PARTS = re.compile(r"((?:https?|feed)://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&;])([^=&;?]*)(?:=([^&;?]*))?")
 _ADDRESS = re.compile(r"(?i)(?:https?|feed)://[^\s\"<>\\]+")
-# The same percent-encoded, as it stands within others, and perhaps encoded more than once.
+# The same percent-encoded inside another address, perhaps more than once.
 _ENCODED = re.compile(r"(?i)(?:https?|feed)%(?:25)*3a(?:%(?:25)*2f){2}[^\s\"<>\\]+")
 _MOST_ENCODED = 3
 _INNER_USER = re.compile(r"(?i)((?:https?|feed):/{1,2})[^/?#&\s]*@")
-"""User and password of an address that stands within another."""
+"""User and password of an address inside another one."""
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORDS = re.compile(r"[^0-9A-Za-z]+")
 _DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
@@ -123,9 +123,9 @@ _JOINERS = re.compile("[\u200c\u200d]")
 def ascii_host(host: str) -> str:
     """The one form of a host: lower case, ASCII, no dot at the end, IPv6 in its shortest form and without brackets.
 
-    IDNA 2008 with the mapping of UTS 46, as browsers have it (`straße` isn't `strasse`); IDNA 2003 for what that
-    refuses, since there are domains of emoji. What neither can express stays as it is, in lower case; so do a host that
-    is too long, and one with joiners where they change nothing, which IDNA 2003 would leave out and browsers refuse.
+    IDNA 2008 with the mapping of UTS 46, as in browsers (`straße` isn't `strasse`); IDNA 2003 for names that it
+    refuses, such as emoji. A name that neither can express stays as it is, in lower case. So does a host that is too
+    long, and one with joiners without effect, which IDNA 2003 would remove and browsers refuse.
     """
     host = host.lower().rstrip(".")
     if host.isascii():
@@ -139,7 +139,7 @@ def ascii_host(host: str) -> str:
 
 
 def asked_host(host: str) -> str:
-    """`ascii_host`, with an IPv4 address as what connects reads it.
+    """`ascii_host`, with an IPv4 address in the form to which programs connect.
 
     `127.1`, `0x7f.0.0.1`, `2130706433` and `::ffff:127.0.0.1` are one.
     """
@@ -155,7 +155,7 @@ def asked_host(host: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def _by_idna(host: str) -> str:
-    """`ascii_host` of a name in Unicode: half a millisecond for a long one, and a user may follow thousands."""
+    """`ascii_host` of a name in Unicode. Cached: a long name takes half a millisecond."""
     with suppress(UnicodeError):  # of which IDNAError is one
         return idna.encode(host, uts46=True).decode("ascii").rstrip(".")
     with suppress(UnicodeError):
@@ -165,16 +165,16 @@ def _by_idna(host: str) -> str:
 
 
 def parts_of(url: str) -> SplitResult:
-    """`url` taken apart. Raises ValueError for what is none, or too long (`_is_too_long`)."""
+    """The parts of `url`. Raises ValueError for invalid URLs and for long ones (`_is_too_long`)."""
     if _is_too_long(url):
         raise ValueError(f"longer than {LONGEST_URL} characters, or with a host that is too long")
     return urlsplit(url)
 
 
 def _is_too_long(url: str) -> bool:
-    """Whether `url` has more characters than an address may have, or a host in Unicode more than any host has.
+    """Whether `url` has too many characters for an address, or its Unicode host for a host.
 
-    `urlsplit` brings such a host into a form of Unicode, which takes time with the square of its length.
+    `urlsplit` normalises such a host, which takes time with the square of its length.
     """
     if len(url) > LONGEST_URL:
         return True
@@ -188,9 +188,9 @@ def is_usable(url: str) -> bool:
 
 
 def web_address(text: str) -> str | None:
-    """The absolute http or https URL that is meant by `text`, white space around it aside; None for anything else.
+    """The absolute http or https URL in `text`, without white space around it; None for anything else.
 
-    `feed:` URLs count as the URL in them.
+    A `feed:` URL counts as the URL inside it.
     """
     url = text.strip()
     if url[:5].lower() == "feed:":
@@ -202,9 +202,9 @@ def web_address(text: str) -> str | None:
 
 
 def domain(text: str) -> str | None:
-    """A domain as it is compared (`ascii_host`), else None.
+    """A domain in comparison form (`ascii_host`), else None.
 
-    Refused are single labels, since `com` or `localhost` would mean everybody there, IP addresses, wildcards and URLs.
+    Single labels are refused, because `com` would mean everybody there; so are IP addresses, wildcards and URLs.
     """
     name = ascii_host(text.strip()) if not text.strip().endswith("..") else ""
     labels = name.split(".")
@@ -224,8 +224,8 @@ def within(host: str, name: str) -> bool:
 def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -> str | None:
     """`value` resolved against `base`; None if that isn't an absolute URL with one of `schemes`.
 
-    What a browser would repair (surrounding white space, line breaks inside, blanks) is repaired here first, so that
-    nothing becomes executable after the check.
+    White space around it, line breaks and blanks are repaired first, as browsers do, so that nothing becomes executable
+    after the check.
     """
     if not value:
         return None
@@ -260,23 +260,23 @@ def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -
 
 
 def trimmed(url: str) -> str:
-    """`url` as browsers read it: without white space and controls around it, and without line breaks and tabs inside.
+    """`url` as browsers read it: without white space and controls around it, and line breaks and tabs inside.
 
-    Blanks inside are part of it.
+    Blanks inside stay.
     """
     return _IGNORED.sub("", url.strip(_EDGES))
 
 
 @lru_cache(maxsize=256)
 def _stems(base: str) -> tuple[str, str]:
-    """What paths beside `base` begin with, and what paths from its root do; empty where `base` isn't plain itself."""
+    """The beginnings of paths beside `base` and from its root; empty if `base` isn't plain."""
     if not _PLAIN.fullmatch(base) or len(base) > MAX_URL:
         return "", ""
     return urljoin(base, "x")[:-1], urljoin(base, "/x")[:-2]
 
 
 def _leads_somewhere(url: str) -> bool:
-    """Whether host and port are such that browsers accept them. ValueError says no as well."""
+    """Whether browsers accept the host and port. Raises ValueError for some that they don't."""
     parts = parts_of(url)
     host = unquote(parts.hostname or "").strip(".")
     _ = parts.port
@@ -307,7 +307,7 @@ def without_secrets(url: str) -> str:
 
 
 def without_secret_path(url: str) -> str:
-    """`url` up to the first part of its path that looks random, where one does: what stands behind it goes too."""
+    """`url` without the first part of its path that looks random and everything after it."""
     found = _PARTS.fullmatch(url)
     if found is None:
         return url
@@ -322,7 +322,7 @@ def _holds_secret(pair: str) -> bool:
 
 
 def _remembering(form: Callable[[str], str]) -> Callable[[str], str]:
-    """`form`, which remembers what it made of the last addresses: those of a post and its author come many times."""
+    """`form`, memoised: the addresses of a post and its author occur many times."""
     known = lru_cache(maxsize=1024)(form)
     return wraps(form)(lambda url: known(url) if len(url) <= _SHORT else form(url))
 
@@ -331,8 +331,8 @@ def _remembering(form: Callable[[str], str]) -> Callable[[str], str]:
 def normalise_url(url: str) -> str:
     """The comparison form of a post's URL.
 
-    Http and https, tracking parameters and trailing junk make no difference. Text that isn't an http(s) URL comes back
-    stripped and otherwise as it was.
+    http and https, tracking parameters and trailing junk make no difference. Other text than an http(s) URL is only
+    stripped.
     """
     if len(url) <= _SHORT and (simple := _SIMPLE.fullmatch(url)) is not None:
         return f"https://{simple[1]}{simple[2].rstrip('/') or '/'}"
@@ -360,14 +360,14 @@ def normalise_profile(url: str) -> str:
 
 
 def normalise_person(me: str) -> str:
-    """`normalise_profile` of an address as people type theirs: without a scheme it means https."""
+    """`normalise_profile` of an address that somebody typed: without a scheme it is https."""
     return normalise_profile(me if "://" in me else f"https://{me.strip()}")
 
 
 def canonical_feed_url(url: str) -> str:
-    """The key by which a feed is known: case of scheme and host, default port, IDN and fragment make no difference.
+    """The key of a feed: case of scheme and host, default port, IDN and fragment make no difference.
 
-    The scheme stays (http and https may serve different feeds); `feed:` becomes what it stands for.
+    The scheme stays (http and https may serve different feeds); a `feed:` URL becomes the URL inside it.
     """
     text = trimmed(url)
     if text[:5].lower() == "feed:":
@@ -386,8 +386,9 @@ def canonical_feed_url(url: str) -> str:
 
 
 def mask_credentials(url: str) -> str:
-    """`url` fit to be shown or logged: user, password and secret-looking parameters become `***`, as does all that is
-    too long for a URL, but for its host where no password can stand before it.
+    """`url` for pages: user, password and parameters with secret names become `***`.
+
+    Of a text too long for a URL only the host stays, if no password can stand before it.
     """
     if _is_too_long(url):
         begin = None if "@" in url else _BEGIN.match(url)
@@ -404,10 +405,10 @@ def mask_credentials(url: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """`url` fit for logs and for other programs: as `mask_credentials`, and without what may be a secret unsaid.
+    """`url` for logs and other programs: `mask_credentials`, and without values that may be secrets.
 
-    A parameter's value is shown where its name says that it chooses what is public, such as a page or a channel. A part
-    of the path is hidden where it looks random. Scheme, host, names and words stay, by which people know an address.
+    A parameter's value is shown if its name is one of public parameters, such as a page or a channel. A part of the
+    path is hidden if it looks random. Scheme, host, names and words stay, so that people recognise the address.
     """
     url = mask_credentials(url)
     match = _PARTS.fullmatch(url)
@@ -466,10 +467,10 @@ def _redacted_segment(segment: str) -> str:
 
 
 def _looks_random(text: str) -> bool:
-    """Whether it looks like a random identifier.
+    """Whether `text` looks like a random identifier.
 
-    That is a UUID, a word in which letters and digits take turns, or small letters and capitals, or a long text with
-    many such turns: of 22 random characters of base64url less than one in a hundred has fewer.
+    That is a UUID, a word that often changes between letters and digits or between small letters and capitals, or a
+    long text with many such changes: fewer than one in a hundred random texts of 22 base64url characters has fewer.
     """
     if _UUID.search(text) is not None or (len(text) >= 16 and len(_TURNS.findall(text)) > max(4, len(text) // 5)):
         return True
@@ -480,7 +481,7 @@ def _looks_random(text: str) -> bool:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a parameter of that name holds a secret, by its name."""
+    """Whether a parameter's name says that its value is secret."""
     return _SECRET.match(name) is not None
 
 
@@ -490,7 +491,7 @@ def _mask_parameter(pair: str) -> str:
 
 
 def with_credentials_of(url: str, other: str) -> str:
-    """`other` with the credentials of `url`, if it has none and is of the same origin, or of its https form."""
+    """`other` with the credentials of `url`, if it has none and the same origin, or its https form."""
     ours, theirs = web_parts(url), web_parts(other)
     if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
         return other
@@ -502,12 +503,12 @@ def with_credentials_of(url: str, other: str) -> str:
 
 
 def has_credentials(url: str) -> bool:
-    """Whether `url` carries something that `mask_credentials` would hide."""
+    """Whether `url` contains something that `mask_credentials` hides."""
     return mask_credentials(url) != url
 
 
 def host_of(url: str) -> str:
-    """The host in comparison form (`asked_host`, no port), or `""` where there is none."""
+    """The host in comparison form (`asked_host`, without port); `""` if there is none."""
     if (simple := _SIMPLE_HOST.match(url)) is not None:
         return simple[1]
     try:
@@ -517,7 +518,7 @@ def host_of(url: str) -> str:
 
 
 def web_parts(url: str) -> SplitResult | None:
-    """An http or https URL with a host, taken apart, whatever white space is around it; None for anything else."""
+    """The parts of an http or https URL with a host, with or without white space around it; else None."""
     try:
         parts = parts_of(url.strip(_EDGES))
         if parts.scheme.lower() not in WEB or not (parts.hostname or "").strip("."):
@@ -529,7 +530,7 @@ def web_parts(url: str) -> SplitResult | None:
 
 
 def _netloc(parts: SplitResult, *schemes: str) -> str:
-    """User info, host and port with default ports of `schemes` left out."""
+    """User info, host and port, without the default ports of `schemes`."""
     user, at, _ = parts.netloc.rpartition("@")
     host = ascii_host(parts.hostname or "")
     if ":" in host:

@@ -1,4 +1,4 @@
-"""Posts of this server to one user, in the channel `notifications`: webmentions, and trouble of their feeds."""
+"""Posts from this server to a user in the channel `notifications`: webmentions and feed problems."""
 
 from microsub.notices.feed_trouble import FeedGone, FeedMoved, FeedTrouble, FeedUnreadable, Trouble
 from microsub.notices.notifications import Notifications

@@ -1,6 +1,6 @@
-"""Trouble of feeds, said to everybody who follows them: they fail for a week, are gone, or have moved for good.
+"""Notices of feed problems to all followers: failing for a week, gone, or moved for good.
 
-Each is said once: what it is known by is the same however often a poll finds it.
+Each problem is notified once: its guid is the same in each poll that finds it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from microsub.notices.notifications import Notifications
 
 FEED, TITLE = "feeds", "Feeds"
-"""The internal feed of a user in which it lies."""
+"""The name and title of the user's internal feed with these notices."""
 
 _AT_ONCE = 8
-"""Users who are notified at the same time."""
+"""The number of users who are notified at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedUnreadable:
-    """The feed could not be read since that Unix time, for the reason of the last poll."""
+    """The feed could not be read since the Unix time `since`; `why` is the last poll's error."""
 
     since: float
     why: str
@@ -46,7 +46,7 @@ class FeedGone:
 
 @dataclass(frozen=True, slots=True)
 class FeedMoved:
-    """The feed leads to another address for good."""
+    """The feed redirects permanently to another address."""
 
     to: str
 
@@ -56,7 +56,7 @@ Trouble = FeedUnreadable | FeedGone | FeedMoved
 
 @dataclass(eq=False, repr=False)
 class FeedTrouble:
-    """Notifies the followers of feeds. `settings` says what holds for a user's channel."""
+    """Notifies the followers of feeds. `settings` gives the settings of a user's channel."""
 
     feeds: Feeds
     notifications: Notifications
@@ -64,7 +64,7 @@ class FeedTrouble:
     clock: Callable[[], float]
 
     async def notify(self, feed: FeedRecord, trouble: Trouble) -> None:
-        """Say it to everybody who follows the feed. To be repeated where it broke off. Raises StoreError."""
+        """Notify all followers of the feed. May be repeated after an error. Raises StoreError."""
         now, turn = self.clock(), asyncio.Semaphore(_AT_ONCE)
         entry, guid = _entry(feed, trouble), _guid(feed, trouble)
 
@@ -88,8 +88,8 @@ def _guid(feed: FeedRecord, trouble: Trouble) -> str:
 
 
 def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
-    """The notice: what it is about, what happened, what was done."""
-    from microsub.formats.html.sanitise import text_to_html  # with what cleans posts, which most polls don't need
+    """The notice: the feed, what happened, and what the server does."""
+    from microsub.formats.html.sanitise import text_to_html  # loads the sanitiser, which most polls don't need
 
     address = mask_credentials(feed.url)
     name = feed.title or address
@@ -99,20 +99,20 @@ def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
             day = datetime.fromtimestamp(since, UTC)
             headline = f"{name} can't be read"
             text = (
-                f"{called} could not be read since {day:%-d %B %Y}. The last try ended so: {why}. It is tried again "
-                "once a day; what it has posted before stays."
+                f"{called} could not be read since {day:%-d %B %Y}. Last error: {why}. It is tried again once a "
+                "day. Its earlier posts remain."
             )
         case FeedGone():
             headline = f"{name} is gone"
             text = (
-                f"{called} is gone: its publisher answers 410 Gone, which asks everybody not to come back. It isn't "
-                "asked any more; what it has posted before stays. There is no need to follow it any longer."
+                f"{called} is gone: its publisher answers 410 Gone. It is no longer polled. Its earlier posts remain. "
+                "There is no need to follow it any longer."
             )
         case FeedMoved(to):
             headline = f"{name} has moved"
             text = (
-                f"{called} leads to {mask_credentials(to)} for good. It is followed there from now on; there is "
-                "nothing to do."
+                f"{called} has moved to {mask_credentials(to)} for good. It is polled there from now on. "
+                "There is nothing to do."
             )
     home = feed.home or (feed.url if not has_credentials(feed.url) else None)
     author = Card(name=feed.title, url=home, photo=feed.photo)

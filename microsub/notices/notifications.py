@@ -1,6 +1,6 @@
-"""The channel `notifications`: posts in internal feeds of its user, one feed per kind of news.
+"""The channel `notifications`: posts in internal feeds of its user, one feed for each kind of notice.
 
-They come in as all posts do, by `posts.ingest`, and the channel follows their feeds as it follows others.
+The posts are stored by `posts.ingest`, and the channel follows their feeds like any others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KIND = "notices"
 
 @dataclass(eq=False, repr=False)
 class Notifications:
-    """Writes the posts of `notifications`. All of it is idempotent, and to be repeated where it broke off."""
+    """Writes the posts of `notifications`. Everything is idempotent and may be repeated after an error."""
 
     redis: Redis
     feeds: Feeds
@@ -48,9 +48,9 @@ class Notifications:
     clock: Callable[[], float] = time.time
 
     async def put(self, user: str, feed: str, title: str, guid: str, entry: Entry, at: float) -> None:
-        """Show `entry` in the user's feed of that name, as published at the Unix time `at`, or update it there.
+        """Add or update `entry` in the user's feed of that name, as published at the Unix time `at`.
 
-        A post of that guid that left the channel stays away. Raises NotFound for a user who is gone, and StoreError.
+        A removed post with that guid isn't added again. Raises NotFound for a user who is gone, and StoreError.
         """
         now, address = self.clock(), _address(user, feed)
         await self.following.follow(user, NOTIFICATIONS, address, now, title)
@@ -60,9 +60,9 @@ class Notifications:
         await self.ingest.add(record, posts, now, version_of(now))
 
     async def remove(self, user: str, feed: str, guid: str) -> bool:
-        """Delete the post of that guid, or take out of `notifications` what the user has saved.
+        """Delete the post with that guid; a saved post is only taken out of `notifications`.
 
-        Whether there ever was one: its guid brings nothing back. Raises StoreError.
+        True if there was one. Its guid stays known, so it isn't added again. Raises StoreError.
         """
         feed_id = await self.feeds.find(_address(user, feed))
         item = await self.items.id_of(feed_id, guid) if feed_id is not None else None

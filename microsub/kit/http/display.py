@@ -30,8 +30,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 class Display:
     """The display settings of one browser.
 
-    `language` is empty for the browser's own; with `scrolling` what is scrolled past becomes read; `order` says which
-    posts come first; `quiet` leaves channels without unread posts out of the list.
+    `language` is empty for the browser's language; with `scrolling`, scrolling past posts marks them as read; `order`
+    says which posts come first; `quiet` hides channels without unread posts.
     """
 
     theme: str = "auto"
@@ -44,13 +44,13 @@ class Display:
 
     @classmethod
     def of(cls, chosen: Mapping[str, str]) -> Self:
-        """The choices among these values; the default in place of what there is no such choice for."""
+        """The settings with these values; invalid values give defaults."""
         known = {name: chosen[name] for name in CHOICES if chosen.get(name) in CHOICES[name]}
         return replace(cls(), **known)
 
     @classmethod
     def read(cls, cookie: str) -> Self:
-        """The value of the cookie read back; what isn't ours is as nothing."""
+        """The settings in a cookie's value; invalid values give defaults."""
         return cls.of(dict(zip((one.name for one in fields(cls)), cookie.split("."), strict=False)))
 
     def cookie(self) -> str:

@@ -1,4 +1,4 @@
-"""Forms of our own pages: their fields, the browser's secret, and the token by which they are known to be ours."""
+"""Forms of this server's pages: their fields, the browser's secret cookie, and CSRF tokens."""
 
 from __future__ import annotations
 
@@ -25,27 +25,21 @@ _OURS = frozenset({"same-origin", "none"})
 
 
 class SentForm(ImmutableMultiDict[str, str]):
-    """The fields of a form by name.
-
-    `getlist` gives every value of one, such as those of ticked boxes.
-    """
+    """The fields of a form by name. `getlist` gives all values of a field, such as ticked boxes."""
 
     def text(self, name: str) -> str:
-        """The value without spaces around it; empty where the field is missing."""
+        """The value without spaces around it; empty if the field is missing."""
         return str(self.get(name, "")).strip()
 
 
 class FormRefused(Forbidden):
-    """A form that none of our pages in this browser has asked for.
-
-    The description says what to do.
-    """
+    """A form with a wrong or missing CSRF token. The description says what to do."""
 
 
 async def read_form(request: Request) -> SentForm:
     """The fields of an urlencoded body.
 
-    Raises TooLarge over 64 KiB, InvalidRequest for anything else, a body that breaks off too.
+    Raises TooLarge over 64 KiB, InvalidRequest for anything else, also for an incomplete body.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
@@ -66,7 +60,7 @@ async def read_form(request: Request) -> SentForm:
 
 
 async def read_upload(request: Request, name: str, most: int) -> tuple[SentForm, bytes]:
-    """The fields of a form with a file, and the file in the field `name`, of at most `most` bytes; empty for none.
+    """The fields of a form with a file, and the content of the file field `name`, at most `most` bytes, or b"".
 
     Raises TooLarge, and InvalidRequest for anything else.
     """
@@ -82,7 +76,7 @@ async def read_upload(request: Request, name: str, most: int) -> tuple[SentForm,
 
 
 def form_token(browser: str, session: str, path: str) -> str:
-    """The token for a form that goes to `path`.
+    """The CSRF token of a form that is sent to `path`.
 
     `browser` is the secret cookie, `session` the session's id or empty.
     """
@@ -101,7 +95,7 @@ def began_elsewhere(request: Request, base: str) -> bool:
 
 
 def check_form(request: Request, form: SentForm, base: str, browser: str, session: str, path: str) -> None:
-    """Make sure that one of our pages in this browser has asked for this. Raises FormRefused."""
+    """Check the CSRF token, and the site that sent the form. Raises FormRefused."""
     site, source = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin", origin(base))
     if site not in _OURS or source != origin(base):
         raise FormRefused(
@@ -134,9 +128,9 @@ def _mac(browser: str, session: str, path: str, mask: str) -> str:
 def cookie_value(headers: Iterable[str], name: str) -> str:
     """The last cookie of that name, as written; empty for none.
 
-    Ours need no quotes. To take those of others away, as Starlette does, may take time with the square of a length.
-    What else Unicode counts as a blank belongs to the name: browsers let a neighbour of the domain set a cookie whose
-    name has one before `__Host-`.
+    Our cookies need no quotes; removing those of others, as Starlette does, may take time with the square of a length.
+    Other Unicode blanks are part of the name: browsers let a neighbouring domain set a cookie whose name has one before
+    `__Host-`.
     """
     found = re.findall(rf";[ \t]*{name}[ \t]*=([^;]*)", f";{';'.join(headers)}")
     return str(found[-1]).strip() if found else ""

@@ -1,14 +1,14 @@
-"""Headers of pages and of requests, and where the outside world sees this server.
+"""Headers of pages and of requests, and the public address of this server.
 
 Policies: https://www.w3.org/TR/CSP3/, https://www.w3.org/TR/referrer-policy/.
 
-The policy lets a page load our own style, script and pictures, and nothing else. Chrome applies `form-action` to the
-redirects that follow a form too, so a page whose form leads to another site has to name it.
+The policy lets a page load only this server's style, script and pictures. Chrome applies `form-action` to redirects
+after a form too, so a page whose form leads to another site must name that site.
 The referrer policy is `same-origin` and not `no-referrer`, because with the latter browsers send `Origin: null` with
-our own forms; to other sites neither sends anything.
+our own forms; neither sends anything to other sites.
 
-Without `base_url` the only addresses that can be relied on are those of this machine itself: any other `Host` header
-may be the choice of somebody who wants codes to be sent there.
+Without `base_url`, only addresses of this machine are trusted: an attacker may choose any other `Host` header, so that
+codes are sent there.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def page_headers(
 ) -> Mapping[str, str]:
     """Headers of a page.
 
-    `form_to` are origins (or `https:`) that its forms lead to, `images` those of its pictures, `media` those of what it
-    plays.
+    `form_to` are origins (or `https:`) that its forms lead to, `images` those of its pictures, `media` those of its
+    audio and video.
 
     Raises ValueError for a source that would end its directive.
     """
@@ -69,12 +69,12 @@ def _sources(own: str, others: Iterable[str]) -> str:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """All values of a header of the request, '' where it has none; `name` in small letters."""
+    """All values of a request's header, '' without any; `name` in lower case."""
     return ", ".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)
 
 
 def bearer(scope: Scope) -> str | None:
-    """The token in `Authorization: Bearer …`, the scheme in any case; None where there is none."""
+    """The token in `Authorization: Bearer …`, with the scheme in any case; None without one."""
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, token = value.partition(b" ")
@@ -89,7 +89,7 @@ _WEIGHT = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|\Z)", re.IGNORECASE)
 
 
 def prefers_form(scope: Scope) -> bool:
-    """Whether the request would rather have an urlencoded form than JSON."""
+    """Whether the request prefers an urlencoded form to JSON."""
     given = ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept")
     weights: dict[str, float] = {}
     for part in given.split(","):
@@ -105,7 +105,7 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))
 
 @dataclass(frozen=True, slots=True)
 class PublicAddress:
-    """The address that the admin has set, if any; no slash at its end."""
+    """The public address that the admin has set, if any, without a slash at its end."""
 
     base_url: str | None
 
@@ -116,20 +116,20 @@ class PublicAddress:
 
     @property
     def is_secure(self) -> bool:
-        """Whether browsers talk to it over https alone."""
+        """Whether browsers use it over https only."""
         return self.base_url is not None and self.base_url.startswith("https://")
 
     def base(self, host: str) -> str | None:
         """The address for a request whose `Host` is `host`.
 
-        The one that was set, else that of this machine; None where the request came in by another name.
+        The one that was set, else that of this machine; None if the request uses another name.
         """
         if self.base_url is not None:
             return self.base_url
         return f"http://{host.lower()}" if is_loopback(host) else None
 
     def port(self, host: str) -> int | None:
-        """The port at which a browser sees the server; None: the scheme's own, or unknown."""
+        """The port that browsers use; None for the scheme's default, or if it is unknown."""
         base = self.base(host)
         parts = parts_of(base or "")
         return parts.port if parts.port != {"http": 80, "https": 443}.get(parts.scheme) else None
@@ -151,16 +151,16 @@ _FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.
 
 
 def is_passed_on(request: Request) -> bool:
-    """Whether a web server in front says that it has passed the request on."""
+    """Whether a web server in front has forwarded the request, by its headers."""
     # Some servers write the names that their programs set with underscores.
     return any(_FORWARDED.fullmatch(name.replace("_", "-")) for name in request.headers)
 
 
 def is_of_this_machine(request: Request) -> bool:
-    """Whether a program on this machine has sent the request to this server, which it names, and no web server between.
+    """Whether a program on this machine has sent the request directly to this server, by a loopback name.
 
-    HTTP/1.0 is what nginx speaks to the servers behind it; unconfigured, it adds no header, and its `Host` is the
-    address that it passes requests on to.
+    HTTP/1.0 is refused, because nginx forwards with it: without configuration, nginx adds no header, and its `Host` is
+    the address to which it forwards.
     """
     hosts = request.headers.getlist("host") if request.scope["http_version"] != "1.0" else []
     is_near = is_local(request.client.host if request.client else "")
@@ -177,12 +177,10 @@ def origin(url: str) -> str:
 
 
 def own_path(text: str) -> str | None:
-    """`text` where it is a path of ours with its query, fit for a redirect after sign-in.
+    """`text` if it is a path of this server with its query, for a redirect after sign-in; else None.
 
-    Else None.
-
-    It begins with exactly one slash and names no host in any way that a browser may read into it: backslashes, control
-    characters and spaces are refused (https://url.spec.whatwg.org, the parser drops tabs and newlines).
+    It begins with exactly one slash. Backslashes, control characters and spaces are refused, because browsers may find
+    a host in them (https://url.spec.whatwg.org, the parser drops tabs and newlines).
     """
     if not text.startswith("/") or text.startswith("//") or len(text) > 4096:
         return None
@@ -210,7 +208,7 @@ def client_address(request: Request) -> str:
 
 @lru_cache(maxsize=16)
 def _warn(address: str) -> None:
-    """Once for each: to such a server all people would be one, and stopped together."""
+    """Warn once for each proxy: all its clients share one rate limit."""
     log.warning(
         "a proxy isn't trusted, so that all who come through it count as one client; list it in "
         "MICROSUB_TRUSTED_PROXIES if it is yours",

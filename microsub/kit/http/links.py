@@ -14,9 +14,9 @@ _PARAMETER = re.compile(r""";\s*([\w!#$&+.^`|~*-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)
 
 @dataclass(frozen=True, slots=True)
 class HttpLink:
-    """One member of an HTTP `Link` header; `target` may be relative, and so may `anchor`.
+    """One member of an HTTP `Link` header; `target` and `anchor` may be relative.
 
-    The document that the link is one of, where it isn't the one that was asked for.
+    `anchor` is the document that the link belongs to, if it isn't the requested one.
     """
 
     target: str
@@ -40,7 +40,7 @@ def from_header(header: str | None) -> list[HttpLink]:
 
 
 def _titled(parameters: Mapping[str, str]) -> str | None:
-    """The title, in its international form (RFC 8187) where there is one."""
+    """The title, in its international form (RFC 8187) if there is one."""
     charset, _, rest = parameters.get("title*", "").partition("'")
     written = rest.partition("'")[2]
     if written and charset.lower() in {"utf-8", "iso-8859-1"}:
@@ -49,9 +49,9 @@ def _titled(parameters: Mapping[str, str]) -> str | None:
 
 
 def links_of(header: str | None, url: str) -> Iterator[HttpLink]:
-    """The links that the document at `url` has in its `Link` header; those of other documents are left out.
+    """The links of the document at `url` in its `Link` header, without those of other documents.
 
-    Values of headers are latin-1 by the letter and UTF-8 by what servers send.
+    Header values are specified as latin-1, but sent as UTF-8.
     """
     text = header
     if text is not None:

@@ -1,7 +1,7 @@
 """Templates, static files and texts of pages, found in folders that features bring.
 
-A folder has `templates/`, `static/` and `texts/`, each of them only where it needs one. Names are common to all
-folders: a feature extends a template that another one has. Texts are catalogues of gettext, one file for each language.
+A folder may have `templates/`, `static/` and `texts/`. All folders share their names, so a feature can extend another
+one's template. Texts are gettext catalogues, one file for each language.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 LANGUAGES = {"en": "English", "de": "Deutsch"}
-"""The languages of pages, each by its own name; the first is that of the texts in the code."""
+"""The languages of pages with their own names; the first is the language of the code."""
 DEFAULT_LANGUAGE = "en"
 
 _KINDS = {
@@ -45,7 +45,7 @@ _YEAR = 31_536_000
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file of ours as it is served."""
+    """A static file as it is served."""
 
     body: bytes
     content_type: str
@@ -59,7 +59,7 @@ class StaticFile:
 class Templates:
     """The templates of `folders`, and the files that pages refer to.
 
-    `prefix` stands before each path of ours; `values` are known to all templates.
+    `prefix` is put before each path of this server; `values` are known to all templates.
     """
 
     def __init__(self, folders: Sequence[Path], prefix: str = "", **values: Any) -> None:
@@ -69,36 +69,36 @@ class Templates:
         paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
         self.files = {path.name: StaticFile.at(path) for path in paths if path.suffix in _KINDS}
         self.marks = {name: sha256_hex(file.body)[:12] for name, file in self.files.items()}
-        """The beginning of each file's SHA-256; one for all scripts, since they import each other by their names."""
+        """The beginning of each file's SHA-256; the same for all scripts, which import each other by name."""
         scripts = [name for name in self.files if name.endswith(".js")]
         self.marks |= dict.fromkeys(scripts, sha256_hex("".join(self.marks[name] for name in scripts))[:12])
         self.environment: Callable[[str], Environment] = cache(self._environment)
         self.texts: Callable[[str], gettext.NullTranslations] = cache(self._texts)
 
     def render(self, template: str, values: Mapping[str, Any], language: str = DEFAULT_LANGUAGE) -> str:
-        """The page as text. A value that a template asks for and isn't given is a bug."""
+        """The page as text. A missing value that the template uses is a bug."""
         return self.environment(language).get_template(template).render(values)
 
     def macro(self, template: str, name: str, language: str) -> Callable[..., str]:
-        """A macro of a template that asks for nothing but its arguments: HTML of a part of pages."""
+        """A macro of a template that uses only its arguments. It returns HTML."""
         found: Callable[..., str] = getattr(self.environment(language).get_template(template).module, name)
         return found
 
     def href(self, path: str) -> str:
-        """A path of ours as it stands in a link."""
+        """A path of this server for use in a link."""
         return self._prefix + path
 
     def static(self, name: str) -> str:
-        """The address of a file in `static/`; another one whenever it changes. Raises KeyError, which is a bug."""
+        """The address of a file in `static/`, which changes with the file. KeyError is a bug."""
         return f"{self._prefix}/static/{self.marks[name]}/{name}"
 
     def translated(self, text: object, language: str) -> str:
-        """A text of the program in that language; as it is where there is no translation."""
+        """A text of the program in that language, or unchanged without a translation."""
         known = _sentences().found(text) if isinstance(text, str) else text
         return translated(known, self.texts(language).gettext)
 
     def _texts(self, language: str) -> gettext.NullTranslations:
-        """The texts of all folders in that language; those of the code where one has none."""
+        """The texts of all folders in that language, with the code's texts as fallback."""
         found = gettext.NullTranslations()
         for path in sorted(path for folder in self._folders for path in (folder / "texts").glob(f"{language}.mo")):
             with path.open("rb") as file:
@@ -133,7 +133,7 @@ class Templates:
 
 @cache
 def _sentences() -> SentenceTable:
-    """Sentences of parts of the program that know no translation."""
+    """Messages of code without access to translations."""
     rows = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
     return SentenceTable({row["text"]: row.get("shown", row["text"]) for row in rows.values()})
 
@@ -157,26 +157,26 @@ def moment(seconds: float, translate: Callable[[str], str] = str) -> str:
 
 
 def _time_element(seconds: float, form: str, text: str) -> Markup:
-    """A time as HTML: `times.js` shows those of a day by the browser's clock, and leaves whole days as they are."""
+    """A time as HTML. `times.js` shows it in the browser's time zone, but leaves whole days as they are."""
     from markupsafe import Markup  # with the first page
 
     return Markup('<time datetime="{}">{}</time>').format(f"{datetime.fromtimestamp(int(seconds), UTC):{form}}", text)
 
 
 def sentence(text: str) -> str:
-    """A text with a capital letter and a full stop, where it has none. A host name at its beginning stays as it is."""
+    """A text with a capital letter and a full stop. A host name at its beginning stays as it is."""
     begins_with_name = "." in text.partition(" ")[0].rstrip(".")
     begun = text if begins_with_name else text[:1].upper() + text[1:]
     return begun + ("" if begun.endswith((".", "?", "!")) else ".")
 
 
 def preferred_language(accepted: str) -> str:
-    """The language among ours that an `Accept-Language` header likes best (RFC 9110, 12.5.4)."""
+    """The language of pages that an `Accept-Language` header prefers (RFC 9110, 12.5.4)."""
     return max(_weights(accepted[:1000]), default=(0.0, 0, DEFAULT_LANGUAGE))[2]
 
 
 def _weights(accepted: str) -> Iterable[tuple[float, int, str]]:
-    """Weight, place counted from the end, and name of each language of ours in the header."""
+    """Weight, negated position and name of each language of pages in the header."""
     for place, part in enumerate(accepted.split(",")):
         name, _, parameter = part.strip().lower().partition(";")
         language = name.strip().partition("-")[0]
@@ -187,7 +187,7 @@ def _weights(accepted: str) -> Iterable[tuple[float, int, str]]:
 
 
 def static_route(templates: Templates) -> Route:
-    """The route of static files; what a page of another version asks for is answered, but not kept."""
+    """The route of static files. Files requested by a page of another version are served, but not cached."""
 
     async def static(request: Request) -> Response:
         name, mark = request.path_params["file"], request.path_params["mark"]

@@ -1,4 +1,4 @@
-"""Parameters of a request, in its query or its body, however a client chooses to send them.
+"""Parameters of a request, in its query or its body, in every form that clients send.
 
 Spec: https://indieweb.org/Microsub-spec, and what clients really do. An array arrives as `entry=a`, `entry=a&entry=b`,
 `entry[]=a&entry[]=b`, `entry[0]=a&entry[1]=b`, a JSON scalar or a JSON list; query and body may each hold a part of
@@ -40,7 +40,7 @@ _INDEXED = re.compile(r"([^\[\]]+)\[([^\[\]]*)\]\Z")
 
 
 class Params:
-    """The union of all sources of parameters, by plain name; every value is a non-empty string."""
+    """The parameters of all sources by plain name; every value is a non-empty string."""
 
     __slots__ = ("_values",)
 
@@ -51,7 +51,7 @@ class Params:
         return f"Params({', '.join(sorted(self._values))})"
 
     def text(self, name: str) -> str | None:
-        """The one value of `name`, or None; the same one twice is one. Raises for different ones."""
+        """The value of `name`, or None; equal values count once. Raises for different ones."""
         values = self._values.get(name)
         if values is None:
             return None
@@ -63,29 +63,29 @@ class Params:
         return values[0]
 
     def need(self, name: str, expected: str) -> str:
-        """The one value of `name`; its absence is an error that says what was `expected`."""
+        """The value of `name`. Raises an error that says what was `expected` if it is missing."""
         value = self.text(name)
         if value is None:
             raise missing(name, expected)
         return value
 
     def many(self, name: str) -> list[str]:
-        """All values of `name`, in the client's order, each once."""
+        """All different values of `name`, in the client's order."""
         return list(dict.fromkeys(self._values.get(name, ())))
 
 
 def missing(name: str, expected: str) -> InvalidRequest:
-    """The error for a parameter that isn't there."""
+    """The error for a missing parameter."""
     return InvalidRequest(f"'{name}' is missing: found nothing, expected {expected}")
 
 
 def wrong(name: str, found: str, expected: str) -> InvalidRequest:
-    """The error for a parameter whose value can't be used."""
+    """The error for a parameter with an invalid value."""
     return InvalidRequest(f"'{name}' can't be used: found {_quoted(name, found)}, expected {expected}")
 
 
 def _quoted(name: str, value: str) -> str:
-    """A parameter's value as errors quote it: without secrets, which would stand in logs."""
+    """A parameter's value for error messages, which are logged: without secrets."""
     return "***" if is_secret_name(name) else f"'{shown(mask_credentials(value))}'"
 
 
@@ -115,7 +115,7 @@ def collect(*sources: Pairs) -> Params:
 
 
 def urlencoded(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Pairs of a query string or urlencoded body; other bytes than UTF-8 are replaced."""
+    """Pairs of a query string or urlencoded body; invalid UTF-8 is replaced."""
     if raw.count(b"&") >= MAX_PAIRS:
         raise _too_many()
     if b"%" not in raw and b"+" not in raw:  # nearly always; decoded at once it costs half
@@ -131,7 +131,7 @@ def urlencoded(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 def empty_names(raw: bytes) -> set[str]:
-    """The plain names that a query string gives no value, or an empty one."""
+    """The plain names with an empty or no value in a query string."""
     found = set()
     for pair in raw.split(b"&") if raw else ():
         name, _, value = pair.partition(b"=")
@@ -144,9 +144,7 @@ def empty_names(raw: bytes) -> set[str]:
 
 def json_object(raw: bytes) -> Iterator[tuple[str, str]]:
     """Pairs of a JSON body, whose members are scalars or lists of scalars; null is absent."""
-    if (
-        raw.count(b",") >= 2 * MAX_PAIRS
-    ):  # to read lists without end takes a tenth of a second in which nobody is served
+    if raw.count(b",") >= 2 * MAX_PAIRS:  # parsing longer lists blocks the process for a tenth of a second
         raise _too_many()
     try:
         document = orjson.loads(raw)
@@ -202,31 +200,31 @@ def _kind(value: Any) -> str:
 
 
 MAX_BODY = 1 << 20
-"""Bytes of a request body. A thousand entries to be marked take a fiftieth of it."""
+"""Maximum bytes of a request body. A thousand entries to mark take a fiftieth of it."""
 
 UNCHECKED_BODY = 1 << 16
-"""Bytes that are taken apart for somebody who hasn't shown a good token yet."""
+"""Maximum bytes that are parsed before the token is checked."""
 
 UNCHECKED_PARTS = 1 << 13
-"""The same of a multipart body, which takes eight times as long."""
+"""The same for a multipart body, which takes eight times as long."""
 
 _MULTIPART = "multipart/form-data"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """A body as it was read, and the type that it was declared with."""
+    """A request's body and its declared type."""
 
     content: bytes
     content_type: str
 
 
 BODY_SECONDS = 120.0
-"""For a whole body, which may hold a place meanwhile that others wait for. 16 MiB are 140 KB a second."""
+"""Maximum time for a whole body, which may keep others waiting. 16 MiB need 140 KB a second."""
 
 
 async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY) -> RequestBody:
-    """Read the body. Raises TooLarge over `most` bytes, before reading where that is declared, and TooSlow."""
+    """Read the body. Raises TooLarge over `most` bytes, before reading if that is declared, and TooSlow."""
     length = content_type = b""
     for name, value in scope["headers"]:
         if name == b"content-type":
@@ -243,9 +241,9 @@ async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY) -> Req
 
 
 async def body_pairs(body: RequestBody) -> Pairs:
-    """Split a body into pairs by its declared type; without one it is urlencoded.
+    """The pairs of a body by its declared type; without a type it is urlencoded.
 
-    A large one may take some tenths of a second: it is split in a thread, and nobody else waits.
+    A large body may take some tenths of a second, so it is split in a thread.
     """
     if not body.content:
         return ()
@@ -255,7 +253,7 @@ async def body_pairs(body: RequestBody) -> Pairs:
 
 
 def is_multipart(body: RequestBody) -> bool:
-    """Whether it was declared as multipart/form-data."""
+    """Whether the body was declared as multipart/form-data."""
     return _kind_of(body.content_type) == _MULTIPART
 
 
@@ -301,20 +299,20 @@ async def _pairs(body: bytes, content_type: str) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class FormWithFiles:
-    """A form as it was sent: its fields and files in their order."""
+    """The fields and files of a form, in their order."""
 
     fields: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 
     def text(self, name: str) -> str | None:
-        """The one value of a field."""
+        """The value of a field, or None. Raises InvalidRequest for different values."""
         return collect(pair for pair in self.fields if pair[0] == name).text(name)
 
 
 async def form_with_files(body: RequestBody, most: int) -> FormWithFiles:
-    """The fields and at most `most` files of a multipart body, without fields that are empty.
+    """The non-empty fields and at most `most` files of a multipart body.
 
-    Raises InvalidRequest. In a thread, since ten megabytes take some tenths of a second to be taken apart.
+    Raises InvalidRequest. Runs in a thread, because ten megabytes take some tenths of a second.
     """
     return await asyncio.to_thread(
         lambda: asyncio.run(_multipart(body.content, body.content_type[:_LONGEST_TYPE], most))
@@ -325,7 +323,7 @@ async def _multipart(body: bytes, content_type: str, most: int = 10) -> FormWith
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    # UTF-8 whatever charset is named: some decode to what nothing can store.
+    # UTF-8 for every declared charset: some decode to characters that can't be stored.
     _, options = parse_options_header(content_type)
     headers = Headers(raw=[(b"content-type", b'multipart/form-data; boundary="%b"' % options.get(b"boundary", b""))])
     parser = MultiPartParser(headers, stream(), max_files=most, max_fields=MAX_PAIRS, max_part_size=MAX_BODY)

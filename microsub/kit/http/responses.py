@@ -1,7 +1,7 @@
-"""The base of the endpoints for programs, and the one table that turns errors into replies.
+"""The base of endpoints for programs, and the table that turns errors into replies.
 
-Spec: https://indieweb.org/Microsub-spec#Responses, RFC 6750 for what has to do with tokens, the Fetch standard for
-CORS. Every reply carries the CORS headers, errors too, because a browser hides an error without them from its page.
+Specs: https://indieweb.org/Microsub-spec#Responses, RFC 6750 for token errors, the Fetch standard for CORS. Every reply
+has the CORS headers, errors too: without them, a browser hides the error from its page.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ PLAIN: list[Header] = [
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
 ]
-"""Of replies that are a sentence for people who look at a protocol between servers."""
+"""Headers of plain-text replies in protocols between servers."""
 JSON: list[Header] = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *CORS]
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """An error as it goes out: status, the members of the JSON object, further headers."""
+    """The reply to an error: status, the members of the JSON object, further headers."""
 
     status: int
     content: dict[str, Any]
@@ -77,12 +77,12 @@ class ErrorReply:
 
     @property
     def code(self) -> str:
-        """The wire's error code."""
+        """The error code in the reply."""
         return str(self.content["error"])
 
 
 def error_reply(error: Exception) -> ErrorReply:
-    """The reply for `error`. Others than those of the error tree are bugs: 500, without details."""
+    """The reply for `error`. Errors outside of the error tree are bugs: 500, without details."""
     match error:
         case Unauthorized():
             return _reply(401, error.code, error.description, {"www-authenticate": "Bearer"})
@@ -130,7 +130,7 @@ _request_id: ContextVar[str] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}request_id")
 
 
 def log_error(error: Exception, reply: ErrorReply, path: str, verb: str, action: str) -> None:
-    """Log a refused request by the kind of refusal alone: what was sent may hold secrets."""
+    """Log a refused request without its parameters, which may be secret."""
     entry = log.bind(path=shown(path), verb=verb, action=shown(action), status=reply.status)
     if not isinstance(error, MicrosubError):
         entry.error("request failed", exc_info=error)
@@ -165,14 +165,12 @@ def until_sent(user: str, size: int) -> Callable[[], None] | None:
 
 
 SLOW_SECONDS = 1.0
-"""A request that takes longer is worth a line in the log."""
+"""A request that takes longer is logged."""
 
 
 @dataclass(slots=True)
 class HttpExchange:
-    """A request under way. `action` names it in the log and in metrics, and `user` is whose data the reply has, as soon
-    as they are known.
-    """
+    """A request in progress. `action` names it in the log and in metrics; `user` the authenticated user, if known."""
 
     scope: Scope
     receive: Receive
@@ -182,7 +180,7 @@ class HttpExchange:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """A reply that is no error. `headers` are all of them but the length, those of CORS too."""
+    """A reply without an error. `headers` are all but the length, those of CORS included."""
 
     body: bytes
     headers: list[Header]
@@ -191,18 +189,18 @@ class HttpReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReply(HttpReply):
-    """A reply that goes on until its client leaves. `write` sends all of it, and the head first."""
+    """A reply that continues until its client leaves. `write` sends all of it, including the head."""
 
     write: Callable[[Receive, Send], Awaitable[None]]
 
 
 class HttpEndpoint:
-    """Answers requests by `answer` of its subclass; errors of any step become replies."""
+    """Answers requests with the subclass's `answer`; errors of any step become replies."""
 
     preflight = PREFLIGHT
     """Headers of the reply to OPTIONS."""
     actions: Collection[str] = ()
-    """Those that metrics tell apart; all others are `other`, since anybody may make names up. Empty: all."""
+    """The actions that metrics distinguish; others, which clients may invent, are `other`. Empty: all."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
@@ -213,11 +211,11 @@ class HttpEndpoint:
         raise NotImplementedError
 
     def logged_path(self, path: str) -> str:
-        """The path of a request as logs may have it."""
+        """The path of a request as it may be logged."""
         return path
 
     async def deliver(self, exchange: HttpExchange, send: Send, reply: HttpReply) -> None:
-        """Send the reply; what is to be known of its end is a matter of the subclass."""
+        """Send the reply. Subclasses may track its completion."""
         await _send(send, reply)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -264,7 +262,7 @@ class HttpEndpoint:
 
 @cache
 def _meters(action: str, status: int) -> tuple[Callable[[], None], Callable[[float], None]]:
-    """The counter and the histogram of an action; there are as many as actions times statuses."""
+    """The counter and the histogram of an action and status."""
     return metrics.REQUESTS.labels(action, status).inc, metrics.REQUEST_SECONDS.labels(action).observe
 
 
