@@ -90,7 +90,7 @@ async def test_a_feed_that_is_gone(it: World, site: Publisher) -> None:
     await it.poll(feed)
     (item,) = await told(it)
     assert item["name"].endswith(" is gone")
-    assert "It isn't asked any more" in item["content"]["text"]
+    assert "It is no longer polled" in item["content"]["text"]
 
 
 async def test_a_feed_that_has_moved(it: World, site: Publisher) -> None:
