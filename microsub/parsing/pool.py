@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from microsub.errors import ParserUnavailable, ParsingStopped
 from microsub.fetch import Fetched, who_asks
 from microsub.formats.lookups import AuthorPage
-from microsub.kit.urls import mask_credentials
+from microsub.kit.urls import host_of, mask_credentials
 from microsub.logs import LibraryLogger
 from microsub.metrics import PARSE_SECONDS
 from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded, dumps
@@ -277,10 +277,16 @@ class ParsePool:
     async def mention(self, page: Answered, source: str, target: str) -> Entry | None:
         """A page's mention of a target (`webmention.source`), None if it has no link to it. Raises ParseError.
 
-        All webmentions share one turn.
+        All webmentions from one host share one turn.
         """
         return await self._run(
-            "mention_in", page, page.content_type, source, target, keys=("webmentions",), thorough=False
+            "mention_in",
+            page,
+            page.content_type,
+            source,
+            target,
+            keys=(f"webmentions of {host_of(source)}",),
+            thorough=False,
         )
 
     async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:

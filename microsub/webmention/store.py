@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from microsub.errors import InvalidRequest, NotFound
+from microsub.kit.urls import host_of
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.replies import reading, texts
@@ -108,14 +109,26 @@ class MentionStore:
         functions = (keys.user, keys.mentions, keys.mentions_waiting, keys.mentions_by_time)
         return Written(await self._redis.script(_WRITE, [key(user) for key in functions], args))
 
-    async def waiting(self, user: str, now: float, most: int) -> list[str]:
-        """The ids of at most `most` webmentions whose source is due to be checked, the longest due first."""
-        key = keys.mentions_waiting(user)
-        return texts(await self._redis.command("ZRANGEBYSCORE", key, "-inf", f"{now:.3f}", "LIMIT", 0, most))
+    async def waiting(self, user: str, now: float, most: int) -> dict[str, list[str]]:
+        """At most `most` ids of webmentions whose source is due to be checked, by its host, the longest due first.
 
-    async def forget(self, user: str, mention_id: str) -> None:
-        """Remove an id without a webmention from the queue."""
-        await self._redis.command("ZREM", keys.mentions_waiting(user), mention_id)
+        Ids without a webmention are removed from the queue.
+        """
+        key = keys.mentions_waiting(user)
+        ids = texts(await self._redis.command("ZRANGEBYSCORE", key, "-inf", f"{now:.3f}", "LIMIT", 0, most))
+        found = await self._redis.command("HMGET", keys.mentions(user), *ids) if ids else []
+        if missing := [mention_id for mention_id, one in zip(ids, found, strict=True) if one is None]:
+            await self._redis.command("ZREM", key, *missing)
+        hosts: dict[str, list[str]] = {}
+        with reading(keys.mentions(user)):
+            for mention_id, one in zip(ids, found, strict=True):
+                if one is not None:
+                    hosts.setdefault(host_of(Mention.of(one).source), []).append(mention_id)
+        return hosts
+
+    async def claim(self, user: str, mention_id: str, until: float) -> None:
+        """Note that a waiting webmention is being checked: until then, it isn't due for others."""
+        await self._redis.command("ZADD", keys.mentions_waiting(user), "XX", f"{until:.3f}", mention_id)
 
     async def next_look(self, user: str) -> float | None:
         """When the next source of a user is due to be checked; None if nothing is waiting."""

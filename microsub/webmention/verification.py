@@ -7,11 +7,12 @@ repeated at any step: a post is always shown under the same guid, and the result
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -42,9 +43,17 @@ LIMITS = SendLimits(total=5.0, body=1_000_000, redirects=20)
 FEED, TITLE = "webmentions", "Webmentions"
 """The internal feed of a user that contains the posts of webmentions."""
 
-AT_A_VISIT = 20
-AT_ONCE = 4
-"""Webmentions of one user that are checked in one turn, and at the same time."""
+LOOKED_AT = 400
+AT_ONCE = 8
+"""Webmentions of one user that are looked at in one visit, and hosts whose sources are checked at the same time."""
+
+VISIT_SECONDS = 2.0
+"""Seconds after which a visit begins no further check, and leaves those under way to end by themselves. So neither many
+sources of one host nor its slow replies delay those of another host, or another user's.
+"""
+
+CLAIM_SECONDS = 60.0
+"""Seconds after which a check that hasn't ended, because its process has died, is begun again."""
 
 BETWEEN_LOOKS = 2.0
 """Seconds between two looks for what is due."""
@@ -75,6 +84,7 @@ class MentionVerifier:
         parser: ParsePool,
         *,
         pace: HostPace | None = None,
+        patience: float = VISIT_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -85,23 +95,36 @@ class MentionVerifier:
         self._sender = sender
         self._parser = parser
         self._pace = pace or HostPace(at_once=1, interval=1.0, burst=5)
+        self._patience = patience
         self._clock = clock
+        self._under_way: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """End the checks under way; other processes begin them again."""
+        for task in (tasks := list(self._under_way.values())):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def visit(self, user: str) -> float | None:
         """Check what is due for a user; returns when to look again, None for never. Raises StoreError.
 
-        If more is due than one turn allows, other users come first. A disabled user's webmentions go on waiting.
+        Each host's sources are checked one after the other, and several hosts' at the same time, for `patience`
+        seconds. A disabled user's webmentions go on waiting.
         """
         there = await self._accounts.user(user)
         if there is None or there.disabled is not None:
             return None
-        turn = asyncio.Semaphore(AT_ONCE)
-
-        async def one(mention_id: str) -> None:
-            async with turn:
-                await self._verify(user, mention_id)
-
-        await asyncio.gather(*map(one, await self._store.waiting(user, self._clock(), AT_A_VISIT)))
+        turn, until = asyncio.Semaphore(AT_ONCE), time.monotonic() + self._patience
+        due = await self._store.waiting(user, self._clock(), LOOKED_AT)
+        begun = [
+            self._begin((user, host), self._check(user, ids, turn, until))
+            for host, ids in due.items()
+            if (user, host) not in self._under_way
+        ]
+        if begun:
+            ended, _ = await asyncio.wait(begun, timeout=None if self._patience == math.inf else self._patience)
+            for task in ended:
+                task.result()
         again = await self._store.next_look(user)
         return None if again is None else max(again, self._clock() + BETWEEN_LOOKS)
 
@@ -117,10 +140,29 @@ class MentionVerifier:
         """Plan work for every user with waiting webmentions, in case the plan was lost."""
         await self._store.note_waiting([user.name for user in await self._accounts.users()], now)
 
+    def _begin(self, what: tuple[str, str], check: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._under_way[what] = asyncio.create_task(check, name="webmentions of a host")
+
+        def ended(task: asyncio.Task[None]) -> None:
+            del self._under_way[what]
+            if not task.cancelled() and isinstance(error := task.exception(), StoreError):
+                log.warning("webmentions of a site are checked later", site=what[1], error=str(error))
+
+        task.add_done_callback(ended)
+        return task
+
+    async def _check(self, user: str, ids: Sequence[str], turn: asyncio.Semaphore, until: float) -> None:
+        """Check webmentions of one host, until a time of the monotonic clock."""
+        for mention_id in ids:
+            async with turn:
+                if time.monotonic() > until:
+                    return
+                await self._store.claim(user, mention_id, self._clock() + CLAIM_SECONDS)
+                await self._verify(user, mention_id)
+
     async def _verify(self, user: str, mention_id: str) -> None:
         mention = await self._store.get(user, mention_id)
         if mention is None:
-            await self._store.forget(user, mention_id)
             return
         in_force = await self._settings.everything()
         own = in_force.of_user(user).webmention

@@ -297,17 +297,23 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
     parser = ParsePool(processes=1)
     async with open_fetcher(settings, stores) as sender:
         try:
-            yield mention_verifier(stores, sender, parser)
+            verifier = mention_verifier(stores, sender, parser)
+            yield verifier
+            await verifier.close()
         finally:
             parser.close()
 
 
 def mention_verifier(
-    stores: Stores, sender: Sender, parser: ParsePool, pace: HostPace | None = None
+    stores: Stores,
+    sender: Sender,
+    parser: ParsePool,
+    pace: HostPace | None = None,
+    patience: float | None = None,
 ) -> MentionVerifier:
-    """See `open_verifier`; `pace` limits requests to one host."""
+    """See `open_verifier`; `pace` limits requests to one host, `patience` a visit's seconds."""
     from microsub.webmention.store import MentionStore
-    from microsub.webmention.verification import MentionVerifier
+    from microsub.webmention.verification import VISIT_SECONDS, MentionVerifier
 
     return MentionVerifier(
         MentionStore(stores.redis),
@@ -318,6 +324,7 @@ def mention_verifier(
         sender,
         parser,
         pace=pace,
+        patience=VISIT_SECONDS if patience is None else patience,
         clock=stores.clock,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -11,13 +12,15 @@ import httpx
 import pytest
 
 from microsub.configuration.model import InstanceSettings, MentionPolicy
-from microsub.fetch import Fetcher, FetchSettings, SendLimits
+from microsub.fetch import Fetcher, FetchSettings, HostPace, SendLimits
 from microsub.identity.limits import MENTIONS_OF_NETWORK, MENTIONS_OF_SITE, MENTIONS_OF_USER
 from microsub.redis.protocol import Redis
 from microsub.webmention import verification
 from microsub.webmention.store import MOST_KEPT, MOST_WAITING
+from microsub.wiring.worker import mention_verifier
 from tests.hostile.busy import FEEDS, PAGES
 from tests.support.mentions import HTML, TARGET, Mentions, entry, mentioning, page
+from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked
 
 LINK = f'<a href="{TARGET}">a post</a>'
@@ -163,6 +166,42 @@ async def test_a_flood_for_one_user_leaves_others_alone(mentions: Mentions) -> N
     await mentions.it.mentions.due.visit(mentions.it.now, mentions.it.verifier.visit)
     await mentions.it.stages.run_once()
     assert len(await mentions.shown("bob")) == 1
+
+
+async def test_many_webmentions_of_one_slow_host_delay_no_other(mentions: Mentions) -> None:
+    """A visit leaves the slow host's check to the background, and another host's is shown meanwhile. The slow one
+    isn't asked twice; once it replies, the rest follows.
+    """
+    verifier = mention_verifier(
+        mentions.it, mentions.it.fetcher, mentions.it.parser, HostPace(at_once=4, interval=0), patience=0.05
+    )
+    replies = asyncio.Event()
+
+    async def slow(_asked: Asked) -> Answer:
+        await replies.wait()
+        return Answer(entry(text="From the slow host"), headers=[("Content-Type", HTML)])
+
+    for number in range(20):
+        mentions.site.serve(f"/slow{number}", slow)
+        assert await mentions.send(mentions.site.url(f"/slow{number}", "slow.test")) == 202
+    mentions.serve(entry(text="From the other host"))
+    assert await mentions.send() == 202
+
+    async def shown() -> list[str]:
+        mentions.it.clock.advance(3)
+        await verifier.visit_due(mentions.it.now)
+        await mentions.it.stages.run_once()
+        return [item["content"]["text"] for item in await mentions.shown()]
+
+    assert await wait_until(shown) == ["From the other host"]
+    assert sum(asked.path.startswith("/slow") for asked in mentions.site.asked) == 1
+    replies.set()
+
+    async def all_shown() -> bool:
+        return len(await shown()) == 21
+
+    await wait_until(all_shown)
+    await verifier.close()
 
 
 async def test_the_queue_of_a_user_has_an_end(mentions: Mentions) -> None:

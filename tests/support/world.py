@@ -5,6 +5,7 @@ pipeline, application, configuration. All invented host names resolve to 127.0.0
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -270,7 +271,8 @@ class World(Stores):
     @cached_property
     def verifier(self) -> MentionVerifier:
         """The verifier of webmention sources, without a pause between two requests to a host."""
-        return mention_verifier(self, self.fetcher, self.parser, HostPace(at_once=4, interval=0))
+        pace = HostPace(at_once=4, interval=0)
+        return mention_verifier(self, self.fetcher, self.parser, pace, patience=math.inf)
 
     @cached_property
     def agreements(self) -> Agreements:
