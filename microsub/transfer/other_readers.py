@@ -28,7 +28,7 @@ from microsub.posts.entries import items_to_store
 from microsub.redis.replies import text
 from microsub.timelines.pages import mark
 from microsub.timelines.saved import save_posts, saved_among
-from microsub.transfer.reports import ChannelImport, ImportReport, Skipped
+from microsub.transfer.reports import ChannelImport, ImportReport, Skipped, one_by_one
 
 if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
@@ -151,7 +151,7 @@ class OtherReaders:
         for file in files:
             for start in range(0, len(file.posts), _TOGETHER):
                 some = file.posts[start : start + _TOGETHER]
-                found = await self.parser.posts_of_reader(some)
+                found = await one_by_one(self.parser.posts_of_reader, some)
                 report.posts.skipped += [
                     Skipped(
                         "",

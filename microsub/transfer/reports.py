@@ -1,10 +1,16 @@
-"""The report of an import of posts, or of its dry run."""
+"""The report of an import of posts, or of its dry run; and how posts of a file are parsed."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TypeVar
 
+from microsub.errors import ParseError
 from microsub.model.plaintext import counted, escaped
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 _SHOWN = 20
 """How many skipped items the text lists individually."""
@@ -88,3 +94,14 @@ def _line(one: ChannelImport) -> str:
         if count:
             parts.append(f"{count} {what}")
     return f"{one.uid} ({one.name}): {', '.join(parts)}"
+
+
+async def one_by_one(parse: Callable[[Sequence[P]], Awaitable[list[R | None]]], posts: Sequence[P]) -> list[R | None]:
+    """What a parser makes of the posts; None for a post that costs too much, which doesn't end the others."""
+    try:
+        return await parse(posts)
+    except ParseError:
+        if len(posts) == 1:
+            return [None]
+    half = len(posts) // 2
+    return [*await one_by_one(parse, posts[:half]), *await one_by_one(parse, posts[half:])]

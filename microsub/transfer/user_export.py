@@ -6,10 +6,11 @@ during the export may be missing from it. Tokens, passwords and sessions aren't 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
@@ -46,7 +47,11 @@ if TYPE_CHECKING:
     from microsub.timelines.restore import Absence
     from microsub.timelines.rules import Rules
 
+T = TypeVar("T")
+
 _BATCH = 200
+_BATCH_BYTES = 1_000_000
+"""Posts are read and encoded together up to this size."""
 OWN_FIELDS = frozenset(
     {
         *("ID", "feed", "guid", "score", "discovered", "updated", "Published", "hash", "author", "link", "Data"),
@@ -73,14 +78,14 @@ class UserExport:
         count = 0
         async for record in self._records(user, instance, now):
             count += 1
-            yield encoded(record)
+            yield record if isinstance(record, bytes) else encoded(record)
         yield encoded(ExportEnd(count + 1))
 
     async def _ends(self, user: str, uid: str, muted: Sequence[str]) -> dict[str, float]:
         ends = await self.rules.ends(user, [(uid, url) for url in muted])
         return {url: end for url, end in zip(muted, ends, strict=True) if end is not None}
 
-    async def _records(self, user: User, instance: str, now: float) -> AsyncIterator[ExportRecord]:
+    async def _records(self, user: User, instance: str, now: float) -> AsyncIterator[ExportRecord | bytes]:
         moment = datetime.fromtimestamp(int(now), UTC).isoformat()
         yield ExportHeader(user.name, instance, moment, microsub.__version__, user.me)
         channels = await self.channels.list(user.name)
@@ -96,8 +101,8 @@ class UserExport:
             yield record
         ids, left = await self._ids(user.name, channels)
         posts: set[int] = set()
-        async for record in self._posts(sorted(ids | left), named, posts):
-            yield record
+        async for line in self._posts(sorted(ids | left), named, posts):
+            yield line
         for channel in channels:
             async for states_ in states(self.redis, user.name, channel.uid):
                 known = [one for one in states_ if int(one.id) in posts]
@@ -146,16 +151,19 @@ class UserExport:
             there.update(map(int, ids))
         return there, left
 
-    async def _posts(self, ids: Sequence[int], named: set[str], posts: set[int]) -> AsyncIterator[ExportRecord]:
+    async def _posts(self, ids: Sequence[int], named: set[str], posts: set[int]) -> AsyncIterator[ExportRecord | bytes]:
+        """Posts as lines, encoded beside the event loop, because one may have megabytes; and their feeds."""
         for start in range(0, len(ids), _BATCH):
-            some = ids[start : start + _BATCH]
-            rows = await self.items.get_many([str(one) for one in some])
-            there = [(one, row) for one, row in zip(some, rows, strict=True) if row and row.get("score")]
-            async for feed in self._named([row["feed"] for _, row in there], named):
-                yield feed
-            for one, row in there:
-                posts.add(one)
-                yield _post(str(one), row)
+            texts = [str(one) for one in ids[start : start + _BATCH]]
+            for some in by_bytes(texts, await self.items.sizes(texts), _BATCH_BYTES):
+                rows = await self.items.get_many(some)
+                there = [(one, row) for one, row in zip(some, rows, strict=True) if row and row.get("score")]
+                async for feed in self._named([row["feed"] for _, row in there], named):
+                    yield feed
+                posts.update(int(one) for one, _ in there)
+                del rows
+                for line in await asyncio.to_thread(_lines, there):
+                    yield line
 
     async def _tombstones(self, feeds: Iterable[str], ids: set[int]) -> Mapping[int, tuple[str, str]]:
         """Feed and guid of deleted posts, as their feeds remember them."""
@@ -201,6 +209,24 @@ def _absence(
     if item in tombstones:
         return "", *tombstones[item], one.at, int(one.reason)
     return None
+
+
+def by_bytes(things: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
+    """Consecutive things together up to `most` bytes, and a larger one alone."""
+    some: list[T] = []
+    together = 0
+    for thing, size in zip(things, sizes, strict=True):
+        if some and together + size > most:
+            yield some
+            some, together = [], 0
+        some.append(thing)
+        together += size
+    if some:
+        yield some
+
+
+def _lines(posts: Sequence[tuple[str, Mapping[str, str]]]) -> list[bytes]:
+    return [encoded(_post(item_id, row)) for item_id, row in posts]
 
 
 def _post(item_id: str, row: Mapping[str, str]) -> ExportedPost:

@@ -50,7 +50,7 @@ from microsub.transfer.records import (
     ExportRecord,
     read_record,
 )
-from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Skipped
+from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Skipped, one_by_one
 from microsub.transfer.user_export import OWN_FIELDS
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from microsub.timelines.follow import Following
     from microsub.timelines.rules import Rules
 
-_TOGETHER = 200
-"""How many posts are cleaned and written together."""
+_TOGETHER, _BYTES_TOGETHER = 200, 4 * 1024 * 1024
+"""How many posts are cleaned and written together, and how long their lines are."""
 _ROUND = 1000
 """Lines between two reports of progress."""
 _MOST_EXTRA = 1_000_000
@@ -151,12 +151,15 @@ class UserImport:
                 await self.people.apply(made, now)
         self._there = {one.uid: one for one in await self.channels.list(user)}
         posts: list[ExportedPost] = []
-        for number, record in _records(file):
-            if posts and (not isinstance(record, ExportedPost) or len(posts) == _TOGETHER):
+        together = 0
+        for number, record, size in _records(file):
+            full = len(posts) == _TOGETHER or together + size > _BYTES_TOGETHER
+            if posts and (full or not isinstance(record, ExportedPost)):
                 await self._posts(posts)
-                posts = []
+                posts, together = [], 0
             if isinstance(record, ExportedPost):
                 posts.append(record)
+                together += size
             else:
                 await self._carry_out(record)
             if number % _ROUND == 0:
@@ -275,7 +278,7 @@ class UserImport:
 
     async def _posts(self, records: Sequence[ExportedPost]) -> None:
         """Store posts that aren't here yet, and record the item id of each."""
-        entries = await self.parser.exported_posts([record.jf2 for record in records])
+        entries = await one_by_one(self.parser.exported_posts, [record.jf2 for record in records])
         usable: list[tuple[ExportedPost, ItemToStore]] = []
         for record, entry in zip(records, entries, strict=True):
             if entry is None or not record.guid or len(record.guid) > 2 * MAX_IDENTITY:
@@ -434,7 +437,7 @@ def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
         ExportedPost: {""},
         ExportedOutput: set(),
     }
-    for number, record in _records(file):
+    for number, record, _ in _records(file):
         if header is None:
             if not isinstance(record, ExportHeader):
                 raise InvalidRequest(f"line {number}: found a line of the type '{record.type}', expected the header")
@@ -496,13 +499,13 @@ def _require(known: bool, what: str, number: int) -> None:
         raise InvalidRequest(f"line {number}: it refers to a {what} that no earlier line has")
 
 
-def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord]]:
-    """The lines with their numbers."""
+def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord, int]]:
+    """The lines with their numbers and sizes."""
     file.seek(0)
     number = 0
     while line := file.readline(LONGEST_LINE + 1):
         number += 1
-        yield number, read_record(line, number)
+        yield number, read_record(line, number), len(line)
 
 
 def _check_declared(part: Mapping[str, Any], number: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from microsub.configuration.model import OutputConfig
-from microsub.errors import InvalidRequest, ParseError
+from microsub.errors import InvalidRequest, ParseError, ParsingStopped
 from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
 from microsub.model.jf2 import Enclosure
@@ -29,10 +29,11 @@ from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.pages import mark
 from microsub.timelines.saved import save
+from microsub.transfer import user_export, user_import
 from microsub.transfer.foreign_posts import exported_posts
 from microsub.transfer.records import VERSION
 from microsub.transfer.reports import ImportReport
-from microsub.transfer.user_export import UserExport
+from microsub.transfer.user_export import UserExport, by_bytes
 from microsub.transfer.user_import import UserImport
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
@@ -131,11 +132,13 @@ async def export(world: World, user: str = "ann") -> bytes:
     return b"".join([line async for line in exporting.lines(found, instance_, world.now)])
 
 
-async def bring(world: World, body: bytes, user: str = "ann", *, dry_run: bool = False) -> ImportReport:
+async def bring(
+    world: World, body: bytes, user: str = "ann", *, dry_run: bool = False, parser: Any = PARSER
+) -> ImportReport:
     importing = UserImport(
         world.redis, world.accounts, world.channels, world.rules, world.feeds, world.items, world.following,
         world.outputs, world.sources,
-        Imported(world.redis), world.applier, PARSER, await world.applied.name_instance(),
+        Imported(world.redis), world.applier, parser, await world.applied.name_instance(),
     )  # fmt: skip
     return await importing.run(user, io.BytesIO(body), world.now, dry_run=dry_run)
 
@@ -520,3 +523,43 @@ async def test_an_export_has_no_secrets_of_its_user(there: World) -> None:
 
 def vars_(one: Any) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__slots__}
+
+
+async def test_long_posts_come_over_in_small_parts(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Export and import hold only a few at a time, and one that can't be parsed is skipped by its name."""
+    async with instance(real_redis) as there:
+        await there.reader("ann", "home")
+        await there.publish(A)
+        await there.following.follow("ann", "home", A, there.now - 50)
+        await there.publish(A, *(candidate(f"a{n}", at=NOON + n, text="ä" * 1000) for n in range(40)))
+        sizes: list[int] = []
+        get_many = there.items.get_many
+        monkeypatch.setattr(user_export, "_BATCH_BYTES", 10_000)
+        monkeypatch.setattr(there.items, "get_many", lambda ids: sizes.append(len(ids)) or get_many(ids))
+        body = await export(there)
+        assert (sum(sizes), max(sizes)) == (40, 2)
+        assert body.count(b'"type":"post"') == 40
+        monkeypatch.setattr(user_import, "_BYTES_TOGETHER", 20_000)
+        asked: list[int] = []
+
+        class Parser:
+            async def exported_posts(self, posts: Sequence[Any]) -> Any:
+                asked.append(len(posts))
+                if any(one["name"] == "a7" for one in posts):
+                    raise ParsingStopped("the export", "parsing it takes too much memory")
+                return await PARSER.exported_posts(posts)
+
+        await there.reader("eve")
+        await there.redis.command("DEL", *[keys.item(one) for one in await there.items.newest("1", 99)])
+        report = await bring(there, body, "eve", parser=Parser())
+        assert max(asked) < 10
+        assert [(one.item, one.why) for one in report.skipped] == [
+            ("https://blog.example/a7", "expected a post with an id and content")
+        ]
+        assert await there.redis.command("ZCARD", keys.posts("eve", "home")) == 39
+
+
+def test_pieces_end_by_bytes() -> None:
+    """A piece is full by its size, and a larger thing stands alone."""
+    assert list(by_bytes("abcde", [4, 6, 11, 1, 1], 10)) == [["a", "b"], ["c"], ["d", "e"]]
+    assert list(by_bytes("", [], 10)) == []
