@@ -13,6 +13,7 @@ from microsub.feeds import url_index
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import Feeds, as_places
 from microsub.model.reader import GLOBAL
+from microsub.posts.imported import COPY
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
@@ -94,15 +95,15 @@ def _note(seen: Seen, kind: str, values: Mapping[str, str], ttl: int) -> None:
 
 async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> list[int]:
     """Note the items; returns their ids. Another server's items may be here too, without a score."""
-    rows = await reader.ask([("HMGET", keys.item(item), "score", "feed", "guid") for item in ids])
+    rows = await reader.ask([("HMGET", keys.item(item), "score", "feed", "guid", COPY) for item in ids])
     ours = []
-    for item, (score, feed, guid) in zip(ids, rows, strict=True):
+    for item, (score, feed, guid, copy) in zip(ids, rows, strict=True):
         if score is None:
             found.examined["items of others"] += 1
             continue
         found.examined["items"] += 1
         ours.append(int(item))
-        seen.items.note(item, int(feed) if feed and guid else 0)
+        seen.items.note(item, int(feed) if feed and guid and not copy else 0)
     return ours
 
 

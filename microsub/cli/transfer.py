@@ -155,10 +155,11 @@ async def user_export(settings: Settings, stores: Stores, user_name: str, file: 
 @click.argument("user_name", metavar="USER")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
+@click.option("--trusted", is_flag=True, help="Share the file's posts with all who follow their feeds.")
 @json_flag
 @on_stores()
 async def user_import(
-    settings: Settings, stores: Stores, user_name: str, file: Path, dry_run: bool, as_json: bool
+    settings: Settings, stores: Stores, user_name: str, file: Path, dry_run: bool, trusted: bool, as_json: bool
 ) -> None:
     """Import a file of `microsub user export` for USER.
 
@@ -166,10 +167,16 @@ async def user_import(
     duplicates, and finishes an interrupted import. A file that is truncated or corrupt is refused with the number of
     the line, and nothing is changed.
 
+    A file can be edited, so only USER gets its posts that aren't stored here yet. If their feeds list them later, USER
+    has them once, with their read state. Use --trusted only for a file that nobody could edit, such as your own backup:
+    its posts become posts of their feeds, which all followers get.
+
     Example: microsub user import alice alice.jsonl --dry-run
     """
     with file.open("rb") as source:
-        report = await wiring.backend.import_user(stores, user_name, source, _Progress("lines"), dry_run=dry_run)
+        report = await wiring.backend.import_user(
+            stores, user_name, source, _Progress("lines"), dry_run=dry_run, trusted=trusted
+        )
     await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
 

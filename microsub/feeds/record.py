@@ -47,6 +47,9 @@ _WRITE = load("feed_write")
 _FOLLOWERS = load("feed_followers")
 _DESCRIBE, _ANNOUNCED = load("feed_describe"), load("compare_and_set")
 
+COPIED = "copied"
+"""Field of a feed: single users have their own copies of its posts, from imports (`keys.feed_imported`)."""
+
 MERGED = "merged"
 """The record's field with the feeds that merged into it, the latest last; and the feed itself if an import knows posts
 of it that have left timelines (`keys.feed_departed`).

@@ -99,7 +99,9 @@ def _other_wins(mine: PostOfFeed, other: PostOfFeed) -> bool | None:
 
 
 WAS = "was"
-"""An item's field with the items that it replaces, of feeds that merged into its own: `<item id> <feed id> …`."""
+"""An item's field with the items that it replaces, `<item id> <feed id> …`: of feeds that merged into its own, and
+copies from imports.
+"""
 
 
 def was_of(text: str) -> tuple[Duplicate, ...]:
@@ -126,6 +128,19 @@ async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str
         for (key, item), link in zip(ids.items(), links, strict=True)
         if item != "0" and _agree(text_of(link) if link else "", posts[key][1])
     }
+
+
+async def copies(redis: Redis, feed_id: str, posts: Mapping[str, tuple[Sequence[str], str]]) -> dict[str, str]:
+    """Users' own copies of a feed's posts (key → guids and link), by key, in the form of `WAS`. Two round trips."""
+    guids = [(key, guid) for key, (names, _) in posts.items() for guid in names]
+    found = await redis.command("HMGET", keys.feed_imported(feed_id), *(guid for _, guid in guids))
+    ids = [(key, item) for (key, _), some in zip(guids, found, strict=True) if some for item in text_of(some).split()]
+    links = await redis.pipeline([("HGET", keys.item(item), "link") for _, item in ids])
+    by_key: dict[str, str] = {}
+    for (key, item), link in zip(ids, links, strict=True):
+        if link is not None and _agree(text_of(link), posts[key][1]):
+            by_key[key] = f"{by_key.get(key, '')} {item} {feed_id}".strip()
+    return by_key
 
 
 def _agree(link: str, other: str) -> bool:

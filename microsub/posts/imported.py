@@ -14,6 +14,13 @@ from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import score_text, text
+from microsub.redis.scripts import load
+
+_CHANGED_IF = load("compare_and_set")
+_MOST_COPIES = 64
+
+COPY = "copy"
+"""An item's field: it has its feed and guid, but is only its user's; the feed doesn't know it."""
 
 KEPT = 400 * 86400
 """Seconds for which imported posts are remembered."""
@@ -39,22 +46,28 @@ class Imported:
         arrived = await self._redis.command("HMGET", keys.imported(user), *(f"{uid} {one}" for one in old))
         return [one for one, value in zip(old, arrived, strict=True) if value is None]
 
+    async def known(self, user: str, old: Sequence[str]) -> dict[str, str]:
+        """The item ids that `ids` has given to these posts."""
+        if not old:
+            return {}
+        found = await self._redis.command("HMGET", keys.imported(user), *old)
+        return {one: text(value) for one, value in zip(old, found, strict=True) if value is not None}
+
     async def ids(self, user: str, old: Sequence[str]) -> dict[str, str]:
         """The item ids of another server's posts, the same in every call."""
         if not old:
             return {}
-        key = keys.imported(user)
-        known = await self._redis.command("HMGET", key, *old)
-        new = [one for one, value in zip(old, known, strict=True) if value is None]
+        key, known = keys.imported(user), await self.known(user, old)
+        new = [one for one in old if one not in known]
         if new:
             last = int(await self._redis.command("INCRBY", keys.item_ids(), len(new)))
             commands: list[Command] = [("HSETNX", key, one, last - place) for place, one in enumerate(new)]
             await self._redis.pipeline([*commands, ("EXPIRE", key, KEPT)])
-            known = await self._redis.command("HMGET", key, *old)
-        return {one: text(value) for one, value in zip(old, known, strict=True) if value is not None}
+            known = await self.known(user, old)
+        return known
 
     async def write(self, posts: Mapping[str, ItemToStore], now: float, feed_id: str = "") -> None:
-        """Write items by id, without a feed, or of one that has deleted these posts. Idempotent.
+        """Write items by id, without a feed, or as copies of its posts. Idempotent.
 
         They don't enter the feed's order: they come back only for the user who imports them.
         """
@@ -73,10 +86,29 @@ class Imported:
                 "author": post.author,
                 "link": post.link,
                 "Data": identified(post.wire, item_id, feed_id),
+                **({COPY: "1"} if feed_id else {}),
             }
             commands.append(("HSET", keys.item(item_id), *(part for pair in fields.items() for part in pair)))
         if commands:
             await self._redis.pipeline(commands)
+
+    async def note_copies(self, feed_id: str, items: Mapping[str, str]) -> None:
+        """Note the items (by guid) that the feed's post replaces if the feed lists it later.
+
+        The record of the feed must have the field `feeds.record.COPIED`.
+        """
+        key, left = keys.feed_imported(feed_id), dict(items)
+        while left:
+            before = [text(one or b"") for one in await self._redis.command("HMGET", key, *left)]
+            calls = [
+                (_CHANGED_IF, [key], [guid, ids, " ".join([*ids.split(), item][-_MOST_COPIES:])])
+                for (guid, item), ids in zip(left.items(), before, strict=True)
+                if item not in ids.split()
+            ]
+            replies = await self._redis.scripts(calls)
+            left = {args[0]: left[args[0]] for (_, _, args), done in zip(calls, replies, strict=True) if not done}
+        if items:
+            await self._redis.command("EXPIRE", key, KEPT)
 
     async def arrived(self, user: str, uid: str, old: Sequence[str]) -> None:
         """Note that the channel has these posts."""

@@ -20,7 +20,7 @@ import orjson
 import structlog
 
 from microsub.feeds.events import Event
-from microsub.feeds.record import KEEP_UNFOLLOWED, MERGED, FeedRecord, reading_text
+from microsub.feeds.record import COPIED, KEEP_UNFOLLOWED, MERGED, FeedRecord, reading_text
 from microsub.formats.entry_id import guid_digest, told_apart
 from microsub.formats.wire import identified, redated
 from microsub.kit.urls import host_of, normalise_url
@@ -338,12 +338,16 @@ class PostWriter:
         return numbered
 
     async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
-        """The items of merged feeds that new posts replace, by guid, in the form of `duplicates.WAS`."""
+        """The items of merged feeds and from imports that new posts replace, by guid, as `duplicates.WAS`."""
         found: dict[str, str] = {}
         for former in feed.extra.get(MERGED, "").split():
             posts = {one.guid: (one.guid, one.link) for one in fresh}
             for guid, item in (await duplicates.predecessors(self._redis, former, posts)).items():
                 found[guid] = f"{found.get(guid, '')} {item} {former}".strip()
+        if COPIED in feed.extra:
+            named = {one.guid: ([one.guid, *filter(None, [one.shared])], one.link) for one in fresh}
+            for guid, some in (await duplicates.copies(self._redis, feed.id, named)).items():
+                found[guid] = f"{found.get(guid, '')} {some}".strip()
         return found
 
     async def _note_in_outbox(self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]]) -> None:

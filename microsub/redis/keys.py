@@ -195,6 +195,11 @@ in `gone` of these timelines. Lifetime: 400 days after the last such import. `po
 the post.
 """
 
+feed_imported = key_of("feed:{<feed_id>}:imported")
+"""Hash: guid of a post that isn't stored here, but that imports have given to single users → the ids of their own
+copies. Lifetime: 400 days after the last such import. `posts.imported`; read when the feed lists the post.
+"""
+
 feed_subscribers = key_of("feed:{<feed_id>}:subscribers")
 """Set: `<user>/<channel uid>` of each follower, derived from the channels' own lists. Lifetime: as `feed`.
 `feeds.record`.

@@ -55,7 +55,7 @@ _BATCH_BYTES = 1_000_000
 OWN_FIELDS = frozenset(
     {
         *("ID", "feed", "guid", "score", "discovered", "updated", "Published", "hash", "author", "link", "Data"),
-        *("incomplete", "version", "confirmed", "untold", "asked", "condemned", "twin", "twin_at", "was"),
+        *("incomplete", "version", "confirmed", "untold", "asked", "condemned", "twin", "twin_at", "was", "copy"),
     }
 )
 """The fields of an item that ingest writes; all others were added when it was saved."""

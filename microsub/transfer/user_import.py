@@ -4,13 +4,15 @@ The file is read twice: first it is checked completely, so that a truncated or c
 imported line by line. Every step is idempotent, so repeating an interrupted import finishes it. Existing data stays.
 Posts that were read there become read here, and nothing that was read here becomes unread.
 
-Posts in the file are foreign text: a parser process cleans them, like posts from publishers.
+Posts in the file are foreign text: a parser process cleans them, like posts from publishers. Who edits a file can put
+any post under any feed. So posts that aren't stored here become the user's own copies, which nobody else gets, unless
+the file is `trusted`. If the feed lists such a post later, it replaces the copy and keeps its read state.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -19,10 +21,11 @@ from microsub.configuration.facts import Change, What
 from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
 from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.internal import InternalAddress
-from microsub.feeds.record import MERGED, FeedRecord
+from microsub.feeds.record import COPIED, MERGED, FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.kit.urls import canonical_feed_url, normalise_profile, safe_url, web_address
+from microsub.model.plaintext import counted
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.outputs import OutputItem
@@ -87,12 +90,13 @@ Progress = Callable[[int, int], None]
 @dataclass(slots=True)
 class _Names:
     """The objects here for the ids of a file: feeds as records (in a dry run, new ones have no id), posts as item ids,
-    posts of `no_feed`; its channels, of which `made` are new, its output feeds, and its follows. `addresses` has the
-    addresses of each channel's feeds.
+    the user's `copies` of these from an earlier import, posts of `no_feed`; its channels, of which `made` are new, its
+    output feeds, and its follows. `addresses` has the addresses of each channel's feeds.
     """
 
     feeds: dict[str, FeedRecord] = field(default_factory=dict)
     posts: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
     no_feed: set[str] = field(default_factory=set)
     channels: dict[str, ChannelImport] = field(default_factory=dict)
     outputs: dict[str, OutputImport] = field(default_factory=dict)
@@ -124,6 +128,8 @@ class UserImport:
     _now: float = field(init=False, default=0.0)
     _report: ImportReport = field(init=False, default_factory=lambda: ImportReport("", dry_run=False))
     _origin: str = field(init=False, default="")
+    _trusted: bool = field(init=False, default=False)
+    _copied: int = field(init=False, default=0)
 
     async def run(
         self,
@@ -132,15 +138,19 @@ class UserImport:
         now: float,
         *,
         dry_run: bool = False,
+        trusted: bool = False,
         progress: Progress = lambda done, count: None,
     ) -> ImportReport:
         """Import a whole file for the user of that name, who is created if missing.
+
+        The posts of a `trusted` file become posts of their feeds, for all followers, and describe feeds that were never
+        read.
 
         Raises InvalidRequest, naming the line, if the file isn't a complete export of a supported version, or if the
         URL belongs to another user; then nothing is changed.
         """
         header, count = await asyncio.to_thread(check_export, file)
-        self._user, self._now, self._origin = user, now, header.instance
+        self._user, self._now, self._origin, self._trusted = user, now, header.instance, trusted
         self._report = ImportReport(user, dry_run)
         known = await self.accounts.user(user)
         if known is not None and known.disabled is not None:
@@ -243,7 +253,7 @@ class UserImport:
             self._names.feeds[record.feed] = found or FeedRecord("", url)
             return
         found = await self.feeds.ensure(url, self._now)
-        if found.title is None and found.last_success is None:
+        if self._is_ours(url) and found.title is None and found.last_success is None:
             said = {
                 "title": record.title,
                 "photo": record.photo,
@@ -254,6 +264,10 @@ class UserImport:
             await self.feeds.update(found.id, safe)
             found = await self.feeds.get(found.id) or found
         self._names.feeds[record.feed] = found
+
+    def _is_ours(self, url: str) -> bool:
+        """Whether the file may say what a feed contains: it is trusted, or the feed is the user's own."""
+        return self._trusted or InternalAddress.of(url) is not None
 
     async def _follow(self, record: ExportedFollow) -> None:
         feed, url = self._names.feeds.get(record.feed), _address_here(record.url, self._user)
@@ -298,13 +312,20 @@ class UserImport:
             return
         guids = [record.guid for record, _ in posts]
         known = await self.imported.claims(feed.id, guids)
-        new = [post for record, post in posts if record.guid not in known]
-        if new and not self._report.dry_run:
+        new = [(record, post) for record, post in posts if record.guid not in known]
+        if new and not self._report.dry_run and self._is_ours(feed.url):
             # The first post of a document is its newest.
-            there = await PostWriter(self.redis).write_missing(feed, new[::-1], self._now)
+            there = await PostWriter(self.redis).write_missing(feed, [post for _, post in new][::-1], self._now)
             known = {**there, **await self.imported.claims(feed.id, guids)}
+        elif new and not self._report.dry_run:
+            await self._own(new, feed.id)
+            await self.feeds.update(feed.id, {COPIED: "1"})
+            await self.imported.note_copies(feed.id, {one.guid: self._names.posts[one.post] for one, _ in new})
+            known = await self.imported.claims(feed.id, guids)  # the feed may have been read meanwhile
+            self._copied += sum(one.guid not in known for one, _ in new)
         alive = {item.id for item in await self.items.timeline_items(list(known.values()))}
         self._names.posts |= {record.post: known[record.guid] for record, _ in posts if known.get(record.guid) in alive}
+        await self._copies_of([record for record, _ in posts if known.get(record.guid) in alive])
         # Posts that the feed knows as deleted come back only for this user.
         await self._own(
             [(record, post) for record, post in posts if record.guid in known and known[record.guid] not in alive],
@@ -324,10 +345,25 @@ class UserImport:
         self._names.posts |= {item: item for item in here}
         await self._own([(record, post) for record, post in posts if record.post not in here], "")
 
+    async def _copies_of(self, records: Sequence[ExportedPost]) -> None:
+        """Note the copies from an earlier import, of posts that the feed has listed since."""
+        ids = await self.imported.known(self._user, [self._name(record) for record in records])
+        alive = {item.id for item in await self.items.timeline_items(list(ids.values()))} if ids else set()
+        found = {record.post: ids.get(self._name(record), "") for record in records}
+        self._names.copies |= {post: item for post, item in found.items() if item in alive}
+
+    def _here(self, posts: Sequence[str], there: Collection[str]) -> dict[str, str]:
+        """The items of these posts, by post, in a place with the items `there`: a copy that is there stays."""
+        found = {post: self._names.posts[post] for post in posts if post in self._names.posts}
+        return found | {post: copy for post in found if (copy := self._names.copies.get(post)) in there and copy}
+
+    def _name(self, record: ExportedPost) -> str:
+        return f"{self._origin} {record.post}"
+
     async def _own(self, posts: Sequence[tuple[ExportedPost, ItemToStore]], feed_id: str) -> None:
         if not posts or self._report.dry_run:
             return
-        names = {record.post: f"{self._origin} {record.post}" for record, _ in posts}
+        names = {record.post: self._name(record) for record, _ in posts}
         # As in a document, the newest is given the largest id.
         ids = await self.imported.ids(self._user, list(names.values())[::-1])
         await self.imported.write({ids[names[record.post]]: post for record, post in posts}, self._now, feed_id)
@@ -337,8 +373,13 @@ class UserImport:
 
     async def _timeline(self, record: ExportedItems) -> None:
         counted = self._names.channels[record.channel]
-        ids = {self._names.posts[post]: at for post, at in record.items if post in self._names.posts}
-        there = await members_at(self.redis, set_keys(self._user, record.channel), list(ids)) if ids else set()
+        places = set_keys(self._user, record.channel)
+        posts, _, _, hidden, *_ = places
+        copies = [copy for post, _ in record.items if (copy := self._names.copies.get(post))]
+        standing = await members_at(self.redis, (posts, hidden), copies) if copies else set()
+        here = self._here([post for post, _ in record.items], standing)
+        ids = {here[post]: at for post, at in record.items if post in here}
+        there = await members_at(self.redis, places, list(ids)) if ids else set()
         counted.known += len(there)
         counted.read += sum(at is not None for _, at in record.items)
         counted.unread += sum(at is None for _, at in record.items)
@@ -400,10 +441,14 @@ class UserImport:
         if self._report.dry_run:
             return
         feed = await self.outputs.get(self._user, record.output)
+        there: set[str] = set()
+        while self._names.copies and (some := await self.outputs.items(feed, _TOGETHER, len(there))):
+            there.update(one.id for one in some)
+        here = self._here([post for post, *_ in record.items], there)
         items = [
-            _output_item(self._names.posts[post], published, imported, edited, shown, times)
+            _output_item(here[post], published, imported, edited, shown, times)
             for post, published, imported, edited, shown, times in record.items
-            if post in self._names.posts
+            if post in here
         ]
         rows = await self.items.fields([one.id for one in items], ("hash",))
         hashes = {one.id: text(row[0] or b"") for one, row in zip(items, rows, strict=True)}
@@ -416,6 +461,11 @@ class UserImport:
         names = self._names
         if names.made and names.made == sum(uid not in STANDING for uid in names.channels):
             await self.channels.order(self._user, list(names.channels))
+        if self._copied:
+            self._report.notes.append(
+                f"{counted(self._copied, 'post')} of feeds weren't stored here: only {self._user} has them (--trusted "
+                "shares them with all who follow these feeds)"
+            )
         for uid, feed in names.follows:
             await self.following.join(self._user, uid, names.feeds[feed], self._now)
 

@@ -265,9 +265,9 @@ async def examine(settings: Settings, address: str) -> PageReport:
 
 
 async def import_user(
-    stores: Stores, user: str, file: BinaryIO, progress: Callable[[int, int], None], *, dry_run: bool
+    stores: Stores, user: str, file: BinaryIO, progress: Callable[[int, int], None], *, dry_run: bool, trusted: bool
 ) -> ImportReport:
-    """Import a user's export for the user of that name. Raises InvalidRequest for an invalid file."""
+    """Import a user's export for the user of that name (`UserImport`). Raises InvalidRequest for an invalid file."""
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
     from microsub.transfer import UserImport
@@ -277,7 +277,7 @@ async def import_user(
                            following(stores), stores.outputs, sources(stores), Imported(stores.redis),
                            applier(stores), parser, await stores.applied.name_instance())  # fmt: skip
     try:
-        return await importing.run(user, file, time.time(), dry_run=dry_run, progress=progress)
+        return await importing.run(user, file, time.time(), dry_run=dry_run, trusted=trusted, progress=progress)
     finally:
         parser.close()
 

@@ -133,14 +133,14 @@ async def export(world: World, user: str = "ann") -> bytes:
 
 
 async def bring(
-    world: World, body: bytes, user: str = "ann", *, dry_run: bool = False, parser: Any = PARSER
+    world: World, body: bytes, user: str = "ann", *, dry_run: bool = False, trusted: bool = True, parser: Any = PARSER
 ) -> ImportReport:
     importing = UserImport(
         world.redis, world.accounts, world.channels, world.rules, world.feeds, world.items, world.following,
         world.outputs, world.sources,
         Imported(world.redis), world.applier, parser, await world.applied.name_instance(),
     )  # fmt: skip
-    return await importing.run(user, io.BytesIO(body), world.now, dry_run=dry_run)
+    return await importing.run(user, io.BytesIO(body), world.now, dry_run=dry_run, trusted=trusted)
 
 
 @dataclass
@@ -563,3 +563,70 @@ def test_pieces_end_by_bytes() -> None:
     """A piece is full by its size, and a larger thing stands alone."""
     assert list(by_bytes("abcde", [4, 6, 11, 1, 1], 10)) == [["a", "b"], ["c"], ["d", "e"]]
     assert list(by_bytes("", [], 10)) == []
+
+
+async def test_a_file_gives_posts_to_nobody_else(body: bytes, here: World) -> None:
+    """Who follows the feeds, before or after, gets only what the feeds list, and no title from the file."""
+    carol = await here.reader("carol", "home")
+    await carol.post(action="follow", channel="home", url=A)
+    report = await bring(here, body, trusted=False)
+    assert "only ann has them" in report.as_text()
+    assert await here.redis.command("KEYS", "feed:*:items") == []
+    dan = await here.reader("dan", "home")
+    for reader, url in ((dan, A), (dan, B), (carol, C)):
+        await reader.post(action="follow", channel="home", url=url)
+        assert (await here.feeds.get(await here.feeds.find(url) or "")).title is None
+    await here.publish(A, candidate("a1", at=NOON + 1, host="a.example", text="true"))
+    for reader in (carol, dan):
+        assert [post["content"]["text"] for post in await reader.timeline("home")] == ["true"]
+    assert (await here.check()).left == ()
+
+
+async def test_own_copies_become_the_posts_that_the_feed_lists(there: World, here: World) -> None:
+    """All data is as there, also after another import; the first polls change no state, and nothing is doubled."""
+    before = await Everything(there, "ann").look()
+    body = await export(there)
+    dry = await bring(here, body, dry_run=True, trusted=False)
+    assert (await bring(here, body, trusted=False)).channels == dry.channels
+    await bring(here, body, trusted=False)
+
+    def bare(found: dict[str, Any]) -> dict[str, Any]:
+        rows = {name: [(*row[:2], row[-1]) for row in rows] for name, rows in found.items() if name.split()[-1] in
+                {"posts", "unread", "read", "hidden", "hidden_read"}}  # fmt: skip
+        return rows | {"outputs": found["outputs"], "channels": found["channels"], "rules": found["rules"]}
+
+    assert bare(await Everything(here, "ann").look()) == bare(before)
+    assert (await here.check()).left == ()
+    for host, url in (("a", A), ("c", C)):
+        await here.publish(url, *(candidate(f"{host}{n}", at=NOON + n, host=f"{host}.example") for n in range(30)))
+    await here.publish(A, *posts("late1", "late2", at=NOON + 9000, host="a.example"))
+    after = await Everything(here, "ann").look()
+    assert bare(after) == bare(before)
+    listed = await here.items.newest(await here.feeds.find(A) or "", 100)
+    news = {item.decode() for item in await here.redis.command("ZRANGE", keys.posts("ann", "news"), 0, -1)}
+    assert len(listed) == 32
+    assert len(news & set(listed)) == sum(row[0] == A for row in before["news posts"])
+    assert (await here.check()).left == ()
+    await bring(here, body, trusted=False)
+    assert bare(await Everything(here, "ann").look()) == bare(before)
+
+
+async def test_copies_of_two_users_become_one_post(body: bytes, here: World) -> None:
+    """Each keeps their own read state."""
+    await bring(here, body, trusted=False)
+    other = body.replace(b'"me":"https://ann.example/"', b'"me":"https://eve.example/"')
+    await bring(here, other, "eve", trusted=False)
+    readers = [await here.reader(name) for name in ("ann", "eve")]
+    ids = [await reader.ids("news", limit=100) for reader in readers]
+    assert not set(ids[0]) & set(ids[1])
+    unread = [await reader.ids("news", is_read="false") for reader in readers]
+    await readers[1].post(action="timeline", method="mark_read", channel="news", **{"entry[]": unread[1]})
+    made = [candidate(f"a{n}", at=NOON + n, host="a.example") for n in range(30)]
+    await here.publish(A, *made, *posts("late1", "late2", at=NOON + 9000, host="a.example"))
+    shown = [await reader.ids("news", limit=100) for reader in readers]
+    common = set(shown[0]) & set(shown[1])
+    assert common == set(shown[0]) - set(ids[0]) == set(shown[1]) - set(ids[1])
+    assert len(common) > 20
+    assert [len(one) for one in shown] == [len(one) for one in ids]
+    assert await readers[1].ids("news", is_read="false") == []
+    assert len(await readers[0].ids("news", is_read="false")) == len(unread[0])
