@@ -251,13 +251,13 @@ def output_agrees(
             for item in inside - edited.keys()
         },
         "in the feed without an edition": {
-            item: ("HSETNX", keys.output_editions(*of_user), item, "0 ") for item in inside - set(editions)
+            item: ("HSETNX", keys.output_editions(*of_user), item, "0 - -") for item in inside - set(editions)
         },
         "an edition without an item": {
             item: ("HDEL", keys.output_editions(*of_user), item) for item in set(editions) - inside
         },
         "impressions without an item": {
-            item: ("HDEL", keys.output_impressions(*of_user), item) for item in set(impressions) - inside
+            item: ("HDEL", keys.output_impressions(*of_user), item) for item in set(impressions) - edited.keys()
         },
         "added by the channel, but not in the feed": {
             item: ("SREM", keys.output_offered(*of_user), item) for item in set(offered) - inside

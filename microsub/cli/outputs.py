@@ -38,7 +38,7 @@ def output() -> None:
     """Publish feeds of picked items, of a channel or of a search.
 
     An output feed is published as RSS, Atom, JSON Feed and a page, at an address that can't be guessed. With
-    --max-impressions, an item leaves the feed after that many full replies and counts as imported.
+    --max-impressions, an item leaves the feed after that many replies and counts as imported.
     """
 
 
@@ -52,7 +52,7 @@ def output() -> None:
     "--max-impressions",
     type=click.IntRange(0, 10_000),
     default=0,
-    help="In how many full replies an item is shown.  [default: no limit]",
+    help="In how many replies an item is shown.  [default: no limit]",
 )
 @click.option(
     "--max-age",
@@ -60,6 +60,11 @@ def output() -> None:
     default="0",
     metavar="AGE",
     help="How long an item is shown, such as 24h or 7d.  [default: no limit]",
+)
+@click.option(
+    "--republish",
+    type=click.Choice(["never", "edits"]),
+    help="Whether edited posts are published again.  [default: never with --max-impressions, else edits]",
 )
 @click.option("--public", is_flag=True, help="Publish at the readable address /feeds/USER/NAME.")
 @json_flag
@@ -106,14 +111,19 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
             _print_feeds(feeds, sizes, settings)
         return
     feed = await stores.outputs.get(user, name)
-    await wiring.stores.output_contents(stores).refresh(feed, time.time())
+    contents = wiring.stores.output_contents(stores)
+    await contents.refresh(feed, time.time())
     items = await _items(stores, feed)
+    titles: dict[str, str] = {}
+    for start in range(0, len(items), _STEP):
+        titles |= await contents.titles([item.id for item in items[start : start + _STEP]])
     if as_json:
         about = feed.as_dict(settings.public_url, await stores.outputs.size(feed))
-        print_json({**about, "items": [item.as_dict() for item in items]})
+        print_json({**about, "items": [item.as_dict(titles.get(item.id, "")) for item in items]})
         return
     for item in items:
-        say(f"{item.id}  {item.state}  {counted(item.impressions, 'impression')}  {as_instant(item.edited)}")
+        shown, title = counted(item.impressions, "impression"), on_one_line(titles.get(item.id, ""))
+        say(f"{item.id}  {item.state}  {shown}  {as_instant(item.edited)}  {title}".rstrip())
     if not items:
         say(_why_empty(feed))
 

@@ -245,6 +245,7 @@ class IdentitySettings:
 
 
 Openness = Literal["nobody", "domains", "everybody"]
+Republish = Literal["never", "edits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,16 +374,25 @@ class OutputConfig:
         default_factory=Filters, metadata={"description": "Which of these posts are published; by default all."}
     )
     max_impressions: int = number(
-        "In how many full replies an item is shown; then it counts as imported and leaves the feed. 0: no limit.",
+        "In how many replies an item is shown; then it counts as imported and leaves the feed. 0: no limit.",
         0,
         le=MOST_IMPRESSIONS,
     )
     max_age: int = number(
         "Seconds for which an item is shown after it was published. 0: no limit.", 0, le=LONGEST_SHOWN
     )
+    republish: Maybe[Republish] = declared(
+        "Whether a post that its author edited is published again: `never` or `edits`. By default `never` with "
+        "`max_impressions`, otherwise `edits`."
+    )
     public: bool = declared(
         "Whether the feed is at /feeds/USER/NAME; otherwise only at an address that can't be guessed.", False
     )
+
+    @property
+    def republishes(self) -> bool:
+        """Whether edited posts are published again."""
+        return self.republish == "edits" or (self.republish is None and not self.max_impressions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ class PostStore(Posts):
         saved = orjson.dumps({"guid": guid, "timestamp": at.isoformat(), "fields": orjson.Fragment(as_json(fields))})
         owner = Card(name=feed.title, url=feed.home) if feed.title or feed.home else None
         entry = entry_of(fields, guid, at, feed.url, owner)
-        item = items_to_store(Feed(feed.url, "saved", entries=(entry,)), now)[0]
+        item = items_to_store(Feed(feed.url, "saved", feed.title, entries=(entry,)), now)[0]
         digest = short_digest(item.hash.encode() + saved)
         return replace(item, hash=digest, extra={**item.extra, "saved": saved.decode()})
 

@@ -6,7 +6,7 @@ api.documents   /feeds, where they are served                       api.actions 
 
 from microsub.outputs.contents import Edited, FillTimelines, ItemSearch, MostItems, OutputContents
 from microsub.outputs.store import OutputFeeds
-from microsub.outputs.values import HUB, OutputFeed, OutputItem, require_name, seconds_of
+from microsub.outputs.values import HUB, OutputFeed, OutputItem, PostVersion, require_name, seconds_of
 
 __all__ = [
     "HUB",
@@ -18,6 +18,7 @@ __all__ = [
     "OutputFeed",
     "OutputFeeds",
     "OutputItem",
+    "PostVersion",
     "require_name",
     "seconds_of",
 ]

@@ -23,7 +23,7 @@ from microsub.configuration.model import OutputConfig, encode
 from microsub.errors import MicrosubError, NotFound
 from microsub.feeds.record import Feeds
 from microsub.formats.documents.values import FeedDocument, is_iri
-from microsub.formats.wire import from_wire
+from microsub.formats.wire import from_wire, post_title
 from microsub.kit.digests import short_digest
 from microsub.kit.rate_limits import FixedWindow
 from microsub.kit.urls import canonical_feed_url
@@ -31,9 +31,9 @@ from microsub.model.filters import Filter, Searched
 from microsub.model.jf2 import Card, Entry
 from microsub.model.reader import GLOBAL
 from microsub.outputs.store import ARCHIVE, OutputFeeds
-from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputRow
+from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputRow, PostVersion
 from microsub.posts.items import Items
-from microsub.posts.values import WRITTEN_GUID
+from microsub.posts.values import OWN, WRITTEN_GUID
 
 SHOWN = 2 * ARCHIVE
 """Maximum number of items in a document."""
@@ -134,7 +134,7 @@ class OutputContents:
         """Remove items from the feed; those that aren't in it are unknown. Raises NotFound."""
         feed = await self._store.get(user, name)
         there = await self._store.among(feed, list(dict.fromkeys(ids)))
-        changed = await self._store.edit(feed, "remove", dict.fromkeys(there, ""), now)
+        changed = await self._store.edit(feed, "remove", dict.fromkeys(there, PostVersion()), now)
         return Edited(changed, tuple(item for item in dict.fromkeys(ids) if item not in there))
 
     async def _publish(
@@ -143,15 +143,19 @@ class OutputContents:
         feed = await self._store.get(user, name)
         distinct = list(dict.fromkeys([*ids, *picked]))
         known = {*picked, *await self._store.in_channels(user, distinct), *await self._store.among(feed, distinct)}
-        hashes = await self._wanted([item for item in distinct if item in known])
-        changed = await self._store.edit(feed, action, hashes, now, most=await self._room(user))
-        return Edited(changed, tuple(item for item in distinct if item not in hashes))
+        versions = await self._wanted([item for item in distinct if item in known])
+        changed = await self._store.edit(feed, action, versions, now, most=await self._room(user))
+        return Edited(changed, tuple(item for item in distinct if item not in versions))
 
-    async def _wanted(self, ids: Sequence[str]) -> dict[str, str]:
-        """The hashes of the stored items among these, which the sweep spares from now on."""
-        there = [item.id for item in await self._items.timeline_items(ids)]
-        rows = await self._items.fields(there, ("hash",))
-        return {item: (hash_ or b"").decode() for item, (hash_,) in zip(there, rows, strict=True)}
+    async def _wanted(self, ids: Sequence[str]) -> dict[str, PostVersion]:
+        """The versions of the stored items among these, which the sweep spares from now on."""
+        return await self.versions([item.id for item in await self._items.timeline_items(ids)])
+
+    async def versions(self, ids: Sequence[str]) -> dict[str, PostVersion]:
+        """The versions of the stored items among these."""
+        rows = await self._items.fields(ids, ("score", "hash", OWN))
+        there = {item: row for item, (score, *row) in zip(ids, rows, strict=True) if score is not None}
+        return {item: PostVersion(*((word or b"").decode() for word in row)) for item, row in there.items()}
 
     async def _room(self, user: str) -> int:
         return min(await self._most(user) or MOST_ITEMS, MOST_ITEMS)
@@ -159,20 +163,24 @@ class OutputContents:
     # --- from the source
 
     async def refresh(self, feed: OutputFeed, now: float) -> None:
-        """Add what arrived in the feed's channel or search, and publish edited posts again."""
+        """Add what arrived in the feed's channel or search, and publish edited posts again if that is wanted."""
         if (feed.settings.search or feed.settings.channel) and await self._store.has_source(feed, now):
             if self._fill is not None:
                 await self._fill(feed.user, feed.settings.channel or GLOBAL, now)
             await self._take_in(feed, now)  # if the source has ended, its earlier items stay
-        known = {row.item: row.hash for row in await self._store.rows(feed, now, _WINDOW)}
+        known = {row.item: row.version for row in await self._store.rows(feed, now, _WINDOW)}
         known |= await self._store.imported(feed, _WINDOW)
-        found = await self._items.fields(list(known), ("hash",))
-        there = {item: hash_.decode() for item, (hash_,) in zip(known, found, strict=True) if hash_ is not None}
-        edited = {item: hash_ for item, hash_ in there.items() if hash_ != known[item]}
+        there = await self.versions(list(known))
+        changed = {item: version for item, version in there.items() if version != known[item]}
+        edited = {item: version for item, version in changed.items() if version.is_edit_of(known[item])}
+        if not feed.settings.republishes:
+            edited = {}
         if edited:
             await self._store.edit(feed, "edit", edited, now, most=await self._room(feed.user))
+        if noted := {item: version for item, version in changed.items() if item not in edited}:
+            await self._store.edit(feed, "note", noted, now)
         if gone := known.keys() - there.keys():
-            await self._store.edit(feed, "drop", dict.fromkeys(gone, ""), now)
+            await self._store.edit(feed, "drop", dict.fromkeys(gone, PostVersion()), now)
 
     async def _take_in(self, feed: OutputFeed, now: float) -> None:
         """Add what arrived after the feed's place; from a new source, its newest items.
@@ -233,32 +241,32 @@ class OutputContents:
         """Publish the items that were never in the feed and that its filters accept."""
         filters = sys.intern(orjson.dumps(encode(feed.settings.filters)).decode())
         offered = await self._store.never_in(feed, ids)
-        hashes = await self._wanted([item for item in offered if (filters, item) not in self._refused])
+        versions = await self._wanted([item for item in offered if (filters, item) not in self._refused])
         if feed.settings.filters:
-            hashes = await self._fitting(filters, hashes)
-        if not hashes:
+            versions = await self._fitting(filters, versions)
+        if not versions:
             return
         # The first items of a feed are in it by their own dates. Later ones follow in the order of their arrival, so
         # that archives don't change.
         by, last = "discovered", await self._store.latest(feed)
         if await self._store.is_new(feed):
             by, last = "score", 0.0
-        rows = await self._items.fields(list(hashes), (by, "score"))
-        moments = {item: [float(value or now) for value in row] for item, row in zip(hashes, rows, strict=True)}
+        rows = await self._items.fields(list(versions), (by, "score"))
+        moments = {item: [float(value or now) for value in row] for item, row in zip(versions, rows, strict=True)}
         times = {}
         for item, (at, _) in sorted(moments.items(), key=lambda one: one[1]):
             last = times[item] = min(max(at, last + 1e-6), now)
-        await self._store.edit(feed, "offer", hashes, now, most=await self._room(feed.user), times=times)
+        await self._store.edit(feed, "offer", versions, now, most=await self._room(feed.user), times=times)
 
-    async def _fitting(self, filters: str, hashes: Mapping[str, str]) -> dict[str, str]:
+    async def _fitting(self, filters: str, versions: Mapping[str, PostVersion]) -> dict[str, PostVersion]:
         """The items whose posts the filters accept; the process remembers a limited number of the others."""
-        rows = await self._items.data(list(hashes))
-        found = {item: data for item, data in zip(hashes, rows, strict=True) if data is not None}
+        rows = await self._items.data(list(versions))
+        found = {item: data for item, data in zip(versions, rows, strict=True) if data is not None}
         chosen = await asyncio.to_thread(lambda: Filter.of(orjson.loads(filters)).chosen(Searched.all_of(found)))
         if len(self._refused) > _MOST_REFUSED:
             self._refused.clear()
-        self._refused |= {(filters, item) for item in hashes if item not in chosen}
-        return {item: hash_ for item, hash_ in hashes.items() if item in chosen}
+        self._refused |= {(filters, item) for item in versions if item not in chosen}
+        return {item: version for item, version in versions.items() if item in chosen}
 
     # --- the document
 
@@ -318,16 +326,25 @@ class OutputContents:
         shown = tuple(entries[row.item] for row in listed)
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
 
-    async def entries(self, ids: Sequence[str]) -> dict[str, Entry]:
-        """The items as entries with date, author, and a guid that is the same on every instance."""
-        fields = await self._items.fields(ids, ("guid", WRITTEN_GUID, "feed", "link", "score"))
-        sizes = await self._items.sizes(ids)
+    async def titles(self, ids: Sequence[str]) -> dict[str, str]:
+        """Names for the stored items among these, in lists; those beyond `MOST_BYTES` are named by their ids."""
+        there = [item for item, (score,) in zip(ids, await self._items.fields(ids, ("score",)), strict=True) if score]
+        data = await self._data(there)
+        return {item: post_title({"_id": item, **orjson.loads(data.get(item) or b"{}")}) for item in there}
+
+    async def _data(self, ids: Sequence[str]) -> dict[str, bytes | None]:
+        """The posts' JSON, as far as there is room for it."""
         room, whole = MOST_BYTES, []
-        for item, size in zip(ids, sizes, strict=True):
+        for item, size in zip(ids, await self._items.sizes(ids), strict=True):
             if size <= room:
                 whole.append(item)
                 room -= size
-        data = dict(zip(whole, await self._items.data(whole), strict=True))
+        return dict(zip(whole, await self._items.data(whole), strict=True))
+
+    async def entries(self, ids: Sequence[str]) -> dict[str, Entry]:
+        """The items as entries with date, author, and a guid that is the same on every instance."""
+        fields = await self._items.fields(ids, ("guid", WRITTEN_GUID, "feed", "link", "score"))
+        data = await self._data(ids)
         records = await self._feeds.get_many({row[2].decode() for row in fields if row[2]})
         found, identities = {}, set[str]()
         for item, (guid, written, source, link, score) in zip(ids, fields, strict=True):

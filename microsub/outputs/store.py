@@ -11,15 +11,16 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import orjson
 
-from microsub.configuration.model import OutputConfig, encode
+from microsub.configuration.model import OutputConfig, Republish, encode
 from microsub.errors import AddressRevoked, InvalidRequest, NotFound, QuotaReached, TooManyRequests
 from microsub.kit.digests import sha256_hex
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import Filters
-from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, require_name
+from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, PostVersion, require_name
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
@@ -195,13 +196,13 @@ class OutputFeeds:
         self,
         feed: OutputFeed,
         action: str,
-        items: Mapping[str, str],
+        items: Mapping[str, PostVersion],
         now: float,
         *,
         most: int = MOST_ITEMS,
         times: Mapping[str, float] | None = None,
     ) -> int:
-        """Do `action` (see the script) to items, given with their posts' hashes; returns how many changed.
+        """Do `action` (see the script) to items, given with their posts' versions; returns how many changed.
 
         `times` are those of publication, if they aren't `now`; of several items the last is the newest. Raises
         NotFound, and QuotaReached, without a change, if there would be more than `most`.
@@ -209,7 +210,7 @@ class OutputFeeds:
         changed = 0
         published = times or {item: now + place * 1e-6 for place, item in enumerate(items)}
         for batch in batches(list(items.items())):
-            rows = [part for item, hash_ in batch for part in (item, hash_, score_text(published[item]))]
+            rows = [part for item, at in batch for part in (item, _words(at), score_text(published[item]))]
             args: list[Arg] = [score_text(now), action, most, _REMOVED, ARCHIVE, *rows]
             reply = await self._redis.script(load("output_edit"), _keys(feed.user, feed.name), args)
             if text(reply[0]) == "missing":
@@ -220,9 +221,9 @@ class OutputFeeds:
         return changed
 
     async def restore(
-        self, feed: OutputFeed, items: Sequence[OutputItem], hashes: Mapping[str, str], now: float
+        self, feed: OutputFeed, items: Sequence[OutputItem], versions: Mapping[str, PostVersion], now: float
     ) -> int:
-        """Add items with the state that they had elsewhere, given their posts' hashes; returns how many.
+        """Add items with the state that they had elsewhere, given their posts' versions; returns how many.
 
         Items that were ever in the feed aren't changed. Raises NotFound.
         """
@@ -232,7 +233,7 @@ class OutputFeeds:
             for one in batch:
                 times = ["" if at is None else score_text(at) for at in (one.published, one.imported, one.edited)]
                 shown = " ".join([str(one.impressions), *map(score_text, one.times)]) if one.impressions else ""
-                args += [one.id, hashes.get(one.id, ""), *times, shown]
+                args += [one.id, _words(versions.get(one.id, PostVersion())), *times, shown]
             reply = await self._redis.script(load("output_restore"), _keys(feed.user, feed.name), args)
             if text(reply[0]) == "missing":
                 raise _missing(feed.name)
@@ -244,8 +245,8 @@ class OutputFeeds:
         earliest = score_text(now - feed.settings.max_age) if feed.settings.max_age else "-inf"
         args: list[Arg] = [score_text(now), earliest, limit]
         lines = texts(await self._redis.script(load("output_rows"), _keys(feed.user, feed.name), args))
-        found = (line.split(" ", 3) for line in lines)
-        return [OutputRow(item, float(time), edition, hash_) for item, time, edition, hash_ in found]
+        found = (line.split(" ", 2) for line in lines)
+        return [_row(item, float(time), edition) for item, time, edition in found]
 
     async def items(self, feed: OutputFeed, limit: int, offset: int = 0) -> list[OutputItem]:
         """The items with their state, most recently edited first."""
@@ -255,14 +256,15 @@ class OutputFeeds:
         ids = texts(found[0::2])
         if not ids:
             return []
-        published, imported, shown = await self._redis.pipeline(
+        published, imported, shown, editions = await self._redis.pipeline(
             [
                 ("ZMSCORE", keys.output_published(user, name), *ids),
                 ("ZMSCORE", keys.output_imported(user, name), *ids),
                 ("HMGET", keys.output_impressions(user, name), *ids),
+                ("HMGET", keys.output_editions(user, name), *ids),
             ]
         )
-        rows = zip(ids, found[1::2], published, imported, shown, strict=True)
+        rows = zip(ids, found[1::2], published, imported, shown, editions, strict=True)
         return [_item(*row) for row in rows]
 
     async def size(self, feed: OutputFeed) -> tuple[int, int]:
@@ -282,13 +284,15 @@ class OutputFeeds:
         found = await self._redis.command("ZREVRANGE", key, 0, 0, "WITHSCORES")
         return float(found[1]) if found else 0.0
 
-    async def imported(self, feed: OutputFeed, limit: int) -> dict[str, str]:
-        """The hashes with which the most recently imported items were published."""
+    async def imported(self, feed: OutputFeed, limit: int) -> dict[str, PostVersion]:
+        """The versions in which the most recently imported items were published."""
         ids = texts(await self._redis.command("ZREVRANGE", keys.output_imported(feed.user, feed.name), 0, limit - 1))
         if not ids:
             return {}
         editions = await self._redis.command("HMGET", keys.output_editions(feed.user, feed.name), *ids)
-        return {item: text(edition or b"").partition(" ")[2] for item, edition in zip(ids, editions, strict=True)}
+        return {
+            item: _row(item, 0.0, text(edition or b"")).version for item, edition in zip(ids, editions, strict=True)
+        }
 
     async def newest(self, feed: OutputFeed, uid: str, limit: int) -> list[str]:
         """The newest items of a channel of the feed's user."""
@@ -370,7 +374,7 @@ class OutputFeeds:
     async def withdraw(self, user: str, ids: Collection[str], now: float) -> None:
         """Remove items from all output feeds of the user, because their posts are gone."""
         for feed in await self.all_of(user, removed_too=True):
-            await self.edit(feed, "drop", dict.fromkeys(ids, ""), now)
+            await self.edit(feed, "drop", dict.fromkeys(ids, PostVersion()), now)
 
 
 def _keys(user: str, name: str) -> list[str]:
@@ -391,6 +395,7 @@ def _fields(settings: OutputConfig) -> dict[str, str]:
         "filters": orjson.dumps(filters).decode() if filters else "",
         "max_impressions": str(settings.max_impressions or ""),
         "max_age": str(settings.max_age or ""),
+        "republish": settings.republish or "",
         "public": "1" if settings.public else "",
     }
 
@@ -407,6 +412,7 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
             filters=Filters.of(orjson.loads(found.get("filters", "{}"))),
             max_impressions=int(found.get("max_impressions", 0)),
             max_age=int(found.get("max_age", 0)),
+            republish=cast("Republish | None", found.get("republish")),
             public="public" in found,
         )
         return OutputFeed(
@@ -426,13 +432,35 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
         )
 
 
-def _item(item: str, edited: bytes, published: bytes | None, imported: bytes | None, shown: bytes | None) -> OutputItem:
+def _words(version: PostVersion) -> str:
+    return " ".join(word or "-" for word in version)
+
+
+def _row(item: str, published: float, edition: str) -> OutputRow:
+    """The row of an item's edition: its number, the post's version in two words, the time, and why it came again.
+
+    An edition of an earlier release has only its number and one word of the version.
+    """
+    number, shown, own, _, again = [*edition.split(" "), "", "", "", ""][:5]
+    return OutputRow(item, published, number, PostVersion(*(word.strip("-") for word in (shown, own))), again)
+
+
+def _item(
+    item: str,
+    edited: bytes,
+    published: bytes | None,
+    imported: bytes | None,
+    shown: bytes | None,
+    edition: bytes | None,
+) -> OutputItem:
     count, *times = text(shown or b"0").split(" ")
+    before = [*text(edition or b"").split(" "), "", "", ""][3]
+    at = published if published is not None or imported is None else before
     return OutputItem(
         id=item,
         state="published" if published is not None else "imported" if imported is not None else "removed",
         edited=float(edited),
-        published=None if published is None else float(published),
+        published=float(at) if at else None,
         imported=None if imported is None else float(imported),
         impressions=int(count),
         times=tuple(map(float, times)),

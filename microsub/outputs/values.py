@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from microsub.configuration.model import LONGEST_SHOWN, OutputConfig, encode
 from microsub.errors import InvalidRequest
@@ -88,6 +88,7 @@ class OutputFeed:
             **{name: value for name, value in chosen.items() if value},
             "max_impressions": settings.max_impressions,
             "max_age": settings.max_age,
+            "republish": "edits" if settings.republishes else "never",
             "public": settings.public,
             "published": size[0],
             "imported": size[1],
@@ -95,21 +96,37 @@ class OutputFeed:
         }
 
 
+class PostVersion(NamedTuple):
+    """Two digests of a post: of all that is shown of it, and of what it says itself; '' if unknown."""
+
+    shown: str = ""
+    own: str = ""
+
+    def is_edit_of(self, former: PostVersion) -> bool:
+        """Whether the post's author changed it. Unknown digests show no edit."""
+        return bool(self.own and former.own) and self.own != former.own
+
+
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """An item that an output feed shows: the time (Unix) and number of its publication, and its post's `hash` then."""
+    """An item that an output feed shows: the time (Unix) and number of its publication, and its post's version then.
+
+    `again` is why it was published again: '' if it wasn't, else `edited` or `again`, by hand.
+    """
 
     item: str
     published: float
     edition: str
-    hash: str
+    version: PostVersion
+    again: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputItem:
     """An item of an output feed with its state. Times are Unix seconds.
 
-    `impressions` counts since the last publication; `times` are those of the latest ones.
+    `published` is when it was last published, unless it is removed. `impressions` counts since then; `times` are those
+    of the latest ones.
     """
 
     id: str
@@ -120,12 +137,12 @@ class OutputItem:
     impressions: int = 0
     times: Sequence[float] = ()
 
-    def as_dict(self) -> Mapping[str, object]:
-        """For JSON."""
+    def as_dict(self, title: str) -> Mapping[str, object]:
+        """For JSON, with the title of its post."""
         named = {"published": self.published, "imported": self.imported}
         known = {name: value for name, value in named.items() if value is not None}
         shown = {"impressions": self.impressions, "impression_times": list(self.times)}
-        return {"id": self.id, "state": self.state, **known, **shown, "edited": self.edited}
+        return {"id": self.id, "title": title, "state": self.state, **known, **shown, "edited": self.edited}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ ties keep the document's order, newest first, whatever their ids.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -19,13 +20,33 @@ from microsub.kit.digests import short_digest
 from microsub.kit.http.links import links_of
 from microsub.kit.urls import normalise_profile, safe_url
 from microsub.model.jf2 import Entry, Feed
-from microsub.posts.values import WRITTEN_GUID, ItemToStore, Listing
+from microsub.posts.values import OWN, WRITTEN_GUID, ItemToStore, Listing
 
 if TYPE_CHECKING:
     from microsub.formats.parse import Listed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
+_SAID = (
+    "name",
+    "summary",
+    "category",
+    "like-of",
+    "repost-of",
+    "bookmark-of",
+    "follow-of",
+    "in-reply-to",
+    "quotation-of",
+)
+_SAID_MORE = ("rsvp", "start", "end", "checkin", "location")
+_FILES = ("photo", "video", "audio")
+_COUNTED = (
+    "comments?|replies|reactions?|likes?|points?|views?|votes?|shares?|boosts?|kommentare?|commentaires?|comentarios?"
+)
+_COUNTS = re.compile(
+    rf"\b\d[\d.,]{{0,15}}\s{{0,3}}(?:{_COUNTED})\b|\b(?:{_COUNTED})\s?[:(]\s?\d[\d.,]{{0,15}}", re.IGNORECASE
+)
+"""Numbers that grow by themselves, as in "3 comments" and "Points: 12"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +80,7 @@ def posts_in(
     from microsub.formats.parse import reread  # imports the parsers, which a poll leaves to other processes
 
     reading = reread(body, url, content_type, source, fingerprints)
-    items = tuple(items_of(reading.listed, discovered, source))
+    items = tuple(items_of(reading.listed, discovered, reading.feed, source))
     feed, listing = with_hub(reading.feed, link_header, url), Listing(b"".join(reading.guids), left=reading.left)
     return PostsRead(feed, items, dates_of(reading.listed), reading.fingerprints, listing)
 
@@ -89,17 +110,17 @@ def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[It
 
     guids = identities(feed.entries)
     listed = [Listed(entry.published, guid, entry) for guid, entry in zip(guids, feed.entries, strict=True)]
-    return items_of(listed, now, source)
+    return items_of(listed, now, feed, source)
 
 
-def items_of(listed: Iterable[Listed], now: float, source: str | None = None) -> list[ItemToStore]:
+def items_of(listed: Iterable[Listed], now: float, feed: Feed, source: str | None = None) -> list[ItemToStore]:
     """The same for a document's listing: known entries only affect the scores of others."""
     chosen: dict[str | int, Listed] = {}
     for place, one in enumerate(listed):
         chosen.setdefault(place if one.entry is None else one.guid, one)
     scores = scores_of([settled(one.published, now) for one in chosen.values()])
     return [
-        _item(one.guid, settle_dates(one.entry, now), score, source)
+        _item(one.guid, settle_dates(one.entry, now), score, feed, source)
         for one, score in zip(chosen.values(), scores, strict=True)
         if one.entry is not None
     ]
@@ -140,12 +161,34 @@ def content_hash(wire: Mapping[str, Any]) -> str:
     return short_digest(dump(visible, sort=True))
 
 
+def own_digest(wire: Mapping[str, Any], feed: Feed) -> str:
+    """A digest of what the post itself says; if it changes, its author edited the post.
+
+    Left out are the feed's title, author and icon, which the post may show as its author, counts of comments, and the
+    queries of addresses of files, since they may have a token that changes each time.
+    """
+    said = {name: wire[name] for name in (*_SAID, *_SAID_MORE) if name in wire}
+    for name in ("name", "summary"):
+        if name in said:
+            said[name] = _COUNTS.sub("", said[name])
+    said["text"] = _COUNTS.sub("", wire.get("content", {}).get("text", ""))
+    files = [
+        *(one["url"] for one in wire.get("enclosure", ())),
+        *(url for name in _FILES for url in wire.get(name, ())),
+    ]
+    said["files"] = [re.split(r"[?#]", url, maxsplit=1)[0] for url in files]
+    of_feed = {feed.name, feed.author.name if feed.author else None}
+    author = wire.get("author", {}).get("name")
+    said["author"] = None if author in of_feed else author
+    return short_digest(dump(said, sort=True), 6)
+
+
 def dates_of(listed: Iterable[Listed]) -> tuple[float, ...]:
     """The publication times that a document names, as Unix seconds."""
     return tuple((one.published - _EPOCH).total_seconds() for one in listed if one.published is not None)
 
 
-def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToStore:
+def _item(guid: str, entry: Entry, score: float, feed: Feed, source: str | None) -> ItemToStore:
     author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
     wire = to_wire(entry)
     alone = identity(entry)
@@ -160,7 +203,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         common=common_identity(entry),
         incomplete=bool(lacking(entry, source)),
         shared=alone if alone != guid else "",
-        extra=_written(entry.guid, guid),
+        extra={**_written(entry.guid, guid), OWN: own_digest(wire, feed)},
     )
 
 

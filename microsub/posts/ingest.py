@@ -30,6 +30,7 @@ from microsub.posts.garbage import listed_again
 from microsub.posts.guid_changes import FORMER_GUID, changed_guids, window
 from microsub.posts.values import (
     ANY,
+    OWN,
     WRITTEN_GUID,
     EntriesFound,
     ItemIncomplete,
@@ -62,7 +63,7 @@ _CLAIM, _UPDATE, _CHANGED_IF, _HANDED_ON = (
 
 _KNOWN = (
     *("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold"),
-    *("guid", FORMER_GUID),
+    *("guid", FORMER_GUID, OWN),
 )
 
 
@@ -81,6 +82,7 @@ class _Known:
     note: str
     guid: str
     former: str
+    own: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,7 +498,7 @@ class Ingest:
         if changed := set(changed):
             both = (tuple(sorted({*one.changed, *changed})) for one in stored.updated)
             edits = zip(stored.updated, both, strict=True)
-            stored = replace(stored, updated=tuple(replace(one, changed=names) for one, names in edits))
+            stored = replace(stored, updated=tuple(replace(one, changed=names, by_feed=False) for one, names in edits))
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
         last = await self._announce(feed, stored)
@@ -545,7 +547,11 @@ class Ingest:
     def _events(self, feed_id: str, stored: Stored, left: Mapping[str, str]) -> list[Event]:
         now = self._clock()
         new = [Event("post_created", feed_id, now, item.id, item.guid) for item in stored.new]
-        edited = [Event("post_modified", feed_id, now, item.id, item.guid, item.changed) for item in stored.updated]
+        edited = [
+            Event("post_modified", feed_id, now, item.id, item.guid, item.changed)
+            for item in stored.updated
+            if not item.by_feed
+        ]
         unsaid = [Event("post_modified", feed_id, now, item_id, guid) for item_id, guid in left.items()]
         return new + edited + unsaid
 
@@ -623,7 +629,8 @@ def _changing(
 def _edited(old: _Known, candidate: ItemToStore, note: str, changed: tuple[str, ...] = ()) -> WrittenItem:
     # If an earlier edit was never announced, the author before it isn't known.
     author_changed = bool(old.note) or candidate.author != old.author
-    return WrittenItem(old.id, candidate.written_guid, candidate.incomplete, author_changed, changed, note)
+    by_feed = changed == ("author",) and not old.note and old.own in {"", candidate.extra.get(OWN)}
+    return WrittenItem(old.id, candidate.written_guid, candidate.incomplete, author_changed, changed, note, by_feed)
 
 
 def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:

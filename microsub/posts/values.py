@@ -22,6 +22,9 @@ ANY = ""
 WRITTEN_GUID = "written_guid"
 """The field of an item with its guid as the feed wrote it, if that isn't its identity."""
 
+OWN = "own"
+"""The field of an item with a digest of what the post itself says (`entries.own_digest`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ItemToStore:
@@ -75,7 +78,8 @@ class WrittenItem:
     """A new or edited item; `guid` as its feed wrote it, `incomplete` as in `ItemToStore`.
 
     For an edit: whether its author may have changed, the changed properties of its JSON, and in `note` what to delete
-    once it is announced (`PostWriter.announced`), '' without an order.
+    once it is announced (`PostWriter.announced`), '' without an order. `by_feed`: only what comes from the feed itself
+    has changed, its title, icon or author, which is no edit of the post.
     """
 
     id: str
@@ -84,6 +88,7 @@ class WrittenItem:
     author_changed: bool = False
     changed: tuple[str, ...] = ()
     note: str = ""
+    by_feed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,9 +151,9 @@ item = key_of("item:<item_id>")
 """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (if it differs), `former_guid` (the guid
 before it, if the publisher changed it), `hash`, `version`, `confirmed`, `untold` (version of an edit that isn't
 announced yet), `score`, `updated`, `discovered`, `author`, `link`, `twin` (the identity it shares with duplicates),
-`twin_at` (Unix time of its last registration), `incomplete`, `asked`, `condemned`, `was` (duplicates in feeds that have
-become this one), and the fields that a program saved. Permanent, deleted when no timeline or output feed refers to it
-any more. `posts.items`.
+`twin_at` (Unix time of its last registration), `incomplete`, `asked`, `own` (digest of what the post itself says),
+`condemned`, `was` (duplicates in feeds that have become this one), and the fields that a program saved. Permanent,
+deleted when no timeline or output feed refers to it any more. `posts.items`.
 """
 
 duplicates = key_of("twins:<identity>")
@@ -499,10 +499,10 @@ Permanent, 1,000 at most. `outputs.store`.
 
 output = key_of_two("user:{<name>}:output:<feed>")
 """Hash, an output feed: `id` (UUID), `secret` (in its address), its settings (`title`, `channel`, `search`, `filters`
-as JSON, `max_impressions`, `max_age`, `public`), the Unix times `created`, `changed` (its settings), `modified` (its
-content) and `removed` (from backend.json), `source` (creation time of its channel), `editions` (counter of
-publications), `place` (position in the user's order of arrival up to which it has added items), and `taken_from` (its
-`source` then). Permanent. `outputs.store`.
+as JSON, `max_impressions`, `max_age`, `republish`, `public`), the Unix times `created`, `changed` (its settings),
+`modified` (its content) and `removed` (from backend.json), `source` (creation time of its channel), `editions` (counter
+of publications), `place` (position in the user's order of arrival up to which it has added items), and `taken_from`
+(its `source` then). Permanent. `outputs.store`.
 """
 
 output_published = key_of_two("user:{<name>}:output:<feed>:published")
@@ -519,12 +519,14 @@ removal. Permanent, trimmed. `outputs.store`.
 """
 
 output_impressions = key_of_two("user:{<name>}:output:<feed>:impressions")
-"""Hash: item id → number of impressions since its publication, and the times of the last hundred. Permanent.
-`outputs.store`.
+"""Hash: item id → number of impressions since its publication, and the times of the last hundred, also of removed items
+until they are forgotten. Permanent. `outputs.store`.
 """
 
 output_editions = key_of_two("user:{<name>}:output:<feed>:editions")
-"""Hash: item id → number of its edition, and the post's `hash` at that time. Permanent. `outputs.store`."""
+"""Hash: item id → number of its edition, the post's `hash` and `own` then (`-`: unknown), the Unix time of publication,
+and `edited` or `again` if it was published before. Permanent. `outputs.store`.
+"""
 
 output_held = key_of_two("user:{<name>}:output:<feed>:held")
 """Hash: a reply in transit → Unix time at which its reservation ends, and `<item id>:<edition>` of its items. Lifetime:

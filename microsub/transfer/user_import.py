@@ -28,11 +28,11 @@ from microsub.kit.urls import canonical_feed_url, normalise_profile, safe_url, w
 from microsub.model.plaintext import counted
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
-from microsub.outputs import OutputItem
+from microsub.outputs import OutputItem, PostVersion
 from microsub.posts.entries import content_hash
 from microsub.posts.ingest import PostWriter
-from microsub.posts.values import WRITTEN_GUID, ItemToStore
-from microsub.redis.replies import text
+from microsub.posts.values import OWN, WRITTEN_GUID, ItemToStore
+from microsub.redis.replies import filled
 from microsub.timelines.restore import Absence, RestoredItem, restore
 from microsub.timelines.timelinekeys import members_at, set_keys
 from microsub.transfer.feed_lists import adapted
@@ -450,9 +450,9 @@ class UserImport:
             for post, published, imported, edited, shown, times in record.items
             if post in here
         ]
-        rows = await self.items.fields([one.id for one in items], ("hash",))
-        hashes = {one.id: text(row[0] or b"") for one, row in zip(items, rows, strict=True)}
-        await self.outputs.restore(feed, items, hashes, self._now)
+        rows = await self.items.fields([one.id for one in items], ("hash", OWN))
+        versions = {one.id: PostVersion(*filled(row)) for one, row in zip(items, rows, strict=True)}
+        await self.outputs.restore(feed, items, versions, self._now)
 
     async def _end(self) -> None:
         """Fill and poll what is followed, and set the order of channels if all of them are new."""
@@ -579,7 +579,7 @@ def _address_here(url: str, user: str) -> str | None:
 def _output_item(
     item: str, published: float | None, imported: float | None, edited: float, shown: int, times: Sequence[float]
 ) -> OutputItem:
-    state: State = "published" if published is not None else "removed" if imported is None else "imported"
+    state: State = "imported" if imported is not None else "removed" if published is None else "published"
     return OutputItem(item, state, edited, published, imported, shown, times)
 
 

@@ -44,6 +44,9 @@ async def test_events_tell_of_feeds_and_posts(it, site):
     await it.poll(feed)
     assert (await told(it))[3:] == [("feed_modified", ("description",)), ("post_modified", ("content", "name"))]
     assert [(event.kind, event.changed) for event in heard] == await told(it)
+    site.serve_document("/feed", rss(edited, "Renamed", extra=about))
+    await it.poll(feed)
+    assert (await told(it))[5:] == [("feed_modified", ("title",))], "the posts' author is now called Renamed"
     posts = [event for event in heard if event.post]
     assert {event.guid for event in posts} == {"post-1", "post-2"}
     assert all([await it.items.get(event.post) for event in posts])

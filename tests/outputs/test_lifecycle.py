@@ -7,7 +7,9 @@ import pytest
 from microsub.configuration.model import Quotas, UserSettings
 from microsub.errors import SearchUnavailable
 from microsub.formats.parse import parse
+from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 from microsub.outputs import OutputContents
+from microsub.posts.entries import items_to_store
 from microsub.posts.garbage import candidates
 from microsub.upkeep.sweep import Sweeping, erase
 from microsub.wiring.stores import output_contents, unlimited
@@ -56,14 +58,15 @@ async def test_after_its_last_impression_an_item_is_imported(alice: Publisher) -
 
 
 async def test_a_removed_item_leaves_and_may_be_added_again(alice: Publisher) -> None:
-    """Its state is `removed`."""
+    """Its state is `removed`, with the impressions that it had, until it is published again."""
     addresses, ids = await alice.make(max_impressions=3), await alice.items()
     await alice.add(ids["a"], ids["b"])
     assert await alice.shown(addresses["json"]) == ["b", "a"]
     assert (await alice.add(ids["a"], method="remove"))["updated"] == 1
     assert await alice.shown(addresses["json"]) == ["b"]
-    assert await alice.state() == {"a": ("removed", 0), "b": ("published", 2)}
+    assert await alice.state() == {"a": ("removed", 1), "b": ("published", 2)}
     await alice.add(ids["a"])
+    assert (await alice.state())["a"] == ("published", 0)
     assert await alice.shown(addresses["json"]) == ["a", "b"]
 
 
@@ -79,14 +82,71 @@ async def test_an_item_leaves_when_it_is_too_old(alice: Publisher) -> None:
 
 
 async def test_an_edited_post_is_published_afresh(alice: Publisher) -> None:
-    """This includes imported items, so that their readers get the new text."""
-    addresses, ids = await alice.make(max_impressions=1), await alice.items()
+    """With `republish=edits`; this includes imported items, so that their readers get the new text."""
+    addresses, ids = await alice.make(max_impressions=1, republish="edits"), await alice.items()
     await alice.add(ids["a"])
     assert await alice.shown(addresses["json"]) == ["a"]
     assert await alice.shown(addresses["json"]) == []
     await alice.server.publish(FEED, *posts("a", "b", "c", text="Says something else."))
     assert "Says something else." in (await alice.get(addresses["rss"])).text
     assert (await alice.state())["a"] == ("imported", 1)
+
+
+async def test_with_a_maximum_an_edit_publishes_nothing_again(alice: Publisher) -> None:
+    """Each item is seen as often as allowed and no more; an item that is still shown has its new text."""
+    addresses, ids = await alice.make(max_impressions=1), await alice.items()
+    await alice.add(ids["a"])
+    assert await alice.shown(addresses["json"]) == ["a"]
+    await alice.add(ids["b"])
+    await alice.server.publish(FEED, *posts("a", "b", "c", text="Says something else."))
+    reply = await alice.get(addresses["rss"])
+    assert (reply.text.count("<item>"), "Says something else." in reply.text) == (1, True)
+    assert await alice.state() == {"a": ("imported", 1), "b": ("imported", 1)}
+
+
+async def test_what_comes_from_the_feed_or_changes_by_itself_publishes_nothing_again(alice: Publisher) -> None:
+    """A new title and icon of the feed, tokens of files and counts of comments are no edits; a new text is one."""
+    server = alice.server
+
+    async def read(title: str, text: str, token: int) -> None:
+        entry = Entry(
+            guid="wave",
+            name="wave",
+            content=Content(f"<p>{text}</p>", text),
+            author=Card(name=title, photo=f"https://blog.example/{title}.png"),
+            enclosure=(Enclosure(f"https://blog.example/a.mp3?token={token}", "audio/mpeg"),),
+        )
+        found = items_to_store(Feed(FEED, "rss", name=title, entries=(entry,)), server.now)
+        await server.publish(FEED, *found, title=title)
+
+    await read("The blog", "Waves. 3 comments", 1)
+    addresses = await alice.make(max_impressions=1, republish="edits")
+    await alice.add((await alice.items())["wave"])
+    assert await alice.shown(addresses["json"]) == ["wave"]
+    await read("The weblog", "Waves. 3 comments", 1)
+    await read("The weblog", "Waves. 4 comments", 2)
+    wave = next(item for item in await alice.reader.timeline("home") if item["name"] == "wave")
+    assert (wave["author"]["name"], wave["content"]["text"]) == ("The weblog", "Waves. 4 comments")
+    assert await alice.shown(addresses["json"]) == []
+    assert await alice.state() == {"wave": ("imported", 1)}
+    await read("The weblog", "Surf. 4 comments", 2)
+    assert await alice.shown(addresses["json"]) == ["wave"]
+
+
+async def test_times_and_titles_are_in_the_list_of_items(alice: Publisher) -> None:
+    """An imported item has its time of publication, a removed one those of its impressions, each has its title."""
+    addresses, ids = await alice.make(max_impressions=2), await alice.items()
+    await alice.add(ids["a"], ids["b"])
+    at = alice.server.now
+    await alice.shown(addresses["json"])
+    await alice.add(ids["b"], method="remove")
+    await alice.shown(addresses["json"])
+    (removed, imported) = (await alice.reader.get(action="outputs", output="picks"))["items"]
+    assert (removed["title"], removed["state"], removed["impression_times"]) == ("b", "removed", [at])
+    assert "published" not in removed
+    assert (imported["title"], imported["state"]) == ("a", "imported")
+    assert (imported["published"], imported["imported"], len(imported["impression_times"])) == (at, at + 1, 2)
+    assert (await alice.server.check()).is_clean
 
 
 async def test_a_channel_goes_out_as_it_comes_in(alice: Publisher) -> None:
@@ -191,13 +251,13 @@ async def test_quotas_hold(alice: Publisher) -> None:
     (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
     assert await alice.shown(feed["addresses"]["json"]) == ["b", "a"]
     await alice.add(ids["c"])
-    assert sorted((await alice.state()).values()) == [("imported", 1), ("published", 0), ("removed", 0)]
+    assert sorted((await alice.state()).values()) == [("imported", 1), ("published", 0), ("removed", 1)]
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("max_impressions", "many"), ("max_impressions", "-1"), ("max_age", "soon"), ("public", "perhaps"),
-     ("channel", "nowhere"), ("output", "a/b"), ("title", "x" * 201)],
+     ("channel", "nowhere"), ("output", "a/b"), ("title", "x" * 201), ("republish", "always")],
 )  # fmt: skip
 async def test_settings_that_cannot_be(alice: Publisher, name: str, value: str) -> None:
     """The error quotes the value."""

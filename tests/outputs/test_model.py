@@ -14,7 +14,7 @@ from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
 from microsub.formats.parse import parse
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
-from microsub.outputs import OutputFeeds
+from microsub.outputs import OutputFeeds, PostVersion
 from microsub.outputs.store import HELD, Reservation
 from microsub.redis import keys
 from tests.conftest import fake_redis
@@ -23,7 +23,7 @@ from tests.support import examples
 
 MOST = 3
 ITEMS = tuple("12345")
-ACTIONS = ("add", "publish", "offer", "edit", "remove", "drop")
+ACTIONS = ("add", "publish", "offer", "edit", "note", "remove", "drop")
 
 _steps = st.lists(
     st.one_of(
@@ -66,9 +66,12 @@ class Model:
             case "edit" if inside and self.hash[item] != self.published_hash[item]:
                 self.publish(item)
             case "remove" if inside:
-                self.state[item], self.count[item] = "removed", 0
+                self.state[item] = "removed"
+            case "note" if inside:
+                self.published_hash[item] = self.hash[item]
             case "drop":
                 self.state.pop(item, None)
+                self.count.pop(item, None)
 
     def free(self, item: str, now: float) -> bool:
         sending = sum(until > now and shown.get(item) == self.edition[item] for _, until, shown in self.held)
@@ -101,7 +104,7 @@ async def _history(steps: list[tuple[str, str]]) -> None:
         now += 0.01
         if step in ACTIONS:
             model.act(step, value)
-            await store.edit(feed, step, {value: model.hash[value]}, now)
+            await store.edit(feed, step, {value: PostVersion(model.hash[value], "o")}, now)
         elif step == "reword":
             model.hash[value] = str(int(model.hash[value]) + 1)
         elif step == "wait":
@@ -118,6 +121,8 @@ async def _history(steps: list[tuple[str, str]]) -> None:
             if shown:  # it counts once
                 await store.settle(feed, reservation, now, shown=shown)
         assert {row.item for row in await store.rows(feed, now)} == model.shown(now)
+        versions = {row.item: row.version for row in await store.rows(feed, now)} | await store.imported(feed, 100)
+        assert {item: version.shown for item, version in versions.items()}.items() <= model.published_hash.items()
         listed = {item.id: (item.state, item.impressions) for item in await store.items(feed, 100)}
         assert listed == {item: (state, model.count[item]) for item, state in model.state.items()}
         assert all(count <= MOST for count in model.count.values())

@@ -67,7 +67,7 @@ async def test_what_is_published_afresh_counts(alice: Publisher) -> None:
     limited(alice, 2)
     await alice.add(ids["c"])
     before = await alice.state()
-    assert sorted(before.values()) == [("imported", 1), ("published", 0), ("removed", 0)]
+    assert sorted(before.values()) == [("imported", 1), ("published", 0), ("removed", 1)]
     again = {"action": "outputs", "method": "publish", "output": "picks", "entry[]": [ids["b"], ids["a"]]}
     refused = await alice.reader.post(403, **again)
     assert "1 of 2" in refused["error_description"]

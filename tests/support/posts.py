@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from microsub.formats.wire import dump, to_wire
-from microsub.model.jf2 import Card, Content, Entry
-from microsub.posts.entries import content_hash
-from microsub.posts.values import ItemToStore
+from microsub.model.jf2 import Card, Content, Entry, Feed
+from microsub.posts.entries import content_hash, own_digest
+from microsub.posts.values import OWN, ItemToStore
 
 NOON = 1_700_000_000.0
 """The time, in Unix seconds, that tests use as the current one."""
@@ -30,6 +30,7 @@ def candidate(name: str, *, text: str = "words", at: float = NOON, host: str = "
         "wire": dump(to_wire(entry)),
         "published": entry.published.isoformat(),
         "hash": content_hash(to_wire(entry)),
+        "extra": {OWN: own_digest(to_wire(entry), Feed("", "rss"))},
         "score": at,
         "author": f"https://{host}/",
         "link": link,

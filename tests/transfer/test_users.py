@@ -108,13 +108,13 @@ async def live(world: World) -> None:
     await ann.post(action="block", url="https://blocked.example/")
     await ann.post(action="unfollow", channel="news", url=B)
     output = await world.outputs.create("ann", "picks", OutputConfig(title="Picks", max_impressions=2), now)
-    hashes = [row[0].decode() for row in await world.items.fields(found[:4], ("hash",))]
-    await world.outputs.edit(output, "add", dict(zip(found[:4], hashes, strict=True)), now)
+    versions = await world.services.output_contents.versions(found[:4])
+    await world.outputs.edit(output, "add", versions, now)
     for rows in (await world.outputs.rows(output, now), (await world.outputs.rows(output, now))[:2]):
         assert await world.outputs.settle(
             output, await world.outputs.reserve(output, rows, now), now, shown=[row.item for row in rows]
         )
-    await world.outputs.edit(output, "remove", {found[3]: hashes[3]}, now + 1)
+    await world.outputs.edit(output, "remove", {found[3]: versions[found[3]]}, now + 1)
     await world.redis.command("DEL", keys.item(found[10]))
     imported = Imported(world.redis)
     ids = await imported.ids("ann", ["one", "two"])

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
-from microsub.configuration.model import MOST_IMPRESSIONS, OutputConfig
+from microsub.configuration.model import MOST_IMPRESSIONS, OutputConfig, Republish
 from microsub.kit.http.params import TRUTHS, Params, wrong
 from microsub.model.query import parsed
 from microsub.outputs.contents import Edited
@@ -31,7 +31,9 @@ async def listed(call: Call) -> Reply:
     limit, offset = arguments.limit(call.params), _offset(call.params)
     items = await call.services.outputs.items(feed, limit + 1, offset)
     after = {"after": str(offset + limit)} if len(items) > limit else {}
-    return {**await _wire(call, feed), "items": [item.as_dict() for item in items[:limit]], "paging": after}
+    titles = await call.services.output_contents.titles([item.id for item in items[:limit]])
+    rows = [item.as_dict(titles.get(item.id, "")) for item in items[:limit]]
+    return {**await _wire(call, feed), "items": rows, "paging": after}
 
 
 async def create(call: Call) -> Reply:
@@ -120,6 +122,10 @@ def output_settings(params: Params, before: OutputConfig, now: float) -> OutputC
         given["max_impressions"] = int(count)
     if (age := params.text("max_age")) is not None:
         given["max_age"] = seconds_of(age)
+    if (republish := params.text("republish")) is not None:
+        if republish not in get_args(Republish):
+            raise wrong("republish", republish, "'never' or 'edits'")
+        given["republish"] = republish
     if (public := params.text("public")) is not None:
         if public.lower() not in TRUTHS:
             raise wrong("public", public, "'true' or 'false'")

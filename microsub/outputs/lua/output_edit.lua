@@ -5,11 +5,12 @@
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
 -- ARGV  1 now  2 'add' (items that aren't in it), 'publish' (items in any state, with a new edition), 'offer' (a
---       channel's items that were never in it), 'edit' (items in it whose post has changed), 'remove', 'drop' (items
---       whose posts are gone) 3 maximum number of items; the oldest offered items make room for items that are added by
---       hand 4 maximum number of removed items to remember  5 items that leave together if there are too many 6.. per
---       item: id, hash of its post, time of publication {'missing'} no such feed; {'full', count} nothing was done;
---       else {'', how many changed}
+--       channel's items that were never in it), 'edit' (items in it whose post was edited), 'note' (items in it whose
+--       post has changed, but isn't published again), 'remove', 'drop' (items whose posts are gone)
+--       3 maximum number of items; the oldest offered items make room for items that are added by hand
+--       4 maximum number of removed items to remember  5 items that leave together if there are too many
+--       6.. per item: id, the post's version (two words), time of publication
+-- reply {'missing'} no such feed; {'full', count} nothing was done; else {'', how many changed}
 local now, action, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end
 
@@ -17,9 +18,9 @@ local function is_in(item) return redis.call('ZSCORE', KEYS[2], item) or redis.c
 local function wanted(item, hash)
   if action == 'add' then return not is_in(item) end
   if action == 'offer' then return not redis.call('ZSCORE', KEYS[4], item) end
-  if action == 'edit' then
+  if action == 'edit' or action == 'note' then
     local edition = redis.call('HGET', KEYS[6], item)
-    return is_in(item) and edition and string.match(edition, '^%d+ (.*)$') ~= hash
+    return is_in(item) and edition and string.match(edition, '^%d+ (%S* ?%S*)') ~= hash
   end
   if action == 'drop' then return redis.call('ZSCORE', KEYS[4], item) end
   return action == 'publish' or is_in(item)
@@ -27,7 +28,6 @@ end
 local function leave(item)
   redis.call('ZREM', KEYS[2], item)
   redis.call('ZREM', KEYS[3], item)
-  redis.call('HDEL', KEYS[5], item)
   redis.call('HDEL', KEYS[6], item)
   redis.call('SREM', KEYS[8], item)
 end
@@ -45,6 +45,14 @@ for i = 6, #ARGV, 3 do
   end
 end
 if #chosen == 0 then return { '', 0 } end
+if action == 'note' then
+  for _, i in ipairs(chosen) do
+    local number, rest = string.match(redis.call('HGET', KEYS[6], ARGV[i]), '^(%d+) ?%S* ?%S*(.*)$')
+    redis.call('HSET', KEYS[6], ARGV[i], number .. ' ' .. ARGV[i + 1] .. rest)
+  end
+  redis.call('HSET', KEYS[1], 'modified', ARGV[1])
+  return { '', #chosen }
+end
 local count = redis.call('ZCARD', KEYS[2])
 if by_hand and new > 0 and count + new > most then
   local room = most - count
@@ -59,14 +67,18 @@ for place, i in ipairs(chosen) do
   -- A microsecond apart, so that lists keep the order in which the items were given.
   local edited = string.format('%.6f', now + (place - 1) * 1e-6)
   local by_source = action == 'offer' or action == 'edit' and offered(item)
+  local again = action == 'edit' and ' edited' or redis.call('ZSCORE', KEYS[4], item) and ' again' or ''
   leave(item)
+  -- The impressions of a removed item stay until it is published again.
+  if action ~= 'remove' then redis.call('HDEL', KEYS[5], item) end
   if action == 'drop' then
     redis.call('ZREM', KEYS[4], item)
   else
     redis.call('ZADD', KEYS[4], edited, item)
     if action ~= 'remove' then
       redis.call('ZADD', KEYS[2], ARGV[i + 2], item)
-      redis.call('HSET', KEYS[6], item, redis.call('HINCRBY', KEYS[1], 'editions', 1) .. ' ' .. ARGV[i + 1])
+      local number = redis.call('HINCRBY', KEYS[1], 'editions', 1)
+      redis.call('HSET', KEYS[6], item, number .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. again)
       if by_source then redis.call('SADD', KEYS[8], item) end
     end
   end
@@ -102,6 +114,7 @@ if forgotten > 0 then
     if forgotten == 0 then break end
     if not is_in(item) then
       redis.call('ZREM', KEYS[4], item)
+      redis.call('HDEL', KEYS[5], item)
       forgotten = forgotten - 1
     end
   end

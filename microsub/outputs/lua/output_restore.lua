@@ -3,7 +3,7 @@
 -- Atomic: an item's sets, impressions and edition. Items that were ever in the feed aren't changed.
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2.. per item: id, hash of its post, times of publication, import ('' for none) and the last edit,
+-- ARGV  1 now  2.. per item: id, the post's version, times of publication, import ('' for none) and the last edit,
 --       'count time …' of its impressions or ''
 -- reply {'missing'} no such feed; else {'', how many were added}
 if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end
@@ -12,12 +12,16 @@ for i = 2, #ARGV, 6 do
   local item, published, imported, shown = ARGV[i], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5]
   if not redis.call('ZSCORE', KEYS[4], item) then
     redis.call('ZADD', KEYS[4], ARGV[i + 4], item)
-    if published ~= '' then redis.call('ZADD', KEYS[2], published, item) end
-    if imported ~= '' then redis.call('ZADD', KEYS[3], imported, item) end
-    if published ~= '' or imported ~= '' then
-      redis.call('HSET', KEYS[6], item, redis.call('HINCRBY', KEYS[1], 'editions', 1) .. ' ' .. ARGV[i + 1])
-      if shown ~= '' then redis.call('HSET', KEYS[5], item, shown) end
+    if imported ~= '' then
+      redis.call('ZADD', KEYS[3], imported, item)
+    elseif published ~= '' then
+      redis.call('ZADD', KEYS[2], published, item)
     end
+    if published ~= '' or imported ~= '' then
+      local number = redis.call('HINCRBY', KEYS[1], 'editions', 1)
+      redis.call('HSET', KEYS[6], item, number .. ' ' .. ARGV[i + 1] .. ' ' .. published)
+    end
+    if shown ~= '' then redis.call('HSET', KEYS[5], item, shown) end
     count = count + 1
   end
 end

@@ -4,7 +4,7 @@
 --
 -- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
 -- ARGV  1 now  2 earliest time of publication, or '-inf'  3 maximum number of items
--- reply 'id time edition hash' per item
+-- reply 'id time edition' per item, the edition as in the hash of editions
 -- include: held
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[3])
 local most = tonumber(redis.call('HGET', KEYS[1], 'max_impressions') or 0)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest
-from microsub.formats.wire import post_title
 from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.http.params import collect
 from microsub.kit.texts import N_
@@ -104,11 +102,8 @@ async def _output(visit: PageVisit) -> Response:
 
 
 async def _views(visit: PageVisit, items: Sequence[OutputItem]) -> list[OutputItemView]:
-    data = await visit.site.services.items.data([item.id for item in items])
-    return [
-        OutputItemView(item, post_title({"_id": item.id, **orjson.loads(wire)}) if wire is not None else "")
-        for item, wire in zip(items, data, strict=True)
-    ]
+    titles = await visit.site.services.output_contents.titles([item.id for item in items])
+    return [OutputItemView(item, titles.get(item.id, "")) for item in items]
 
 
 async def _change(visit: PageVisit) -> Response:
@@ -189,6 +184,7 @@ def _fields(feed: OutputFeed) -> dict[str, str]:
         "search": settings.search or "",
         "max_impressions": str(settings.max_impressions or ""),
         "max_age": _age(settings.max_age),
+        "republish": settings.republish or "",
         "public": "true" if settings.public else "",
     }
     return {name: text for name, text in texts.items() if text}
