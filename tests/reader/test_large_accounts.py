@@ -129,7 +129,7 @@ class CountsTogether:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.together = under_way = 0
-        counts = Channels.counts
+        counts = Channels.distinct_counts
 
         async def noting(channels: Channels, user: str) -> Any:
             nonlocal under_way
@@ -140,7 +140,7 @@ class CountsTogether:
             finally:
                 under_way -= 1
 
-        monkeypatch.setattr(Channels, "counts", noting)
+        monkeypatch.setattr(Channels, "distinct_counts", noting)
 
 
 async def nothing_found(*_: Any) -> SearchAnswer:

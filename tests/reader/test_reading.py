@@ -279,3 +279,16 @@ async def test_a_post_that_several_feeds_carry(ann: ReadingVisitor) -> None:
     page = await ann.get(f"/post/{ids(await ann.get('/channel/home'))[0]}")
     assert "Also in The other blog" in page.text
     assert "stranger" not in page.text
+
+
+async def test_all_counts_what_it_lists(ann: ReadingVisitor) -> None:
+    """A post in two channels, or saved as well, counts once."""
+    await ann.server.follow_unscheduled(FEED, "ann", "later")
+    await ann.publish("a", "b", "c")
+    page = await ann.get("/channel/global")
+    (first, *_) = ids(page)
+    await ann.change(page, "save", first)
+    page = await ann.get("/channel/global")
+    assert len(ids(page)) == 3
+    assert page.tree.css_first("#channels [data-channel=global] [data-count]").text() == "3"
+    assert page.tree.css_first("#channels [data-channel=later] [data-count]").text() == "3"

@@ -179,3 +179,32 @@ async def test_a_subscription_that_cant_be_decoded_is_named(world: OneReader) ->
     await world.redis.command("HSET", keys.channel_feeds(ANN, "home"), "77", "{")
     with pytest.raises(StoreDamaged, match=r"channel:home:feeds 77"):
         await world.channels.subscriptions(ANN, "home")
+
+
+async def test_an_unread_item_in_several_channels_counts_once(
+    world: OneReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exactly up to a bound; above a first bound, with a second look that is kept for seconds."""
+
+    async def unread(uid: str, *numbers: int) -> None:
+        await world.redis.command("ZADD", keys.unread(ANN, uid), *(part for n in numbers for part in (n, n)))
+
+    async def counted() -> tuple[int, int]:
+        _, counts, distinct = await world.channels.distinct_counts(ANN)
+        return sum(counts), distinct
+
+    assert await counted() == (0, 0)
+    await unread("home", *range(1, 1500))
+    assert await counted() == (1499, 1499)
+    await unread("work", 7, 8, 9000, 9001)
+    await unread("saved", 7, 9000, 9002)
+    assert await counted() == (1506, 1502)
+    monkeypatch.setattr("microsub.timelines.channels.COMPARED", 6)
+    assert await counted() == (1506, 1502)
+    await unread("saved", 9001)
+    assert await counted() == (1507, 1503)
+    world.channels._repeats.clear()
+    assert await counted() == (1507, 1502)
+    monkeypatch.setattr("microsub.timelines.channels.MOST_COMPARED", 6)
+    world.channels._repeats.clear()
+    assert await counted() == (1507, 1507)

@@ -90,10 +90,9 @@ async def links(visit: PageVisit) -> ChannelLinks:
     """The list of channels: first all together, then each one."""
     user, services = visit.require_session().user, visit.site.services
     inherited = await services.reading.style(user)
-    names, counts = await services.channels.counts(user)
+    names, counts, everything = await services.channels.distinct_counts(user)
     troubled = await services.admin.survey.attention(user)
     lines = _lines_of(names, inherited, visit)
-    everything = sum(count for line, count in zip(lines, counts, strict=True) if line.uid != SAVED)
     whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
     each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
     return ChannelLinks([whole.link(everything), *each])

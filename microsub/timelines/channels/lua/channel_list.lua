@@ -5,9 +5,10 @@
 -- is the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
 -- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)
--- ARGV  1, 2 patterns: channel, unread  3 now  4 the remembered shape, or ''  5.. fields of a channel
+-- ARGV  1, 2 patterns: channel, unread  3 now  4 the remembered shape, or ''  5 how many unread ids may be examined to
+--       count the distinct ones, 0 if nobody asks  6.. fields of a channel
 -- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread
---       …' by position}; then, if the shape differs, {uid, the fields' values} per channel
+--       …' by position, number of distinct unread ids or -1 if too many would be examined}; then, if the shape differs, {uid, the fields' values} per channel
 -- include: in_force
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
@@ -18,15 +19,38 @@ if KEYS[3] then
   waiting = redis.call('EXISTS', KEYS[4])
 end
 local before, after = string.match(ARGV[2], '^(.*)%*(.*)$')
-local uids, counts = redis.call('ZRANGE', KEYS[1], 0, -1), {}
-for i, uid in ipairs(uids) do counts[i] = redis.call('ZCARD', before .. uid .. after) end
+local uids, counts, sum, largest = redis.call('ZRANGE', KEYS[1], 0, -1), {}, 0, nil
+for i, uid in ipairs(uids) do
+  counts[i] = redis.call('ZCARD', before .. uid .. after)
+  sum = sum + counts[i]
+  if not largest or counts[i] > counts[largest] then largest = i end
+end
+
+-- The number of distinct unread ids. Those of the largest channel aren't read; it is only asked for those of the others.
+local function distinct(most)
+  if sum == 0 or sum == counts[largest] then return sum end
+  if sum - counts[largest] > most then return -1 end
+  local seen, twice, many = {}, 0, before .. uids[largest] .. after
+  for i, uid in ipairs(uids) do
+    for first = 0, i == largest and -1 or counts[i] - 1, 1000 do
+      local ids = redis.call('ZRANGE', before .. uid .. after, first, first + 999)
+      local there = redis.call('ZMSCORE', many, unpack(ids))
+      for j = 1, #ids do
+        if there[j] or seen[ids[j]] then twice = twice + 1 end
+        seen[ids[j]] = true
+      end
+    end
+  end
+  return sum - twice
+end
+
 local shape = (user[2] or '') .. ' ' .. (user[3] or '') .. ' ' .. table.concat(uids, ' ')
-local reply = { '', scope, waiting, shape, table.concat(counts, ' ') }
+local reply = { '', scope, waiting, shape, table.concat(counts, ' '), distinct(tonumber(ARGV[5])) }
 if shape ~= ARGV[4] then
   for i, uid in ipairs(uids) do
-    local row = redis.call('HMGET', (string.gsub(ARGV[1], '%*', uid)), unpack(ARGV, 5))
+    local row = redis.call('HMGET', (string.gsub(ARGV[1], '%*', uid)), unpack(ARGV, 6))
     table.insert(row, 1, uid)
-    reply[5 + i] = row
+    reply[6 + i] = row
   end
 end
 return reply
