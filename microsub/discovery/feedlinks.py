@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import orjson
 
@@ -43,6 +43,10 @@ _CALLED_FEED = re.compile(
     r"(?i)\W*(?:(?:[^\W\d]+\W+){0,3}(?:rss|atom)(?:\W*\d(?:\.\d)?)?(?:\W+feeds?)?(?:\W+[^\W\d]+){0,2}"
     r"|(?:xml|web|news|json|blog)?\W*feeds?)\W*"
 )
+# Link texts that may mean a feed, a newsletter or a shop.
+_MAY_BE_FEED = re.compile(
+    r"(?i)\W*(?:subscribe|syndicate|syndication)(?:\W+(?:here|now|to\W+(?:this|the|our)\W+\w+))?\W*"
+)
 _NO_DOCUMENT = re.compile(r"(?i)\.(?:html?|jpe?g|png|gif|svg|webp|pdf|zip|mp3|mp4|apk|exe)\Z|/(?:wiki|help|faq|about)/")
 _LONGEST_NAME = 40
 _ADDRESS_FORMATS = (
@@ -51,6 +55,12 @@ _ADDRESS_FORMATS = (
     (re.compile(r"(?i)json"), "jsonfeed"),
 )
 
+# Links of other readers, with the encoded address of the feed in path, query or fragment.
+_READER = re.compile(
+    r"(?i)\s*https?://(?:[\w-]+\.)*(?:feedly\.com|inoreader\.com|subtome\.com|theoldreader\.com|newsblur\.com|feedbin\.(?:com|me)"
+    r"|bazqux\.com|netvibes\.com|add\.my\.yahoo\.com|feeder\.co|follow\.it|flipboard\.com|miniflux\.app|newsisfree\.com)"
+    r"/\S{0,200}?(?:feed/|feeds?=|url=|subscribe=|/feed%2F|/subscribe/|/subscription/)(?P<feed>https?(?::|%3A)\S+)"
+)
 # Pages for one platform's apps that have the feed's address, without its scheme, as their path.
 _SERVICE = re.compile(r"(?i)\s*https?://(?:www\.)?subscribeonandroid\.com/(?P<feed>[^/\s?#]+\.[^/\s?#]+/\S+)")
 
@@ -96,7 +106,8 @@ def looks_like_feed(url: str) -> bool:
 def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | None:
     """The feed that an ordinary link leads to; None for other links.
 
-    Recognised by its type, scheme (`feed:`, `itpc:` …), address, subscription service, or text.
+    Recognised by its type, scheme (`feed:`, `itpc:` …), address, subscription service, or text. A text that may mean
+    something else (*Subscribe*) gives a link without a format, which must be read to know.
     """
     name = " ".join(text.split())[:200] or None
     address = from_subscribe_scheme(target)
@@ -108,15 +119,17 @@ def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | N
         return FeedLink(url, _format_of(match), name)
     if address != target or service:
         return FeedLink(url, _by_address(url), name)
-    if _NO_FEED.search(url) or not (looks_like_feed(url) or _is_called_feed(name or "", url)):
+    if _NO_FEED.search(url):
         return None
-    return FeedLink(url, _by_address(url), name)
+    if looks_like_feed(url) or _is_called(_CALLED_FEED, name or "", url):
+        return FeedLink(url, _by_address(url), name)
+    return FeedLink(url, "", name) if _is_called(_MAY_BE_FEED, name or "", url) else None
 
 
-def _is_called_feed(name: str, url: str) -> bool:
+def _is_called(what: re.Pattern[str], name: str, url: str) -> bool:
     """Whether a link's text says that it is a feed, and its address isn't that of a page."""
     path = url.partition("#")[0].partition("?")[0]
-    return len(name) <= _LONGEST_NAME and bool(_CALLED_FEED.fullmatch(name)) and not _NO_DOCUMENT.search(path)
+    return len(name) <= _LONGEST_NAME and bool(what.fullmatch(name)) and not _NO_DOCUMENT.search(path)
 
 
 def _format_of(match: re.Match[str]) -> str:
@@ -144,6 +157,25 @@ _DOMAIN = re.compile(rf"{_HOST}(?::\d{{1,5}})?(?:[/?#]\S*)?\Z")
 _LOCAL = re.compile(r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?#]\S*)?\Z")
 _ACCOUNT = re.compile(rf"(?i)(?:acct:@?|@)?(?P<who>[\w.+-]+)@(?P<host>{_HOST}(?::\d{{1,5}})?)\Z")
 _BLUESKY = re.compile(rf"@(?P<domain>{_HOST})\Z")
+_COMMUNITY = re.compile(rf"!(?P<who>\w+)@(?P<host>{_HOST}(?::\d{{1,5}})?)\Z")
+_PASTED = re.compile(
+    r"<(?P<inside>\S+)>|\[[^\]]*\]\((?P<linked>[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)|[\"'“„](?P<quoted>\S+)[\"'”“]"
+)
+# Pages of podcasts that don't name the feed, and the public interfaces that do.
+_PODCASTS = (
+    (
+        re.compile(r"(?i)https?://(?:podcasts|itunes)\.apple\.com/(?:\S*/)?id(?P<id>\d{3,15})\b\S*"),
+        "https://itunes.apple.com/lookup?entity=podcast&id={id}",
+    ),
+    (
+        re.compile(r"(?i)https?://overcast\.fm/itunes(?P<id>\d{3,15})\b\S*"),
+        "https://itunes.apple.com/lookup?entity=podcast&id={id}",
+    ),
+    (
+        re.compile(r"(?i)https?://(?:www\.)?podcastindex\.org/podcast/(?P<id>\d{1,15})\b\S*"),
+        "https://podcastindex.org/api/podcasts/byfeedid?id={id}",
+    ),
+)
 _REDDIT = re.compile(r"/?(?P<kind>r|u|user)/(?P<name>[\w+-]{2,100})/?\Z")
 
 # Schemes for subscribing, registered by iTunes and old readers. The address after them may have its own scheme.
@@ -156,11 +188,20 @@ def addresses(query: str) -> list[str]:
     """The addresses to fetch for a query, in order; none for words.
 
     A URL is used as it is; a bare domain is tried over https, then http; a handle leads to its WebFinger document (see
-    `profile_in`), then to the usual place of profiles.
+    `profile_in`), then to the usual place of profiles; the page of a podcast also to the interface that knows its feed.
+    Brackets and quotation marks around an address, and the Markdown of a link, make no difference.
     """
-    text = from_subscribe_scheme(query.strip())
+    text = query.strip()
+    if pasted := _PASTED.fullmatch(text):
+        text = next(part for part in pasted.groups() if part)
+    text = from_subscribe_scheme(text)
     if "://" in text:
-        return [text] if is_usable(text) and not re.search(r"\s", text) else []
+        if not is_usable(text) or re.search(r"\s", text):
+            return []
+        asked = ((pattern.fullmatch(text), there) for pattern, there in _PODCASTS)
+        return [text, *(there.format(id=match["id"]) for match, there in asked if match)]
+    if match := _COMMUNITY.match(text):
+        return [f"https://{match['host']}/c/{match['who']}"]
     if match := _ACCOUNT.match(text):
         who, host = match["who"], match["host"]
         resource = quote(f"acct:{who}@{host}", safe=":@")
@@ -186,12 +227,33 @@ def is_unusable_url(query: str) -> bool:
 
 
 def from_subscribe_scheme(url: str) -> str:
-    """The web address in a `feed:` URL or similar; any other text unchanged."""
+    """The web address in a `feed:` URL or similar, or in a link of another reader; any other text unchanged."""
+    if len(url) <= MAX_URL and (reader := _READER.match(url)):
+        encoded = reader["feed"]
+        # A whole encoded address ends where the next parameter of the reader begins.
+        return unquote(re.split(r"[&#]", encoded)[0]) if "%3a" in encoded[:9].lower() else encoded
     match = _SUBSCRIBE.match(url)
     if match is None:
         return url
     rest = url[match.end() :]
     return rest if re.match(r"(?i)https?://", rest) else f"http://{rest}"
+
+
+def looked_up(text: str, url: str) -> FeedLink | None:
+    """The feed of a podcast in the reply of an interface that `addresses` names; None for other documents."""
+    if not any(url.startswith(there.partition("?")[0]) for _, there in _PODCASTS):
+        return None
+    try:
+        said = orjson.loads(text)
+        shows = [*(said.get("results") or ()), said.get("feed") or {}]
+        pairs = (
+            (show.get("feedUrl") or show.get("url"), show.get("collectionName") or show.get("title")) for show in shows
+        )
+        found = next((feed, title) for feed, title in pairs if feed)
+    except (ValueError, TypeError, AttributeError, StopIteration):
+        return None
+    address = safe_url(_text(found[0]))
+    return FeedLink(address, "rss", _text(found[1])) if address else None
 
 
 def profile_in(body: bytes, url: str) -> str | None:

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from microsub.discovery.feedlinks import FeedLink, declared, looks_like_feed, mentioned
+from microsub.discovery.feedlinks import FeedLink, declared, looked_up, looks_like_feed, mentioned
 from microsub.discovery.sites import feeds_by_address, feeds_of_site, wordpress_feed
 from microsub.errors import ParseError
 from microsub.formats import hfeed
@@ -24,7 +24,7 @@ from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.parse import parse, sniff
 from microsub.kit.http.links import from_header
-from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url, web_parts
+from microsub.kit.urls import host_of, normalise_profile, normalise_url, parts_of, safe_url, web_parts
 from microsub.model.jf2 import Feed
 
 __all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address", "forwarded"]
@@ -42,10 +42,14 @@ _FORWARD = re.compile(
 _COMMENTS = re.compile(
     r"(?i)comment|kommentar|comentario|comentário|commenti\b|reacties|комментари|コメント|评论|評論|التعليقات|yorum"
 )
-_COMMENTS_PATH = re.compile(r"(?i)/(?:comments?|replies)(?:[/.]|\Z)|[?&](?:feed=comments|withcomments)")
+_COMMENTS_PATH = re.compile(r"(?i)/(?:[\w-]+-)?(?:comments?|replies)(?:[/.]|\Z)|[?&](?:feed=comments|withcomments)")
 _NO_NAME = re.compile(r"(?i)(?:rss|atom|rdf|xml|json|feeds?|subscribe|syndication|[\W\d]){1,20}")
 # Without a trailing slash: servers that use one redirect.
-_PATHS = ("feed", "feed.xml", "rss.xml", "atom.xml", "index.xml", "rss", "feed.json", "blog-feed.xml", "feed.atom")
+_PATHS = ("feed", "index.xml", "feed.xml", "rss.xml", "atom.xml", "rss", "feed.json", "blog-feed.xml", "feed.atom")
+_TRIED_FIRST = 6
+_HAS_EXTENSION = re.compile(r"\.\w{1,5}\Z")
+# Marks of one post's page: its own feed is that of its comments.
+_POST = 'meta[property^="article:"], meta[property="og:type"][content="article"], link[rel=shortlink][href*="?p="]'
 
 
 def discover(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
@@ -58,6 +62,8 @@ def discover(body: bytes, url: str, content_type: str | None, link_header: str |
     try:
         text = decode(body, content_type)
         kind = sniff(text, content_type)
+        if kind == "json" and (found := looked_up(text, url)):
+            return [found]
         if kind in {"json", "syndication"}:
             return [_itself(parse(body, url, content_type))]
         return _from_page(text, url, header) if kind == "html" else _distinct([*header, *feeds_by_address(url)])
@@ -106,12 +112,17 @@ def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
 def common_paths(url: str) -> list[str]:
     """Addresses where blog engines usually have a feed, most common names first.
 
-    Each name is tried below the page, then next to it, then at the root of its site.
+    At the root of the site, then in the page's folder; the other way round in a person's own folder (`/~ann/`). The
+    least common names come last.
     """
     if (parts := web_parts(url)) is None:
         return []
-    folders = dict.fromkeys((parts.path.rstrip("/") + "/", parts.path.rpartition("/")[0] + "/", "/"))
-    found = (urljoin(url, folder + path) for path in _PATHS for folder in folders)
+    folder = parts.path.rpartition("/")[0] + "/"
+    if folder == "/" and not _HAS_EXTENSION.search(parts.path):
+        folder = parts.path.rstrip("/") + "/"
+    folders = (folder, "/") if folder.startswith("/~") else ("/", folder)
+    found = [urljoin(url, place + path) for place in folders for path in _PATHS[:_TRIED_FIRST]]
+    found += [urljoin(url, place + path) for path in _PATHS[_TRIED_FIRST:] for place in folders]
     return list(dict.fromkeys(u for u in found if safe_url(u)))
 
 
@@ -147,13 +158,32 @@ def _from_header(header: str | None, url: str) -> list[FeedLink]:
 
 
 def _named_on(tree: LexborHTMLParser, text: str, url: str, *, near: bool = False) -> list[FeedLink]:
-    """The feeds that a page declares or its site's rules give, otherwise its links; `near`: without blogrolls."""
+    """The feeds that a page declares or its site's rules give, otherwise its links.
+
+    `near`: without blogrolls, and without links that may lead to anything (`feedlinks.mentioned`).
+    """
     base = base_of(tree, url)
-    if named := [*_declared(tree, base), *feeds_of_site(url, text[:MAX_PAGE], tree)]:
+    first, later = feeds_of_site(url, text[:MAX_PAGE], tree)
+    if named := [*first, *_own_first(_declared(tree, base), url, tree), *later]:
         return named
     mentions = list(_mentioned(tree, base))
     ours = [link for link in mentions if _same_site(link.url, url)]
-    return ours if near else [*ours, *(link for link in mentions if link not in ours)]
+    if near:
+        return [link for link in ours if link.format]
+    return [*ours, *(link for link in mentions if link.format and link not in ours)]
+
+
+def _own_first(links: Iterable[FeedLink], url: str, tree: LexborHTMLParser) -> list[FeedLink]:
+    """A page's feeds, with those of the page itself before those of its site: of a category, for example.
+
+    These have the page's path in their own: `/food/feed/`, `/food.rss`, `/rss/food/`, `/food?format=rss` for `/food/`.
+    """
+    found = list(links)
+    path = parts_of(url).path.rstrip("/")
+    if not path or len(found) < 2 or tree.css_first(_POST) is not None:
+        return found
+    own = re.compile(rf"(?:{re.escape(path)}(?:/?\Z|[/.])|/.*{re.escape(path)}(?:/|\.\w{{1,5}}\Z|\Z))")
+    return sorted(found, key=lambda link: not (_same_site(link.url, url) and own.match(parts_of(link.url).path)))
 
 
 def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:

@@ -133,8 +133,10 @@ class Search:
         found = _Discovered()
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
-                for address in addresses(query):
-                    found = await self._discover(address, account=is_account(query))
+                places = addresses(query)
+                known = len(places) > 1 and "://" in query
+                for address in places:
+                    found = await self._discover(address, account=is_account(query), usual=not known)
                     if found.links:
                         break
                     failures.append(found.failed)
@@ -216,18 +218,22 @@ class Search:
                 return feed.name if feed is not None else None
         return None
 
-    async def _discover(self, url: str, *, account: bool) -> _Discovered:
-        """The feeds at one address."""
+    async def _discover(self, url: str, *, account: bool, usual: bool = True) -> _Discovered:
+        """The feeds at one address; if it names none, usual ones are tried (`usual`)."""
         document = await self._page(url)
         if not isinstance(document, Fetched):
             return _Discovered(_known(url, document), failed=document if isinstance(document, FetchFailed) else None)
         if account and (profile := await self._profile(document, url)):
             return await self._discover(profile, account=account)
         found = _with_credentials(url, await self._parser.discover(document) or feeds_by_address(url))
-        if found or account:
+        sure = [link for link in found if link.format]
+        if sure or account:
             # The host's feed isn't the feed of somebody with an account there.
-            return _Discovered(found, read=(document.url, with_credentials_of(url, document.final_url)))
-        for guessed in common_paths(document.final_url)[:MAX_PATHS]:
+            return _Discovered(sure, read=(document.url, with_credentials_of(url, document.final_url)))
+        if not usual:
+            return _Discovered()
+        guesses = [*(link.url for link in found[:MAX_TRIED]), *common_paths(document.final_url)]
+        for guessed in guesses[:MAX_PATHS]:
             path = with_credentials_of(url, guessed)
             guess = await self._get(path)
             if (

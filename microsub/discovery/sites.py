@@ -19,7 +19,7 @@ from microsub.kit.urls import host_of, safe_url, web_parts
 
 _FORMATS = frozenset({"rss", "atom", "rdf", "jsonfeed", "h-feed"})
 _KEYS = {
-    "site": frozenset({"name", "host", "path", "feeds", "page"}),
+    "site": frozenset({"name", "host", "path", "feeds", "page", "first"}),
     "feed": frozenset({"url", "format", "title"}),
     "mark": frozenset({"pattern", "selector", "attribute", "generator"}),
 }
@@ -52,7 +52,7 @@ class Site:
     """Pages whose host, and whose path with query, match completely.
 
     With `page`, one of these marks must be on the page; the first one that matches counts. Without it, the page isn't
-    read.
+    read. `first`: the feeds are the page's own, those that it declares are the site's.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Site:
     path: re.Pattern[str]
     feeds: tuple[SiteFeed, ...]
     page: tuple[Mark, ...] = ()
+    first: bool = False
 
 
 def sites_of(text: str) -> tuple[Site, ...]:
@@ -87,6 +88,7 @@ def _site(row: Mapping[str, Any], words: Mapping[str, str]) -> Site:
         _pattern(row["path"], words),
         tuple(_feed(feed) for feed in row["feeds"]),
         tuple(_mark(mark, words) for mark in row.get("page", ())),
+        bool(row.get("first", False)),
     )
     if not site.feeds:
         raise ValueError("'feeds' is empty: expected at least one address")
@@ -153,9 +155,13 @@ def feeds_by_address(url: str) -> list[FeedLink]:
     return [] if looks_like_feed(url) else [link for _, link in matching(url)]
 
 
-def feeds_of_site(url: str, text: str, tree: LexborHTMLParser) -> list[FeedLink]:
-    """The feeds of the page at `url` by the rules for its site or program, best first."""
-    return [link for _, link in matching(url, text, tree)]
+def feeds_of_site(url: str, text: str, tree: LexborHTMLParser) -> tuple[list[FeedLink], list[FeedLink]]:
+    """The feeds of the page at `url` by the rules for its site or program, best first.
+
+    First those that come before the feeds that the page declares, then those after them.
+    """
+    found = list(matching(url, text, tree))
+    return [link for site, link in found if site.first], [link for site, link in found if not site.first]
 
 
 def wordpress_feed(target: str, rel: str, base: str) -> FeedLink | None:
@@ -187,7 +193,7 @@ def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> 
                 continue
             values |= {name: _plain(value) for name, value in on_page.groupdict("").items()}
         for feed in site.feeds:
-            if address := safe_url(feed.url.format_map(values)):
+            if address := safe_url(feed.url.format_map(values), url):
                 yield site, FeedLink(address, feed.format, feed.title.format_map(values) if feed.title else None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from microsub.discovery.links import FeedLink, better_feeds, common_paths, discover, forwarded
+from microsub.discovery.search import MAX_PATHS
 
 URL = "https://blog.example/about"
 
@@ -61,15 +62,23 @@ def test_hostile_pages_take_no_time() -> None:
 
 
 def test_common_paths_lie_beside_the_page_and_at_the_root() -> None:
-    """They are absolute and unique: the commonest name first, and for each name the nearest folder first."""
-    found = common_paths("https://host.example/~ann/blog")
-    assert found[:4] == [
-        "https://host.example/~ann/blog/feed",
-        "https://host.example/~ann/feed",
-        "https://host.example/feed",
-        "https://host.example/~ann/blog/feed.xml",
-    ]
-    assert "https://host.example/~ann/feed.xml" in found
-    assert "https://host.example/feed" in found
-    assert len(found) == len(set(found))
+    """They are absolute and unique: the common names at the root first, then in the page's folder; nothing lies below a
+    file. A person's folder comes before the root of the host.
+    """
+    names = ["feed", "index.xml", "feed.xml", "rss.xml", "atom.xml", "rss"]
+    for page, first, then in (
+        ("https://blog.example/2024/post.html", "https://blog.example/", "https://blog.example/2024/"),
+        ("https://blog.example/post.html", "https://blog.example/", ""),
+        ("https://blog.example/notes", "https://blog.example/", "https://blog.example/notes/"),
+        ("https://blog.example/notes/", "https://blog.example/", "https://blog.example/notes/"),
+        ("https://host.example/~ann/blog", "https://host.example/~ann/", "https://host.example/"),
+    ):
+        found = common_paths(page)
+        assert found[:MAX_PATHS] == [first + name for name in names] + (
+            [then + name for name in names[:3]]
+            if then
+            else [first + name for name in ("feed.json", "blog-feed.xml", "feed.atom")]
+        )
+        assert len(found) == len(set(found))
+        assert not any("post.html" in url for url in found)
     assert common_paths("https://[x") == []

@@ -61,6 +61,21 @@ NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
         ("@ann", []),
         ("r/gardening", ["https://www.reddit.com/r/gardening"]),
         ("/u/ann/", ["https://www.reddit.com/user/ann"]),
+        ("!moss@forum.example", ["https://forum.example/c/moss"]),
+        ("<https://blog.example/x>", ["https://blog.example/x"]),
+        ("[The blog (new)](https://blog.example/x)", ["https://blog.example/x"]),
+        ("[x](https://blog.example/moss_(plant))", ["https://blog.example/moss_(plant)"]),
+        ("“https://blog.example/x”", ["https://blog.example/x"]),
+        ("[not](a link", []),
+        (
+            "https://feedly.com/i/subscription/feed%2Fhttps%3A%2F%2Fblog.example%2Ff%3Fa%3D1",
+            ["https://blog.example/f?a=1"],
+        ),
+        ("https://feedly.com/i/subscription/feed/https://blog.example/f", ["https://blog.example/f"]),
+        ("https://www.inoreader.com/feed/https://blog.example/f?a=1&b=2", ["https://blog.example/f?a=1&b=2"]),
+        ("https://www.inoreader.com/?add_feed=https%3A%2F%2Fblog.example%2Ff&x=y", ["https://blog.example/f"]),
+        ("https://www.subtome.com/#/subscribe?feeds=https%3A%2F%2Fblog.example%2Ff&url=z", ["https://blog.example/f"]),
+        ("https://feedly.com/i/discover", ["https://feedly.com/i/discover"]),
         ("a@b@c.example", []),
         ("@ann@localhost", []),
     ],
@@ -140,6 +155,61 @@ async def test_usual_places_are_tried_last(server: World) -> None:
     server.web.documents |= {SITE: NOTHING, "https://blog.example/feed": DOCUMENT}
     assert await found(server, SITE) == ["https://blog.example/feed"]
     assert len(server.web.asked) < 20
+
+
+@pytest.mark.parametrize("name", ["index.xml", "atom.xml", "rss"])
+async def test_usual_places_at_the_root_are_tried_for_a_file(server: World, name: str) -> None:
+    """Nothing is tried below a file."""
+    server.web.documents |= {f"{SITE}blog/post.html": NOTHING, f"{SITE}{name}": DOCUMENT}
+    assert await found(server, f"{SITE}blog/post.html") == [f"{SITE}{name}"]
+    assert not any("post.html/" in url for url in server.web.asked)
+
+
+async def test_a_link_called_subscribe_is_a_feed_if_it_is_one(server: World) -> None:
+    """It is read to know; a page of a newsletter is none, and the usual places are tried."""
+    page = (b"<html><body><a href=/letter>Subscribe</a> <a href=/news>Syndicate</a></body></html>", "text/html")
+    server.web.documents |= {SITE: page, f"{SITE}letter": NOTHING, f"{SITE}news": DOCUMENT}
+    assert await found(server, SITE) == [f"{SITE}news"]
+    server.web.documents |= {f"{SITE}news": NOTHING, f"{SITE}feed": DOCUMENT}
+    assert await found(server, SITE) == [f"{SITE}feed"]
+
+
+@pytest.mark.parametrize(
+    ("page", "interface", "said"),
+    [
+        (
+            "https://podcasts.apple.com/de/podcast/moss/id12345?i=6",
+            "https://itunes.apple.com/lookup?entity=podcast&id=12345",
+            {"resultCount": 1, "results": [{"feedUrl": FEED, "collectionName": "Moss"}]},
+        ),
+        (
+            "https://overcast.fm/itunes12345/moss",
+            "https://itunes.apple.com/lookup?entity=podcast&id=12345",
+            {"results": [{"feedUrl": FEED}]},
+        ),
+        (
+            "https://podcastindex.org/podcast/678",
+            "https://podcastindex.org/api/podcasts/byfeedid?id=678",
+            {"status": "true", "feed": {"url": FEED, "title": "Moss"}},
+        ),
+    ],
+)
+async def test_the_feed_of_a_podcast_whose_page_hides_it(
+    server: World, page: str, interface: str, said: object
+) -> None:
+    """A public interface knows it; no usual places of the directory are tried."""
+    server.web.documents |= {
+        page: NOTHING,
+        interface: (json.dumps(said).encode(), "text/javascript; charset=utf-8"),
+        FEED: DOCUMENT,
+    }
+    assert await found(server, page) == [FEED]
+    assert set(server.web.asked) == {page, interface, FEED}
+    for broken in ({"results": []}, {"results": [{"feedUrl": "javascript:x"}]}, {"feed": []}, []):
+        server.web.documents[interface] = (json.dumps(broken).encode(), "application/json")
+        server.clock.advance(3600)
+        assert await found(server, page) == []
+    assert set(server.web.asked) == {page, interface, FEED}
 
 
 async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: World) -> None:

@@ -31,7 +31,7 @@ def test_a_row_is_read() -> None:
         (
             'name = "moss"',
             'name = "moss"\nnames = 1',
-            "'names' is unknown: expected one of feeds, host, name, page, path",
+            "'names' is unknown: expected one of feeds, first, host, name, page, path",
         ),
         ("(?P<who>", "(?P<who", "is invalid"),
         ("%END%", "%NOWHERE%", "NOWHERE"),
