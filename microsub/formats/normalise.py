@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import html as entities
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -14,7 +15,7 @@ from urllib.parse import urljoin
 
 from microsub.errors import ParseError
 from microsub.formats.entry_id import bounded, fold, is_beginning, post_type, says_no_more
-from microsub.formats.html.sanitise import clean_html, text_to_html, without_images
+from microsub.formats.html.sanitise import clean_html, text_to_html, with_links, without_images
 from microsub.formats.html.text import html_to_text, without_controls
 from microsub.formats.podcast import bounded_podcast
 from microsub.formats.xml.media import kind_of
@@ -254,13 +255,17 @@ def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
         raw.base = urljoin(raw.base, "/")
 
 
-def content_of(html: str | None, text: str | None, base: str) -> Content | None:
-    """A body as HTML and text, from whichever the publisher gave; None if nothing remains of it."""
+def content_of(html: str | None, text: str | None, base: str, page: str | None = None) -> Content | None:
+    """A body as HTML and text, from whichever the publisher gave; None if nothing remains of it.
+
+    `page` is the post's own address, if it has one.
+    """
     if html:
-        cleaned = without_controls(clean_html(html, base))
+        cleaned = with_links(without_controls(clean_html(html, base, page)))
         if len(cleaned) > 2 * MAX_BODY:
             # Thousands of short relative links make a small body large, so only its text is kept.
-            return content_of(None, html_to_text(cleaned)[:MAX_BODY], base)
+            text = html_to_text(cleaned)[:MAX_BODY]
+            return Content(entities.escape(text, quote=False), text)
         return Content(cleaned, html_to_text(cleaned)) if cleaned else None
     if text and (text := without_controls(text).strip()):
         return Content(text_to_html(text), text)
@@ -273,7 +278,8 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
     `author` is its author as completed from the feed, `home` the feed's page.
     """
     entry = raw.entry
-    content = content_of(raw.html, raw.text, raw.base)
+    page = safe_url(entry.url)
+    content = content_of(raw.html, raw.text, raw.base, page and without_tracking(page))
     body = (content.text if content else None) or ""
     summary = entry.summary
     if raw.summary_html:

@@ -26,6 +26,7 @@ KNOWN_DIFFERENCES: dict[tuple[int, int, str], str] = {
         0,
         "url",
     ): "a bare origin gets its slash: both forms are one address (RFC 3986, 6.2.3), as other facts have it",
+    (182, 0, "content.text"): "a link takes the place of an embedded page that isn't a known player",
 }
 # Only the author's page has these, so `parse` alone has to leave them open.
 NEEDS_LOOKUP = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -106,6 +107,10 @@ def assert_safe_address(url: str | None) -> None:
         assert not any(char in url for char in '"<>\\ \n\t'), url
 
 
+INSIDE = re.compile(r"#n[0-9a-f]{8}-[^\s]{1,100}\Z")
+"""A link to a place in the same body: its id can't be one of the page that shows it."""
+
+
 def assert_clean(html: str) -> None:
     tree = LexborHTMLParser(html)
     assert tree.body is not None
@@ -117,8 +122,11 @@ def assert_clean(html: str) -> None:
             scheme = (value or "").split(":")[0].lower()
             if name in {"src", "poster", "cite"}:
                 assert scheme in {"http", "https"}, html
-            if name == "href":
+            if name == "href" and not INSIDE.match(value or ""):
                 assert scheme in LINK_SCHEMES, html
+            if name == "id":
+                assert INSIDE.match(f"#{value}"), html
+            assert name != "name", html
             if name == "srcset":
                 assert all(part.split()[0].startswith("http") for part in (value or "").split(", ")), html
     for frame in tree.css("iframe"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -18,7 +19,9 @@ from pathlib import Path
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from microsub.formats.html.sanitise import ATTRIBUTES, PLAYER, SANDBOX, TAGS, URL_ATTRIBUTES
+from microsub.formats.html.players import PLAYER
+from microsub.formats.html.sanitise import ATTRIBUTES, SANDBOX, URL_ATTRIBUTES
+from microsub.formats.html.shapes import TAGS
 from microsub.formats.normalise import content_of
 
 KEPT = Path(__file__).parents[1] / "data" / "xss" / "joints.json"
@@ -26,6 +29,7 @@ BASE = "https://s.example/posts/1"
 _PLAYER = "https://www.youtube.com/embed/x"
 
 _ADDED = {"a": {"rel"}, "iframe": {"sandbox"}, "div": {"id"}, "p": {"id"}}
+_INSIDE = re.compile(r"#n[0-9a-f]{8}-\S{1,100}\Z")
 _AROUND = frozenset({"html", "head", "body"})
 _SCHEMES = (
     "https:",
@@ -58,6 +62,12 @@ _PIECES = (
     *('"', "'", "`", "=", "/", " ", "\n", "\t", "\f", "\r", "\0", "x", "text", "&lt;", "&gt;", "&#60;", "&quot;"),
     *("&#1;", "\x01", "\x1b", "&#x9b;", "&nbsp;", "&#xD800;", "\ufeff", "\u2028", "ame>", "frame>", "/iframe>"),
     *('src="', "src='", "onerror=alert(1) ", "style=", "width=1 ", "data-src=x ", "title=</iframe> ", "</ifr"),
+    *("<b id=a>", "<a name=a>", "<a href=#a>", "id='a' ", "id=box ", 'href="#box"', "id=n12345678-a "),
+    *("<a href='/posts/1#a'>", "data-srcset=x ", "class=wp-smiley alt=😀 ", "<x-unscripted>", "https://t.example/"),
+    *("<object data=x>", "</object>", "<embed src=e>", "<image href=i>", "<input type=image src=x>", "<amp-img src=x>"),
+    *("<lite-youtube videoid=x>", "<amp-iframe src=x>", "<iframe src=//o.example/ title='", "<picture>"),
+    *("<iframe><a href=/x>", "style='background-image:url(x)'", "<script type=math/tex>", "aria-hidden=true "),
+    *("<span class=MathJax_Preview>", "https://t.example/&quot;onx="),
 )  # fmt: skip
 
 
@@ -138,7 +148,13 @@ def _node_harm(node: LexborNode) -> str | None:
     known = ATTRIBUTES["*"] | ATTRIBUTES.get(tag, set()) | _ADDED.get(tag, set())
     if odd := attributes.keys() - known:
         return f"<{tag} {odd}>"
+    if "name" in attributes or (
+        "id" in attributes and tag not in {"div", "p"} and not _INSIDE.match(f"#{attributes['id']}")
+    ):
+        return f"<{tag} {attributes}>"
     for name in URL_ATTRIBUTES & attributes.keys():
+        if name == "href" and _INSIDE.match(attributes[name] or ""):
+            continue
         if not (attributes[name] or "").startswith(_SCHEMES):
             return f"<{tag} {name}={attributes[name]}>"
     if tag == "iframe":

@@ -10,7 +10,8 @@ from itertools import islice, takewhile
 import nh3
 import pytest
 
-from microsub.formats.html.sanitise import ATTRIBUTES, TAGS
+from microsub.formats.html.sanitise import ATTRIBUTES
+from microsub.formats.html.shapes import TAGS
 from tests.fuzz.joints import endless, kept, tried
 from tests.support import examples
 

@@ -16,33 +16,21 @@ from __future__ import annotations
 
 import html as entities
 import re
+import threading
 from collections.abc import Collection
-from functools import lru_cache
+from urllib.parse import unquote
 
 import nh3
 
+from microsub.formats.html.players import PLAYER
+from microsub.formats.html.shapes import DROPPED, MATH, TAGS, pieces, plain_shapes, unscripted
 from microsub.formats.html.trees import is_crowded, too_deep
+from microsub.kit.digests import short_digest
 from microsub.kit.urls import LINK, safe_url, without_tracking
 
-_INLINE = """a abbr b bdi bdo br cite code data del dfn em font i img ins kbd mark q rb rp rt rtc ruby s samp small span
-    strike strong sub sup time tt u var wbr"""
-_BLOCK = """address article aside blockquote caption center col colgroup dd details div dl dt figcaption figure footer
-    h1 h2 h3 h4 h5 h6 header hr li main ol p pre section summary table tbody td tfoot th thead tr ul"""
-_MEDIA = "audio iframe picture source track video"
-_MATH = """math merror mfrac mi mmultiscripts mn mo mover mpadded mphantom mprescripts mroot mrow ms mspace msqrt mstyle
-    msub msubsup msup mtable mtd mtext mtr munder munderover semantics"""
-
-MATH = frozenset(_MATH.split())
-TAGS = frozenset(f"{_INLINE} {_BLOCK} {_MEDIA}".split()) | MATH
-
-# Their content isn't text for people, so it is removed too.
-_UNREAD = """script style svg template select textarea button noscript noembed noframes object applet title head xmp
-    plaintext annotation annotation-xml"""
-DROPPED = frozenset(_UNREAD.split())
-
 ATTRIBUTES = {
-    "*": {"title", "lang", "dir"},
-    "a": {"href", "hreflang"},
+    "*": {"title", "lang", "dir", "id"},
+    "a": {"href", "hreflang", "name"},
     "audio": {"src", "controls", "loop"},
     "blockquote": {"cite"},
     # Only the language is kept from `class`, for syntax highlighting.
@@ -53,8 +41,7 @@ ATTRIBUTES = {
     "del": {"cite", "datetime"},
     "details": {"open"},
     "iframe": {"src", "width", "height", "allowfullscreen", "loading"},
-    # `style` is always removed; the filter only uses it to detect hidden images.
-    "img": {"src", "srcset", "sizes", "alt", "width", "height", "style", "data-src", "data-lazy-src", "data-original"},
+    "img": {"src", "srcset", "sizes", "alt", "width", "height"},
     "ins": {"cite", "datetime"},
     "li": {"value"},
     "math": {"display", "alttext"},
@@ -78,25 +65,6 @@ ATTRIBUTES = {
     "video": {"src", "poster", "width", "height", "controls", "loop"},
 }
 
-# Exact hosts, and the paths of their players: their other paths may lead anywhere.
-_PLAYERS = r"""(?ix)https://(?![^?\#]*/\.+(?:[/?\#]|\Z))(?:
-      (?:www\.)?youtube(?:-nocookie)?\.com/embed/ | player\.vimeo\.com/video/ | vimeo\.com/event/
-    | www\.dailymotion\.com/embed/ | geo\.dailymotion\.com/player\b | w\.soundcloud\.com/player/
-    | bandcamp\.com/EmbeddedPlayer\b | open\.spotify\.com/embed\b | embed\.podcasts\.apple\.com/
-    | embed\.music\.apple\.com/ | player\.twitch\.tv/ | clips\.twitch\.tv/embed\b | media\.ccc\.de/v/[\w.-]+/oembed\b
-    | archive\.org/embed/ | (?:www\.)?openstreetmap\.org/export/embed\.html | codepen\.io/[\w-]+/embed/
-    | embed\.ted\.com/talks/ | player\.bilibili\.com/player\.html | rumble\.com/embed/
-    | (?:www\.|player-widget\.)?mixcloud\.com/widget/ | widget\.deezer\.com/widget/ | embed\.tidal\.com/
-    )
-    (?:[^?\#%;\\] | %(?:20|2[67c]|3[ad]|40|[89ab][\da-f]|c[2-9a-f]|d[\da-f]|e(?!0%[89])[\da-f]|f(?!0%8)[0-4]))*+
-    (?:[?\#]|\Z)"""
-PLAYER = re.compile(_PLAYERS)
-"""Matches addresses that may be framed.
-
-The rest of the path has no step upwards, and no escape that a server could decode as one: of `/`, `\\`, `.`, `%` and
-control characters, or of overlong forms of these in UTF-8.
-"""
-
 _BEACONS = r"""(?ix)//(?:
       pixel\.wp\.com | stats\.(?:wordpress|wp)\.com | feeds\.wordpress\.com/1\.0/ | [^/]*feedsportal\.com
     | feeds\.feedburner\.com/~ | [^/]*\.(?:doubleclick\.net|scorecardresearch\.com|quantserve\.com|google-analytics\.com
@@ -114,35 +82,37 @@ BEACON = re.compile(_BEACONS)
 SANDBOX = "allow-scripts allow-same-origin allow-popups allow-presentation"
 """Permissions of players in frames."""
 
-URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
+URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster"})
 _SIZED = frozenset({"img", "video", "iframe"})
 _PIXELS = re.compile(r"(?ai)\s*+(\d{1,6})(?:\.\d*+)?\s*+(?:px)?\s*+")
 _PER_CENT = re.compile(r"(?a)\s*(?:100|[1-9]\d?)%\s*")
-_LAZY = ("data-src", "data-lazy-src", "data-original")
-_HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
 _ANY_TAG = re.compile(r"<[^<>]*>")
-_NOSCRIPT = re.compile(r"(?is)<noscript\b[^<>]*>((?:(?!</?noscript\b).)*)</noscript\s*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
 # Only without frames: in values, `nh3` writes `>` as a reference, so a tag ends at the first one.
 _IMAGE = re.compile(r"<img\b([^>]*)>")
-# Everything that `nh3` writes is one of these: a frame with its raw text, a tag, or text, in which `<` is a reference.
-_TOKEN = re.compile(
-    r"""
-    <iframe(?P<frame>(?:\s[^\s<>="]+="[^"]*")*)>.*?</iframe>
-  | <(?P<closing>/?)(?P<name>(?!iframe\b)[a-z][a-z0-9-]*)(?P<attributes>(?:\s[^\s<>="]+="[^"]*")*)>
-  | (?P<text>[^<]+)
-""",
-    re.S | re.X,
-)
 _LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w+#.-]{1,30})(?![^\s;])")
 # No other attribute can contain this: in its value the quote would be a reference, and no letter follows its end.
 _SOURCE = ' src="http'
-# All other images stay unchanged: these are lazy, hidden or tiny, or have no source.
-_DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
+# All other images stay unchanged: these are tiny, or have no source.
+_DOUBTFUL = re.compile(r' (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
 # Possessive, like everything here, because publishers choose the length of any run.
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 _DESCRIPTORS = re.compile(r"(?:\s++[\d.]++[wxh])*+\s*+")
 
+
+_ID = re.compile(r"[^\s\"'<>&#]{1,100}")
+_WITH_ID = re.compile(r'<[a-z][^<>]*? (?:id|name)="[^<>]*>')
+_IDS = re.compile(r' (?:id|name)="([^"]*)"')
+_INSIDE = re.compile(r'(<a (?:[^<>]*? )?href=")([^"#]*)#([^"]+)"')
+_PREFIXED = re.compile(r"n[0-9a-f]{8}-")
+_MOST_IDS = 500
+"""Places in one body that its links lead to."""
+
+_WEB_ADDRESS = re.compile(r"(?i)\bhttps?://[^\s<>\"]{1,4000}")
+_PUNCTUATION = ".,;:!?'*_…»”’"
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
+_MOST_PUNCTUATION = 10
+_LITERAL = frozenset({"pre", "code"})
 
 MAX_SIZE = 10_000
 """Pixels: larger images would push everything else away."""
@@ -154,24 +124,27 @@ _LONG = 10_000
 """Characters from which attributes are counted: a tag with 60,000 takes seconds, shorter documents take no time."""
 
 
-def clean_html(html: str, base: str) -> str:
+def clean_html(html: str, base: str, page: str | None = None) -> str:
     """`html` without anything that runs, tracks or styles.
 
-    Links are absolute, resolved against `base`. Never raises for content; the result is well-formed and may be empty.
+    Links are absolute, resolved against `base`, and to a place in the same document against `page`, the post's own
+    address. If that place is in `html`, the link leads there. Never raises for content; the result is well-formed and
+    may be empty.
     """
     if "<" not in html and "&" not in html:
         return entities.escape(html, quote=False).strip()
+    html = unscripted(html)
     if too_deep(html) or (len(html) > _LONG and is_crowded(html)):
         html = _as_text(html)
-    if "noscript" in html or "NOSCRIPT" in html:
-        html = _without_scripts(html)
-    cleaner = _cleaner(base)
-    cleaned = cleaner.clean(html)
+    html = plain_shapes(html, base)
+    cleaner = _CLEANER
+    page = (page or base).partition("#")[0]
+    cleaned = cleaner.clean(html, base, page)
     for _ in range(_PASSES):
         decided = _decided(cleaned) if _has_doubts(cleaned) else cleaned
         if decided == cleaned:
-            return cleaned.strip()
-        cleaned = cleaner.clean(decided)
+            return _linked_inside(cleaned, base, page).strip()
+        cleaned = cleaner.clean(decided, base, page)
     return _as_text(cleaned)
 
 
@@ -180,53 +153,130 @@ def _as_text(html: str) -> str:
     return entities.escape(entities.unescape(_ANY_TAG.sub(" ", html)), quote=False).strip()
 
 
-def _without_scripts(html: str) -> str:
-    """Show the content of `noscript`, because scripts never run here.
-
-    It is dropped if it repeats a lazy picture, which is taken from `data-src` instead (see `_image`).
-    """
-    lazy = any(name in html for name in _LAZY)
-    return _NOSCRIPT.sub(lambda found: "" if lazy and "<img" in found[1] else found[1], html)
-
-
 def text_to_html(text: str) -> str:
-    """Plain text as HTML, with its paragraphs and line breaks."""
+    """Plain text as HTML, with its paragraphs and line breaks, and links at its addresses."""
     paragraphs = [part.strip() for part in re.split(r"\n[ \t\r]*\n", text) if part.strip()]
-    lines = [entities.escape(part, quote=False).replace("\r", "").replace("\n", "<br>") for part in paragraphs]
+    lines = [linked(part).replace("\r", "").replace("\n", "<br>") for part in paragraphs]
     return lines[0] if len(lines) == 1 else "".join(f"<p>{line}</p>" for line in lines)
 
 
-@lru_cache(maxsize=256)
-def _cleaner(base: str) -> nh3.Cleaner:
-    def attribute(tag: str, name: str, value: str) -> str | None:
+def linked(text: str) -> str:
+    """Plain text as HTML, with links at its web addresses."""
+    if "://" not in text:
+        return entities.escape(text, quote=False)
+    parts: list[str] = []
+    at = 0
+    for found in _WEB_ADDRESS.finditer(text):
+        written = _without_punctuation(found[0])
+        if url := safe_url(written):
+            parts.append(entities.escape(text[at : found.start()], quote=False))
+            href, words = entities.escape(without_tracking(url)), entities.escape(written, quote=False)
+            parts.append(f'<a href="{href}" rel="noopener noreferrer">{words}</a>')
+            at = found.start() + len(written)
+    return "".join(parts) + entities.escape(text[at:], quote=False)
+
+
+def _without_punctuation(url: str) -> str:
+    """An address in a sentence, without what ends the sentence; a closing bracket stays if it was opened inside."""
+    for _ in range(_MOST_PUNCTUATION):
+        last = url[-1:]
+        opened = _BRACKETS.get(last)
+        if last not in _PUNCTUATION and (opened is None or url.count(last) <= url.count(opened)):
+            break
+        url = url[:-1]
+    return url
+
+
+def with_links(cleaned: str) -> str:
+    """A body from `clean_html` that has no links, with links at the addresses in its text."""
+    if "://" not in cleaned or "<a " in cleaned:
+        return cleaned
+    parts = []
+    literal = 0
+    for token in pieces(cleaned) or []:
+        if token["name"] in _LITERAL:
+            literal += -1 if token["closing"] else 1
+        is_text = token["text"] is not None and not literal
+        parts.append(linked(entities.unescape(token[0])) if is_text else token[0])
+    return "".join(parts)
+
+
+class _Cleaner(threading.local):
+    """The parser with its filter of attributes, one for each thread: making one takes as long as a short body."""
+
+    base = page = ""
+
+    def __init__(self) -> None:
+        self._parser = nh3.Cleaner(
+            tags=set(TAGS),
+            clean_content_tags=set(DROPPED),
+            attributes=ATTRIBUTES,
+            attribute_filter=self._attribute,
+            url_schemes=set(LINK),
+            set_tag_attribute_values={
+                # One per tag: nh3 adds several in an order that changes with each process, which would change item
+                # hashes.
+                "video": {"controls": ""},
+                "audio": {"controls": ""},
+                "iframe": {"sandbox": SANDBOX},
+            },
+        )
+
+    def clean(self, html: str, base: str, page: str) -> str:
+        """`html` with only allowed tags and attributes; links are relative to `base`, or to `page`."""
+        self.base, self.page = base, page
+        return self._parser.clean(html)
+
+    def _attribute(self, tag: str, name: str, value: str) -> str | None:
         if name in URL_ATTRIBUTES:
-            return _link(tag, name, value, base)
+            if value[:1] != "#":
+                return _link(tag, name, value, self.base)
+            # A link that was sanitised before leads to its place in the same body.
+            return value if name == "href" and _PREFIXED.match(value, 1) else _link(tag, name, value, self.page)
         if name == "srcset":
-            return clean_srcset(value, base)
+            return clean_srcset(value, self.base)
         if name in {"width", "height"} and tag in _SIZED:
             return _size(tag, value)
+        if name in {"id", "name"}:
+            return value if _ID.fullmatch(value) else None
         if name == "loading":
             return "lazy"
-        if name == "style":
-            return "hidden" if _HIDDEN.search(value) else None
         if name == "class":
             language = _LANGUAGE.search(value)
             return f"language-{language[1]}" if language else None
         return value
 
-    return nh3.Cleaner(
-        tags=TAGS,
-        clean_content_tags=DROPPED,
-        attributes=ATTRIBUTES,
-        attribute_filter=attribute,
-        url_schemes=LINK,
-        set_tag_attribute_values={
-            # One per tag: nh3 adds several in an order that changes with each process, which would change item hashes.
-            "video": {"controls": ""},
-            "audio": {"controls": ""},
-            "iframe": {"sandbox": SANDBOX},
-        },
-    )
+
+_CLEANER = _Cleaner()
+
+
+def _linked_inside(cleaned: str, base: str, page: str) -> str:
+    """The result with links that lead to places in it; ids that no link needs are removed.
+
+    Ids get a prefix made from the post's address: they can't be mistaken for another post's, or for an id of the page
+    that shows the post.
+    """
+    if ' id="' not in cleaned and ' name="' not in cleaned:
+        return cleaned
+    prefix = f"n{short_digest(page.encode('utf-8', 'surrogatepass'))[:8]}-"
+    own = {"", *(entities.escape(one.partition("#")[0]) for one in (base, page))}
+    ids = {goal for tag in _WITH_ID.findall(cleaned) for goal in _IDS.findall(tag)}
+    goals: dict[str, str] = {}
+    for link in _INSIDE.finditer(cleaned):
+        goal = unquote(link[3])
+        if link[2] in own and goal in ids and len(goals) < _MOST_IDS:
+            goals[goal] = goal if _PREFIXED.match(goal) else f"{prefix}{goal}"
+
+    def with_goal(tag: re.Match[str]) -> str:
+        goal = next((goals[one] for one in _IDS.findall(tag[0]) if one in goals), "")
+        bare = _IDS.sub("", tag[0])
+        return f'{bare[:-1]} id="{goal}">' if goal else bare
+
+    def link_to(found: re.Match[str]) -> str:
+        goal = goals.get(unquote(found[3])) if found[2] in own else None
+        return f'{found[1]}#{goal}"' if goal else found[0]
+
+    return _INSIDE.sub(link_to, _WITH_ID.sub(with_goal, cleaned))
 
 
 def _link(tag: str, name: str, value: str, base: str) -> str | None:
@@ -321,32 +371,15 @@ def _decided(cleaned: str) -> str:
     return "".join(kept)
 
 
-def pieces(cleaned: str) -> list[re.Match[str]] | None:
-    """The sanitiser's result as tokens; None if it has an unexpected form.
-
-    Groups: `frame` (attributes of a whole frame), `name` of a tag with `closing` and `attributes`, or `text`.
-    """
-    tokens = list(_TOKEN.finditer(cleaned))
-    return tokens if sum(len(token[0]) for token in tokens) == len(cleaned) else None
-
-
 def _image(tag: str, attributes: str) -> str:
-    """The image tag to keep; empty if it has no source, is hidden, or is a single pixel."""
+    """The image tag to keep; empty if it has no source, or is a single pixel."""
     if not _DOUBTFUL.search(attributes):
         return tag
     found: dict[str, str] = dict(_ATTRIBUTE.findall(attributes))
-    lazy = next((found.pop(name) for name in _LAZY if found.get(name)), None)
-    if lazy:
-        # A script would have put it there; the placeholder in `src` shows nothing.
-        found["src"] = lazy
-    if not (found.get("src") or found.get("srcset")) or "style" in found:
+    if not (found.get("src") or found.get("srcset")):
         return ""
     sizes = {found[name].strip().removesuffix("px") for name in ("width", "height") if name in found}
-    if sizes and sizes <= {"0", "1"}:
-        return ""
-    if lazy or any(name in found for name in _LAZY):
-        return "<img " + " ".join(f'{name}="{value}"' for name, value in found.items() if name not in _LAZY) + ">"
-    return tag
+    return "" if sizes and sizes <= {"0", "1"} else tag
 
 
 def _frame(attributes: str) -> str:

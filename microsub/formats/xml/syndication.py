@@ -163,7 +163,8 @@ def _person(text: str) -> str:
 
 
 def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
-    base = _base(node, feed_base)
+    own_base = _base(node, feed_base)
+    base = own_base or feed_base
     atom = version.startswith("atom")
     kind, body, teaser = _body(node, atom)
     links = node.get("links") or []
@@ -192,7 +193,7 @@ def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
     plain = kind == "text/plain" or not (atom or entry.name or "<" in body or _MARKUP.search(body))
     return RawEntry(
         entry,
-        base,
+        own_base or entry.url or feed_base,
         html=None if plain else body,
         text=body if plain else None,
         summary_html=teaser,
@@ -212,12 +213,12 @@ def _published(node: Node) -> datetime | None:
     return published or updated
 
 
-def _base(node: Node, feed_base: str) -> str:
-    """The entry's `xml:base`, which feedparser stores with its texts."""
+def _base(node: Node, feed_base: str) -> str | None:
+    """The entry's `xml:base`, which feedparser stores with its texts; None if it has none."""
     for detail in (*(node.get("content") or ()), node.get("summary_detail"), node.get("title_detail")):
         if detail and (base := detail.get("base")):
-            return safe_url(base, feed_base) or feed_base
-    return feed_base
+            return safe_url(base, feed_base)
+    return None
 
 
 def _page(node: Node, base: str) -> str | None:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import nh3
 
-from microsub.formats.html.sanitise import ATTRIBUTES, DROPPED, TAGS, candidates, pieces
+from microsub.formats.html.sanitise import ATTRIBUTES, candidates
+from microsub.formats.html.shapes import DROPPED, TAGS, pieces
 from microsub.kit.urls import LINK
 
 ImageAddress = Callable[[str], str]
