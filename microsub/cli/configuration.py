@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import tempfile
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,6 +137,18 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
     say(f"{path} is upgraded; the old file is {old.name}")
 
 
+@contextlib.asynccontextmanager
+async def _kept(settings: Settings, *, dry_run: bool) -> AsyncIterator[Settings]:
+    """The settings; in a dry run without data, those of a data folder that is removed at the end."""
+    from microsub.redis.embedded.datafolder import has_data
+
+    if not (dry_run and settings.embedded) or has_data(settings.data_dir):
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="microsub-") as folder:
+        yield replace(settings, data_dir=Path(folder) / "data")
+
+
 _TARGET = tuple(flag for flag in STORE_FLAGS if flag != "backend")
 
 
@@ -172,7 +187,7 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     from microsub.ekster.imports import read_old
 
     async def work(old: OldFile) -> None:
-        async with wiring.stores.open_stores(settings, create=True) as stores:
+        async with _kept(settings, dry_run=dry_run) as kept, wiring.stores.open_stores(kept, create=True) as stores:
             report = await wiring.worker.import_ekster(stores, old, database, user, dry_run=dry_run)
             await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 

@@ -116,9 +116,15 @@ class Importing:
     ) -> ImportReport:
         """Import file and database for the user of that name, who is created if missing.
 
-        Raises InvalidRequest if the name is invalid, or if another user already has the file's URL.
+        Raises InvalidRequest if the name is invalid, if another user already has the file's URL, or if the database has
+        nothing of that server.
         """
         old, uids = file.user, file.uids
+        if await source.is_empty([*uids, NOTIFICATIONS]):
+            raise InvalidRequest(
+                "nothing of ekster is in that Redis: it has neither 'channels' nor posts of the file's channels; check "
+                "the URL, and the number of the database at its end"
+            )
         report = ImportReport(user, dry_run, notes=list(file.warnings))
         wanted = _with_notifications(old, uids)
         if await self.accounts.user(user) is None:

@@ -38,6 +38,7 @@ PATIENCE = 600.0
 PATIENCE_OF_CALL = 30.0
 """Seconds that the replies to one call may take, so that slow drips are noticed soon."""
 _FIELDS = ("ID", "Published", "Data")
+_OF_CHANNEL = ("zchannel:{}:posts", "channel:{}:read", "stream:{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class OldDatabase:
         with _sound():
             by_place = {uid: _number(order) for uid, order in zip(uids, orders, strict=True)}
         return sorted(by_place, key=lambda uid: (by_place[uid], uid))
+
+    async def is_empty(self, uids: Sequence[str]) -> bool:
+        """Whether it has no channels, and no posts in any of these."""
+        names = ["channels", *(form.format(uid) for uid in uids for form in _OF_CHANNEL)]
+        return all(_decoded(kind) == "none" for kind in await self._ask([("TYPE", name) for name in names]))
 
     def unread(self, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
         """Item ids with Unix time of publishing, in batches; an id may come repeatedly."""

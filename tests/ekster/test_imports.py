@@ -422,3 +422,17 @@ def test_only_the_old_file_is_taken() -> None:
         read_old(b'{"users": {"ann": {}}}', "new.json", {})
     with pytest.raises(ConfigError):
         read_old(b"{", "broken.json", {})
+
+
+async def test_a_database_with_nothing_of_ekster_is_refused(here: World, old: OldServer) -> None:
+    """An empty one, or one of another program; a channel or an item of one of the file's channels is enough."""
+    await old.channel("1", "Home", 1)
+    await old.redis.command("FLUSHDB")
+    await old.redis.command("SET", "item:1", "of another program")
+    before = await everything(here)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidRequest, match="nothing of ekster is in that Redis"):
+            await take_over(here, old, dry_run=dry_run)
+    assert await everything(here) == before
+    await old.redis.command("SADD", "channel:1:read", "item:x")
+    assert (await take_over(here, old)).channels

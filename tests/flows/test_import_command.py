@@ -36,6 +36,7 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
         assert "1001 (News): 1 feed, 6 unread, 4 read" in out
         assert "skipped 1001: 6c6f7374: marked as read, but there is no such item" in out
         assert "10 posts would be imported for ann, 1 skipped" in out
+        assert not (tmp_path / "data").exists()
         for _ in range(2):
             code, out, err = await made.run(*command, "--json")
             assert code == 0, err
