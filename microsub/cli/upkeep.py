@@ -76,7 +76,7 @@ def _require_embedded(settings: Settings) -> None:
     if settings.redis_url is not None:
         fail(
             f"the data is in the Redis at {mask_password(settings.redis_url)}, not in an embedded one: use that Redis' "
-            "tools, such as redis-cli --rdb FILE, and copy backend.json (see docs/how-to/back-up.md)"
+            "tools, such as redis-cli --rdb FILE, and copy backend.json; see the how-to “Back up”"
         )
 
 

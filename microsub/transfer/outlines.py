@@ -129,6 +129,8 @@ class _Reader:
         if not body.strip():
             self._refuse(1, "the list is empty, expected OPML")
         self._text = decode(body, None)
+        if self._text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+            self._refuse(1, "found JSON, expected OPML, which is XML")
         self._at = 0
         self._line = 1
         self._prefix = ""

@@ -264,8 +264,10 @@ async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users
     async with wiring.stores.open_stores(settings, create=True) as stores:
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
-        await wiring.backend.configuration(settings, stores).look()
-        await process._greet(settings, stores, await process._sizes(stores), web=True, show_token=True)
+        config = wiring.backend.configuration(settings, stores)
+        await config.look()
+        sizes, problems = await process._sizes(stores), config.status.problems
+        await process._greet(settings, stores, sizes, problems, web=True, show_token=True)
     return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
 
@@ -276,6 +278,13 @@ async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.Ca
     assert "user add" in lines["try"]
     lines = await greeted(Settings(backend=folder), capsys)
     assert lines["config"].startswith(f"none: {folder} isn't a file")
+    (folder / "backend.json").write_text('{"users": {"alice": {"channels": 7}}}')
+    lines = await greeted(Settings(), capsys)
+    problem = "users.alice.channels (line 1): found the number 7, expected a list"
+    assert (lines["config"], lines["try"]) == (f"backend.json is refused: {problem}", "microsub config check")
+    assert "now" not in lines
+    lines = await greeted(Settings(), capsys, "ann")
+    assert (lines["now"], lines["try"]) == ("0 feeds, 1 user, by the last valid file", "microsub token create USER")
 
 
 async def test_the_greeting_counts_what_is_followed(folder: Path) -> None:

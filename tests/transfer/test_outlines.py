@@ -19,7 +19,9 @@ LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
     [
         (b"", "line 1: the list is empty"),
         (b"\0\0\0\0", "line 1: found no XML element"),
-        (b"{}", "line 1: found no XML element"),
+        (b'\xef\xbb\xbf {"a": "<p>"}', "line 1: found JSON, expected OPML, which is XML"),
+        (b"[1]", "line 1: found JSON, expected OPML, which is XML"),
+        (b"feeds", "line 1: found no XML element"),
         (b"<!DOCTYPE html>\n<html><body><p>Sign in</p></body></html>", "line 2: found <html>, expected <opml>"),
         (b"<rss version='2.0'><channel></channel></rss>", "line 1: found <rss>, expected <opml>"),
         (f"<!DOCTYPE opml [{LAUGHS}]>\n<opml>&l19;</opml>".encode(), "line 1: the list declares entities"),

@@ -31,7 +31,7 @@ from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
 from microsub.cli.serving.webport import bounded, look_at_all
 from microsub.configuration.sync import first
-from microsub.errors import MicrosubError
+from microsub.errors import ConfigError, MicrosubError
 from microsub.kit.urls import parts_of
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import counted
@@ -170,7 +170,8 @@ async def _run(settings: Settings, parts: Parts) -> None:
         if parts.parent is None:
             sizes = await _sizes(stores)
             _log_start(settings, sizes, parts)
-            await _greet(settings, stores, sizes, web=parts.listener is not None, show_token=parts.show_token)
+            problems = config.status.problems if config is not None else ()
+            await _greet(settings, stores, sizes, problems, web=parts.listener is not None, show_token=parts.show_token)
         await first(stop, stores.watch.ended)
         if worker is not None:
             worker.stop()  # it finishes its work while the server does the same
@@ -198,7 +199,15 @@ def _log_start(settings: Settings, sizes: str, parts: Parts) -> None:
     log.info(f"{what} started: {sizes}", **where)
 
 
-async def _greet(settings: Settings, stores: wiring.stores.Stores, sizes: str, *, web: bool, show_token: bool) -> None:
+async def _greet(
+    settings: Settings,
+    stores: wiring.stores.Stores,
+    sizes: str,
+    problems: Sequence[ConfigError],
+    *,
+    web: bool,
+    show_token: bool,
+) -> None:
     """Print on standard output where everything is.
 
     A token is shown on a terminal or on request, because other output ends up in a log. A server that other machines
@@ -206,13 +215,20 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, sizes: str, *
     """
     lines = [f"data       {stores.where}"]
     backend = settings.backend.resolve()
-    if backend.is_file():
+    if backend.is_file() and problems:
+        what = str(problems[0]).removeprefix(f"{problems[0].file}: ")
+        more = f" (and {len(problems) - 1} more: microsub config check)" if len(problems) > 1 else ""
+        lines.append(f"config     backend.json is refused: {what}{more}")
+    elif backend.is_file():
         lines.append(f"config     {backend} (edits apply at once)")
     elif backend.exists():
         lines.append(f"config     none: {backend} isn't a file; choose one with --backend")
     else:
-        lines.append(f"config     none: {backend} doesn't exist; see backend.json.example")
-    lines.append(f"now        {sizes}")
+        creates = "; the first user creates it" if settings.writes_back else ""
+        lines.append(f"config     none: {backend} doesn't exist{creates}")
+    someone = any(user.disabled is None for user in await stores.accounts.users())
+    if someone or not problems:
+        lines.append(f"now        {sizes}{', by the last valid file' if problems else ''}")
     if web:
         endpoint = f"{settings.public_url}/microsub"
         lines = [f"Microsub server on {settings.public_url}", f"endpoint   {endpoint}", *lines]
@@ -224,11 +240,11 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, sizes: str, *
             link = await wiring.backend.greeting_link(stores)
             lines.insert(1, f"read       {settings.public_url}{link} (signs you in once, within five minutes)")
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
-        elif any(user.disabled is None for user in await stores.accounts.users()):
+        elif someone:
             lines.insert(1, "read       microsub user invite USER (prints a sign-in link)")
             lines.append("try        microsub token create USER")
         else:
-            lines.append(f"try        microsub user add NAME, or declare users in {backend}")
+            lines.append(f"try        {'microsub config check' if problems else 'microsub user add NAME'}")
     say("\n".join(lines))
     sys.stdout.flush()
 
