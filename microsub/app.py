@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from microsub.health import HealthReport
 from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.api import OAuthEndpoint
 from microsub.identity.pages import page_routes
@@ -105,6 +106,7 @@ TABLE: Table = {**READING, **output_actions.TABLE, **TOPIC_ACTIONS}
 
 LAST_WORD = 0.5
 """Seconds for telling a client that the server is stopping."""
+_BEGINNING = "the server is starting and waits for its store: try again in a few seconds"
 _ENDING = "the server is stopping: try again in a few seconds"
 
 Page = Callable[[Request], Awaitable[Response]]
@@ -123,7 +125,7 @@ class Application(Starlette):
         mentions = WebmentionEndpoint(services.mentions)
         micropub = MicropubServices(services)
         routes = [
-            Route("/health", _health(services, monitors)),
+            Route("/health", _health(lambda: services.health.check(services.clock()), monitors)),
             Route("/metrics", _metrics(services, monitors)),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
@@ -180,9 +182,22 @@ def is_endpoint(path: str) -> bool:
     return rest != "/" and "/" not in rest.removesuffix("/")
 
 
-def _health(services: Services, monitors: Monitors) -> Page:
+def waiting_app(reason: str, monitors: Monitors) -> Starlette:
+    """The application of a process that waits for Redis: /health gives the reason; all else is 503."""
+
+    async def check() -> HealthReport:
+        return HealthReport("unreachable", "unknown", reason=reason)
+
+    async def later(_: Request) -> Response:
+        return _json({"error": "server_error", "error_description": _BEGINNING}, 503, {"retry-after": "5"})
+
+    everything = Route("/{path:path}", later, methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+    return Starlette(routes=[Route("/health", _health(check, monitors)), everything])
+
+
+def _health(check: Callable[[], Awaitable[HealthReport]], monitors: Monitors) -> Page:
     async def health(request: Request) -> Response:
-        report = await services.health.check(services.clock())
+        report = await check()
         content: dict[str, str | float] = {"status": report.status}
         if monitors.admits(request):
             content |= {"redis": report.redis, "worker": report.worker, "backend": report.backend}
@@ -204,7 +219,7 @@ def _metrics(services: Services, monitors: Monitors) -> Page:
         if not monitors.admits(request):
             where = "no access to metrics: it needs MICROSUB_METRICS_NETWORKS or MICROSUB_METRICS_TOKEN"
             return _json({"error": "forbidden", "error_description": where}, 403)
-        body, content_type = await services.figures.exposition(services.clock())
+        body, content_type = await services.figures.exposition(services.clock(), services.health)
         return Response(body, headers={"content-type": content_type, "cache-control": "no-store"})
 
     return exposition

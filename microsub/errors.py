@@ -19,7 +19,10 @@
     │   └── TooManyRequests       429 too_many_requests
     ├── StoreError                Redis can't serve the request now: 503
     │   ├── StoreUnavailable
-    │   │   └── StoreUnreached    Redis has run nothing
+    │   │   ├── StoreUnreached    Redis has run nothing
+    │   │   ├── StoreUnusable     an admin must act first
+    │   │   ├── StoreIncomplete   some masters of a cluster can't be reached
+    │   │   └── StoreUnconfirmed  no replica has a change
     │   ├── StoreFull
     │   ├── StoreDamaged          a stored value can't be decoded
     │   └── SchemaMismatch        the data was written by another version
@@ -40,6 +43,8 @@ tree is a bug.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class MicrosubError(Exception):
@@ -210,6 +215,22 @@ class StoreUnavailable(StoreError):
 
 class StoreUnreached(StoreUnavailable):
     """Redis can't be reached or isn't ready, and has run nothing: retrying is safe."""
+
+
+class StoreUnusable(StoreUnavailable):
+    """Waiting doesn't help: Redis refuses the password, or can't read its data."""
+
+
+class StoreIncomplete(StoreUnavailable):
+    """Some masters of a Redis Cluster can't be reached; `replies` are all replies, errors among them as values."""
+
+    def __init__(self, why: str, replies: list[Any]) -> None:
+        super().__init__(why)
+        self.replies = replies
+
+
+class StoreUnconfirmed(StoreUnavailable):
+    """Too few replicas have a change, which could therefore be lost."""
 
 
 class StoreFull(StoreError):

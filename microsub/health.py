@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from microsub.configuration.sync import Status
-from microsub.errors import StoreError, StoreFull
-from microsub.redis.presence import Presence
+from microsub.errors import StoreError
+from microsub.redis.presence import Presence, RedisState, ServerReply
 
 WORKER_SILENCE = 60.0
 """Seconds without a heartbeat after which a worker counts as gone."""
@@ -16,7 +17,9 @@ WORKER_SILENCE = 60.0
 PROBE_SECONDS = 5.0
 """How long the result of one probing write is reused, however many requests there are."""
 
-RedisState = Literal["ok", "full", "unreachable"]
+PATIENCE = 1.5
+"""Seconds that Redis has to answer; /health takes at most two."""
+
 WorkerState = Literal["ok", "silent", "unknown"]
 BackendState = Literal["ok", "refused", "lost"]
 PushState = Literal["ok", "late", "silent"]
@@ -42,14 +45,23 @@ class HealthReport:
 
     @property
     def status(self) -> Literal["ok", "degraded", "failing"]:
-        """The overall state; `degraded`: stored data can be read, but nothing is written."""
-        if self.redis == "full" or (self.backend == "lost" and self.redis == "ok"):
+        """The overall state; `degraded`: stored data can be read, or part of it, but not everything is written."""
+        if self.redis in {"full", "no standby", "incomplete"} or (self.backend == "lost" and self.redis == "ok"):
             return "degraded"
         return "ok" if self.redis == self.worker == "ok" else "failing"
 
+    @property
+    def redis_is(self) -> Mapping[str, bool]:
+        """The state of Redis for metrics: what is true at the same time."""
+        return {
+            "reachable": self.redis not in {"unreachable", "incomplete"},
+            "writable": self.redis == "ok",
+            "full": self.redis == "full",
+        }
+
 
 class Health:
-    """Reads the newest heartbeat from Redis, and probes writes now and then.
+    """Reads the newest heartbeat from Redis, asks every server for a reply, and probes writes now and then.
 
     `status` returns the state of backend.json, `push` that of hubs, if the server subscribes to any.
     """
@@ -64,35 +76,44 @@ class Health:
         self._status = status
         self._push = push
         self._probed = float("-inf")
-        self._refusal: str | None = None
+        self._refusals: list[ServerReply] = []
+        """Problems of the last probing write."""
 
     async def check(self, now: float) -> HealthReport:
-        """The health at `now`. An unreachable store is reported, never raised."""
+        """The health at `now`, within two seconds. An unreachable store is reported, never raised."""
         status = self._status()
         backend: BackendState = "lost" if status.lost else "refused" if status.problems else "ok"
-        return replace(await self._check(now), backend=backend)
+        signs, found = await asyncio.gather(self._signs_of(now), self._redis(now))
+        if signs is None:
+            # With the heartbeats, one master of a cluster is away, or Redis was lost since it answered.
+            found = ServerReply("unreachable", found.reason) if found.state == "ok" else found
+            return HealthReport(found.state, "unknown", None, found.reason, backend)
+        last, letters, push = signs
+        age = None if last is None else max(0.0, now - last)
+        worker: WorkerState = "ok" if age is not None and age <= WORKER_SILENCE else "silent"
+        shown = None if age is None else round(age, 1)
+        return HealthReport(found.state, worker, shown, found.reason, backend, letters, push)
 
-    async def _check(self, now: float) -> HealthReport:
+    async def _signs_of(self, now: float) -> tuple[float | None, int, PushState | None] | None:
+        """The last heartbeat, the number of dead letters and the state of hubs; None if Redis doesn't tell."""
         try:
-            last, letters = await self._signs.last_sign(), await self._signs.dead_letters()
-            push = await self._push(now) if self._push is not None else None
-            await self._probe(now)
-        except StoreError:
-            return HealthReport("unreachable", "unknown")
-        redis: RedisState = "ok" if self._refusal is None else "full"
-        if last is None:
-            return HealthReport(redis, "silent", reason=self._refusal, dead_letters=letters, push=push)
-        age = max(0.0, now - last)
-        state: WorkerState = "ok" if age <= WORKER_SILENCE else "silent"
-        return HealthReport(redis, state, round(age, 1), self._refusal, dead_letters=letters, push=push)
+            async with asyncio.timeout(PATIENCE):
+                last, letters = await self._signs.last_sign(), await self._signs.dead_letters()
+                return last, letters, await self._push(now) if self._push is not None else None
+        except (StoreError, TimeoutError):
+            return None
 
-    async def _probe(self, now: float) -> None:
-        """Probe writes if the last result is old; concurrent callers get the last result."""
-        if abs(now - self._probed) < PROBE_SECONDS:
-            return
-        self._probed = now
-        try:
-            await self._signs.probe()
-            self._refusal = None
-        except StoreFull as error:
-            self._refusal = str(error)
+    async def _redis(self, now: float) -> ServerReply:
+        """The state of all servers together; writes are probed if the last result is old."""
+        write = abs(now - self._probed) >= PROBE_SECONDS
+        if write:
+            self._probed = now
+        servers = await self._signs.servers(PATIENCE, write=write)
+        away = [server for server in servers if server.state == "unreachable"]
+        if away:
+            self._probed = float("-inf")  # nothing was learnt about writes
+            state: RedisState = "unreachable" if len(away) == len(servers) else "incomplete"
+            return ServerReply(state, "; ".join(server.reason or "" for server in away))
+        if write:
+            self._refusals = [server for server in servers if server.state != "ok"]
+        return self._refusals[0] if self._refusals else ServerReply("ok")

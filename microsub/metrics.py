@@ -66,7 +66,19 @@ HOSTS_IN_FLIGHT = Gauge(
     "microsub_hosts_in_flight", "Hosts to which this process has an open request", multiprocess_mode="livesum"
 )
 EVENT_STREAMS = Gauge("microsub_event_streams", "Open event streams of apps", multiprocess_mode="livesum")
-WORKERS = Gauge("microsub_workers", "Workers with a recent heartbeat", multiprocess_mode="mostrecent")
+REDIS = Gauge(
+    "microsub_redis",
+    "1 while Redis is in that state, otherwise 0: reachable (every server of it replies), writable (it accepts "
+    "changes, and enough replicas confirm them), full (it refuses writes: its memory or disk is full, or it is "
+    "read-only)",
+    ["state"],
+    multiprocess_mode="mostrecent",
+)
+WORKERS = Gauge(
+    "microsub_workers",
+    "Workers with a recent heartbeat; NaN while Redis can't be asked",
+    multiprocess_mode="mostrecent",
+)
 FEEDS = Gauge(
     "microsub_feeds",
     "Followed feeds by state: ok, failing (the last poll failed), gone (410), new (not polled yet)",

@@ -18,7 +18,7 @@ import orjson
 import structlog
 
 from microsub.configuration.model import Backend, InstanceSettings, UserSettings, decode, encode
-from microsub.errors import NotFound, StoreDamaged, StoreError
+from microsub.errors import NotFound, StoreDamaged, StoreError, StoreUnavailable
 from microsub.kit.ttl_cache import TtlCache
 from microsub.model.reader import SAVED
 from microsub.model.settings import USUAL, ChannelSettings, OwnChannelSettings, UnreadStyle
@@ -291,6 +291,10 @@ class SettingsInForce:
     async def _read(self) -> InForce:
         try:
             self._last = await self._settings.in_force()
+        except StoreUnavailable:
+            if self._last is None:
+                raise
+            # Their master of a cluster may be away, and a reader's own may not. Until it is back they can't change.
         except StoreDamaged as error:
             if self._last is None:
                 raise

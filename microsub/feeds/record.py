@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
+from microsub.errors import StoreUnavailable
 from microsub.feeds import url_index
 from microsub.feeds.internal import InternalAddress
 from microsub.kit.urls import canonical_feed_url, host_of, normalise_profile
@@ -26,7 +28,7 @@ from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import fields as read_fields
-from microsub.redis.replies import reading, text, texts
+from microsub.redis.replies import reading, text, texts, within_reach
 from microsub.redis.scripts import batches, load
 
 KEEP_UNFOLLOWED = 30 * 86400
@@ -218,10 +220,23 @@ class Feeds:
 
     async def get_many(self, feed_ids: Iterable[str]) -> dict[str, FeedRecord]:
         """The records of those ids, by id; missing ones are left out. One round trip for a thousand."""
+        return await self._records(feed_ids, self._redis.pipeline)
+
+    async def within_reach(self, feed_ids: Iterable[str]) -> dict[str, FeedRecord]:
+        """The same without records that can't be read because their master of the cluster is away."""
+        return await self._records(feed_ids, partial(within_reach, self._redis))
+
+    async def _records(
+        self, feed_ids: Iterable[str], run: Callable[[Sequence[Command]], Awaitable[list[Any]]]
+    ) -> dict[str, FeedRecord]:
         found: dict[str, FeedRecord] = {}
         for ids in batches(list(dict.fromkeys(feed_ids))):
-            replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
-            found |= {one: record_of(one, reply) for one, reply in zip(ids, replies, strict=True) if reply}
+            replies = await run([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
+            found |= {
+                one: record_of(one, reply)
+                for one, reply in zip(ids, replies, strict=True)
+                if reply and not isinstance(reply, StoreUnavailable)
+            }
         return found
 
     async def begin_reading(self, feed_id: str) -> FeedToRead | None:

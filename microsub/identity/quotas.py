@@ -13,7 +13,7 @@ from typing import Literal
 
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.configuration.store import InForce, SettingsInForce
-from microsub.errors import StoreError, TooManyRequests
+from microsub.errors import StoreError, StoreUnavailable, TooManyRequests
 from microsub.identity.limits import REGISTERED
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts
@@ -55,7 +55,7 @@ class RequestRate:
         return minute.known + minute.unreported if minute is not None and minute.number == int(now // _MINUTE) else 0
 
     async def count(self, user: str, limit: int, now: float) -> None:
-        """Admit a request. Raises TooManyRequests; StoreError if too many are unreported."""
+        """Admit a request. Raises TooManyRequests; StoreFull if too many are unreported."""
         minute = self._minute(user, int(now // _MINUTE))
         step = step_of(limit)
         while True:
@@ -63,7 +63,10 @@ class RequestRate:
                 raise too_many_requests(limit, now)
             if minute.unreported < step:
                 break
-            await self._report(user, minute, now)
+            try:
+                await self._report(user, minute, now)
+            except StoreUnavailable:  # until it is back, each process counts for itself
+                break
         minute.unreported += 1
         if minute.unreported >= step or now - minute.reported_at >= REPORTED_AFTER:
             with suppress(StoreError):  # the request itself will get the same error from the store

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from microsub.errors import StoreUnavailable
 from microsub.kit.urls import host_of, normalise_profile
 from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
@@ -13,11 +14,14 @@ from microsub.posts.garbage import spare
 from microsub.posts.values import ANY
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
-from microsub.redis.replies import filled, text
+from microsub.redis.replies import filled, text, within_reach
 from microsub.redis.scripts import load
 
 _UPDATE = load("item_update")
 _PAGE = load("feed_page")
+
+AWAY = b""
+"""In place of an item's JSON: it can't be read at the moment, and isn't lost."""
 
 _SCANNED = 1000
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS)
@@ -151,10 +155,14 @@ class Items:
         return filled(await self._redis.command(*found))
 
     async def last_updates(self, feed_ids: Sequence[str]) -> dict[str, float]:
-        """The Unix times of each feed's last new or edited post; feeds without posts are left out."""
+        """The Unix times of each feed's last new or edited post.
+
+        Feeds without posts are left out, and those whose master of a cluster is away.
+        """
         commands: list[Command] = [("ZRANGE", keys.feed_items(feed), -1, -1, "WITHSCORES") for feed in feed_ids]
-        replies = await self._redis.pipeline(commands)
-        return {feed: float(reply[1]) for feed, reply in zip(feed_ids, replies, strict=True) if reply}
+        replies = await within_reach(self._redis, commands)
+        found = zip(feed_ids, replies, strict=True)
+        return {feed: float(reply[1]) for feed, reply in found if reply and not isinstance(reply, StoreUnavailable)}
 
     async def page(self, feed_id: str, limit: int, after: Cursor | None = None) -> list[Cursor]:
         """Up to `limit` of the feed's posts, in the order of `newest`, after the cursor `after`; each as a cursor.
@@ -167,10 +175,13 @@ class Items:
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
         """The wire JSON of these items, without per-user fields; None for missing ones. One round trip."""
-        found: list[bytes | None] = await self._redis.pipeline(
-            [("HGET", keys.item(item_id), "Data") for item_id in ids]
-        )
+        found: list[bytes | None] = await self._redis.pipeline(_asking_data(ids))
         return found
+
+    async def data_within_reach(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The same with `AWAY` for items that can't be read because their master of the cluster is away."""
+        replies = await within_reach(self._redis, _asking_data(ids))
+        return [AWAY if isinstance(reply, StoreUnavailable) else reply for reply in replies]
 
     async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
         """The sizes in bytes of these items' `data`, or another field; 0 for missing items. One round trip."""
@@ -232,6 +243,10 @@ class Items:
         ids = list(dict.fromkeys(feed_ids))
         rows = await self._redis.pipeline([_asking_source(feed_id) for feed_id in ids])
         return dict(zip(ids, map(_source, rows), strict=True))
+
+
+def _asking_data(ids: Sequence[str]) -> list[Command]:
+    return [("HGET", keys.item(item_id), "Data") for item_id in ids]
 
 
 def _asking_source(feed_id: str) -> Command:

@@ -5,6 +5,9 @@ command that a node refuses, because the slot is elsewhere or the cluster isn't 
 node; so is a read whose connection broke. A write whose connection broke isn't sent again: nobody knows whether it
 ran. The layout is read again after every refusal and every few seconds. So calls to a silent master wait no longer
 than the cluster itself takes to replace it.
+
+A master that can't be reached for `PATIENCE`, and that nobody replaces, counts as away until it answers a PING: calls
+for its slots fail at once, so that readers of the other masters don't wait for it.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
-from microsub.errors import ConfigError, StoreError, StoreUnavailable, StoreUnreached
+from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreUnavailable, StoreUnreached
 from microsub.logs import LibraryLogger
 from microsub.redis.multiplexer import Acknowledged, all_good, connection_maker, translate
 from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
@@ -187,6 +190,8 @@ PATIENCE = 2.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 LOOK_EVERY = 5.0
 """Seconds between two reads of the layout while nothing is wrong."""
+BACK_EVERY = 1.0
+"""Seconds between two PINGs of a master that is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +231,7 @@ class ClusterRedis:
         self._at: list[Acknowledged | None] = [None] * SLOTS
         self._looking: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._away: dict[Address, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -241,8 +247,8 @@ class ClusterRedis:
             return all_good(await self._run([_Call(args)], [error]))[0]
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """See `Redis.pipeline`."""
-        return all_good(await self._run([_Call(command) for command in commands]))
+        """See `Redis.pipeline`. Raises StoreIncomplete if only some of the masters can be reached."""
+        return self._complete(await self._run([_Call(command) for command in commands]))
 
     async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
         """See `Redis.script`."""
@@ -270,10 +276,22 @@ class ClusterRedis:
             await self._look()
         return list(self._masters.values())
 
+    async def one_each(self, names: Iterable[str]) -> list[tuple[Acknowledged, str | None]]:
+        """All masters, each with the first of these keys that it holds."""
+        masters: dict[Acknowledged, str | None] = dict.fromkeys(await self.masters())
+        for name in names:
+            if None not in masters.values():
+                break
+            address = self._address_of(slot_of(name))
+            master = self._masters.get(address) if address else None
+            if master is not None and masters[master] is None:
+                masters[master] = name
+        return list(masters.items())
+
     async def aclose(self) -> None:
         """See `Redis.aclose`."""
         self._closed = True
-        for task in (self._watch, self._looking):
+        for task in (self._watch, self._looking, *self._away.values()):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -293,6 +311,7 @@ class ClusterRedis:
         sent_on = False
         while to_try := self._to_try_again(calls, replies):
             if asyncio.get_running_loop().time() > ends:
+                self._note_away(calls[index] for index, _ in to_try)
                 break
             if sent_on or any(not isinstance(replies[index], AskError) for index, _ in to_try):
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads the callers' retries
@@ -319,9 +338,18 @@ class ClusterRedis:
                 again.append((index, None))
             elif isinstance(error, AskError):
                 again.append((index, self._place_of(error)))
+            elif self._is_away(calls[index].slot):
+                continue
             elif isinstance(error, StoreUnreached) or (isinstance(error, StoreUnavailable) and calls[index].reads):
                 again.append((index, None))
         return again
+
+    def _complete(self, replies: list[Any]) -> list[Any]:
+        """See `all_good`; StoreIncomplete with the replies if a master is away and others aren't."""
+        for reply in replies:
+            if isinstance(reply, StoreUnavailable) and self._away and len(self._away) < len(self._masters):
+                raise StoreIncomplete(str(reply), replies) from reply
+        return all_good(replies)
 
     def _place_of(self, error: AskError) -> Address:
         return (error.host or self._seeds[0][0], int(error.port))
@@ -364,10 +392,46 @@ class ClusterRedis:
             raise StoreUnavailable("this connection to Redis was closed")
         if self._layout is None:
             await self._look()
-        master = random.choice(list(self._masters.values())) if slot is None else self._at[slot]  # noqa: S311
+        if slot is None:
+            there = [master for address, master in self._masters.items() if address not in self._away]
+            return random.choice(there or list(self._masters.values()))  # noqa: S311
+        master = self._at[slot]
+        if master is None and self._is_away(slot):
+            host, port = self._address_of(slot) or ("", 0)
+            raise StoreUnreached(f"Redis can't be reached: the master {host}:{port} is away")
         if master is None:
             raise StoreUnreached(f"no master of the Redis Cluster has slot {slot}")
         return master
+
+    # --- masters that are away -------------------------------------------------------------------------------------
+
+    def _address_of(self, slot: int) -> Address | None:
+        ranges = self._layout.ranges if self._layout else ()
+        return next((address for first, last, address in ranges if first <= slot <= last), None)
+
+    def _is_away(self, slot: int | None) -> bool:
+        return bool(self._away) and slot is not None and self._address_of(slot) in self._away
+
+    def _note_away(self, calls: Iterable[_Call]) -> None:
+        """Give up masters whose calls have failed for as long as we wait, until they reply to a PING."""
+        slots = {call.slot for call in calls}
+        for address in {self._address_of(slot) for slot in slots if slot is not None} - self._away.keys():
+            if address is not None and address in self._masters:
+                self._away[address] = asyncio.create_task(self._until_back(address), name="redis-cluster-away")
+        self._fill()
+
+    async def _until_back(self, address: Address) -> None:
+        """Wait until the master replies, or isn't one any more."""
+        while (master := self._masters.get(address)) is not None:
+            try:
+                await master.command("PING")
+                break
+            except (StoreError, RedisError):
+                await asyncio.sleep(BACK_EVERY)
+            with contextlib.suppress(StoreError, ConfigError):
+                await self._look()
+        del self._away[address]
+        self._fill()
 
     # --- the layout ------------------------------------------------------------------------------------------------
 
@@ -399,9 +463,9 @@ class ClusterRedis:
 
     def _take(self, layout: Layout) -> None:
         self._layout = layout
-        self._at = [None] * SLOTS
-        for first, last, address in layout.ranges:
-            self._at[first : last + 1] = [self._master(address)] * (last + 1 - first)
+        for address in layout.masters:
+            self._master(address)
+        self._fill()
         for address in self._masters.keys() - layout.masters:
             # Callers would wait in vain for a master that was replaced.
             task = asyncio.create_task(self._masters.pop(address).aclose())
@@ -409,6 +473,13 @@ class ClusterRedis:
             task.add_done_callback(self._closing.discard)
         for master in self._masters.values():
             master.look_again()
+
+    def _fill(self) -> None:
+        """Give each slot its master, unless that is away."""
+        self._at = [None] * SLOTS
+        for first, last, address in self._layout.ranges if self._layout else ():
+            if address not in self._away:
+                self._at[first : last + 1] = [self._master(address)] * (last + 1 - first)
 
     def _master(self, address: Address) -> Acknowledged:
         if address not in self._masters:

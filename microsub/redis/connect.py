@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for callers that use somebody else's Redis
 
-from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable
+from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnusable
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import Acknowledged, Multiplexed
 from microsub.redis.protocol import Redis
@@ -25,7 +25,8 @@ async def connect(url: str, *, replicas: int | None = None, most_bytes: float = 
     must confirm a change before it counts as made. None means one in a cluster whose masters have replicas, otherwise
     none. `most_bytes` bounds the replies to one call of a server that isn't ours.
 
-    Raises ConfigError for any other URL and StoreUnavailable when nothing answers there.
+    Raises ConfigError for any other URL, StoreUnavailable when nothing answers there, and StoreUnusable
+    when it refuses.
     """
     redis = _make(url, replicas, most_bytes)
     try:
@@ -34,7 +35,7 @@ async def connect(url: str, *, replicas: int | None = None, most_bytes: float = 
             await _no_cluster(redis)
     except RedisError as error:
         await redis.aclose()
-        raise StoreUnavailable(f"Redis refuses to answer: {error}") from error
+        raise StoreUnusable(f"Redis refuses to answer: {error}") from error
     except MicrosubError:
         await redis.aclose()
         raise

@@ -109,8 +109,10 @@ settings = key("config:settings")
 read by all services.
 """
 
-probe = key("meta:probe")
-"""String: empty; writing it shows whether Redis accepts writes. Lifetime: a minute. `redis.presence`, for /health."""
+probe = key_of("probe:<number>")
+"""String: empty; writing it shows whether a Redis accepts writes, on each master by another number. Lifetime: a minute.
+`redis.presence`, for /health.
+"""
 
 workers = key("workers")
 """Sorted set: worker name by the time of its last heartbeat. Permanent, trimmed. `redis.presence`; read by /health."""

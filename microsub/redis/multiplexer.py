@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ import hiredis
 from redis._parsers.base import BaseParser
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import (
+    AuthenticationError,
     BusyLoadingError,
     ClusterDownError,
     InvalidResponse,
@@ -35,13 +37,21 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from microsub.errors import StoreFull, StoreUnavailable, StoreUnreached
+from microsub.errors import StoreFull, StoreUnavailable, StoreUnconfirmed, StoreUnreached, StoreUnusable
 from microsub.logs import LibraryLogger
 from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
 
+log = LibraryLogger(__name__)
+
 CONNECT_TIMEOUT = 5.0
-REPLY_TIMEOUT = 30.0
-"""Seconds without a reply, while any are due, after which a connection counts as dead."""
+REPLY_TIMEOUT = 8.0
+"""Seconds without a reply, while any are due, after which a connection counts as dead; readers wait ten at most."""
+
+LOOKS = 8
+"""How often a connection is looked at within that time: a process that was paused itself misses a single look."""
+
+SAID_AFTER = 3
+"""Looks without a reply after which the log says that Redis is silent."""
 
 AT_ONCE = 8
 """Number of calls in flight up to which a command is written at once. With eight clients, batching costs a fifth of the
@@ -74,6 +84,36 @@ def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable
     return lambda: pool.connection_class(**options)
 
 
+SILENT = "Redis accepts connections, but doesn't reply"
+
+
+class Outage:
+    """What the log says about a server that has replied before: once that it is away, and once that it is back."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._has_replied = False
+        self._since: float | None = None
+
+    def begin(self, why: str) -> None:
+        """Note that the server is away."""
+        if self._since is None and self._has_replied:
+            self._since = time.monotonic()
+            log.warning(why, server=self._server)
+
+    def end(self) -> None:
+        """Note that the server replies."""
+        self._has_replied = True
+        if self._since is not None:
+            log.warning("Redis replies again", server=self._server, seconds=round(time.monotonic() - self._since, 1))
+            self._since = None
+
+
+def _name(connection: AbstractConnection) -> str:
+    path: str | None = getattr(connection, "path", None)
+    return path or f"{getattr(connection, 'host', '')}:{getattr(connection, 'port', '')}"
+
+
 class Multiplexed:
     """`Redis` for a single server. Belongs to one event loop; connects with the first call.
 
@@ -85,11 +125,22 @@ class Multiplexed:
         self, url: str, *, reply_timeout: float = REPLY_TIMEOUT, most_bytes: float = math.inf, **changes: Any
     ) -> None:
         self._make = connection_maker(url, **changes)
+        self.name = _name(self._make())
+        """The address of the server, without a password."""
+        self.outage = Outage(self.name)
         self._reply_timeout = reply_timeout
         self._most_bytes = most_bytes
         self._link: _Link | None = None
         self._connecting: asyncio.Task[_Link] | None = None
+        self._made: AbstractConnection | None = None
         self._closed = False
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the server has accepted a connection that isn't lost, even if it doesn't reply."""
+        if self._link is not None and not self._link.lost:
+            return True
+        return self._made is not None and self._made.is_connected
 
     async def command(self, *args: Arg) -> Any:
         """See `Redis.command`."""
@@ -174,16 +225,21 @@ class Multiplexed:
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _Link:
-        connection = self._make()
+        connection = self._made = self._make()
         try:
             async with asyncio.timeout(self._reply_timeout):  # redis-py waits for replies to AUTH without a limit
                 await connection.connect()  # type: ignore[no-untyped-call]
+            self._link = _Link(connection, self._reply_timeout, self._most_bytes, self.outage)
+        except AuthenticationError as error:
+            raise StoreUnusable(f"Redis refuses the password of the URL: {error}") from error
         except (RedisError, OSError) as error:
-            raise StoreUnreached(f"Redis can't be reached: {error}") from error
-        except asyncio.CancelledError:
-            await connection.disconnect(nowait=True)
-            raise
-        self._link = _Link(connection, self._reply_timeout, self._most_bytes)
+            why = SILENT if connection.is_connected else f"Redis can't be reached: {error}"
+            self.outage.begin(why)
+            raise StoreUnreached(why) from error
+        finally:
+            self._made = None
+            if self._link is None or self._link.lost:
+                await connection.disconnect(nowait=True)
         return self._link
 
     def _connect_done(self, task: asyncio.Task[_Link]) -> None:
@@ -200,8 +256,9 @@ class _Link(asyncio.Protocol):
     are collected during one turn of the loop and written together.
     """
 
-    def __init__(self, connection: AbstractConnection, reply_timeout: float, most_bytes: float) -> None:
+    def __init__(self, connection: AbstractConnection, reply_timeout: float, most_bytes: float, outage: Outage) -> None:
         self.lost = False
+        self._outage = outage
         self._most_bytes = most_bytes
         self._bytes = 0
         self._connection = connection
@@ -215,7 +272,7 @@ class _Link(asyncio.Protocol):
         writer: asyncio.StreamWriter = connection._writer  # type: ignore[assignment]  # connected, so there is one
         self._transport = writer.transport
         self._transport.set_protocol(self)
-        self._watch = self._loop.call_later(reply_timeout, self._check, -1)
+        self._watch = self._loop.call_later(reply_timeout / LOOKS, self._check, -1)
 
     def send(self, packed: bytes) -> asyncio.Future[Any]:
         """The future reply to one packed command."""
@@ -272,6 +329,7 @@ class _Link(asyncio.Protocol):
             self._lose(RedisConnectionError("it sent a reply without a request"))
 
     def _hand_out(self, reply: Any) -> None:
+        self._outage.end()
         future, replies, wanted = self._waiting[0]
         if replies is not None:
             replies.append(reply)
@@ -291,14 +349,19 @@ class _Link(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         self._lose(exc or RedisConnectionError("the server closed it"))
 
-    def _check(self, replies_before: int) -> None:
-        """Close a connection that owes replies and has sent none since the last check."""
-        if self._waiting and self._replies == replies_before:
+    def _check(self, replies_before: int, silent: int = 0) -> None:
+        """Close a connection that owes replies and has sent none in all of the last looks."""
+        if self.lost:
+            return
+        silent = silent + 1 if self._waiting and self._replies == replies_before else 0
+        if silent >= SAID_AFTER:
+            self._outage.begin(SILENT)
+        if silent >= LOOKS:
             self._lose(TimeoutError(f"no reply within {self._reply_timeout:g} s"))
-        elif not self.lost:
-            # With nothing outstanding now, the next check would blame a call made right after this one.
-            before = self._replies if self._waiting else -1
-            self._watch = self._loop.call_later(self._reply_timeout, self._check, before)
+            return
+        # With nothing outstanding now, the next look would blame a call made right after this one.
+        before = self._replies if self._waiting else -1
+        self._watch = self._loop.call_later(self._reply_timeout / LOOKS, self._check, before, silent)
 
     def _lose(self, error: BaseException) -> None:
         if self.lost:
@@ -306,6 +369,8 @@ class _Link(asyncio.Protocol):
         self.lost = True
         self._watch.cancel()
         kind = StoreUnreached if isinstance(error, BusyLoadingError) else StoreUnavailable
+        if isinstance(error, BusyLoadingError):
+            self._outage.begin(f"Redis is not ready: {error}")
         for future, _, _ in self._waiting:
             if not future.done():
                 future.set_exception(kind(f"the connection to Redis was lost: {error}"))
@@ -319,9 +384,6 @@ class _Link(asyncio.Protocol):
         """Fail the outstanding calls and close the socket."""
         self._lose(RedisConnectionError("closed"))
         await self._connection.disconnect(nowait=True)
-
-
-log = LibraryLogger(__name__)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------
@@ -383,7 +445,7 @@ class Acknowledged(Multiplexed):
     the replica and back, but no further round trip from here. Writes have a connection of their own: Redis delays all
     commands after a `WAIT` on the same connection, and reads must not wait.
 
-    A write that replicas don't confirm raises StoreUnavailable: it was made, but might be lost. `replicas` None means
+    A write that replicas don't confirm raises StoreUnconfirmed: it was made, but might be lost. `replicas` None means
     one, if a replica is connected and up to date. `changes` as in `Multiplexed`.
     """
 
@@ -392,6 +454,7 @@ class Acknowledged(Multiplexed):
         self._asked_for = replicas
         self._wanted = replicas
         self._writes = Multiplexed(url, **changes)
+        self._writes.outage = self.outage
 
     def look_again(self) -> None:
         """Count the replicas again at the next write: some may have come or gone."""
@@ -442,7 +505,7 @@ class Acknowledged(Multiplexed):
         if self._asked_for is None and not await self._replicas():
             log.warning("a master has lost its last replica; new writes are not replicated")
             return replies
-        raise StoreUnavailable(f"written, but only {have} of {wanted} replicas had it within {WAIT_SECONDS:g} s")
+        raise StoreUnconfirmed(f"written, but only {have} of {wanted} replicas had it within {WAIT_SECONDS:g} s")
 
     async def _replicas(self) -> int:
         """The number of replicas to wait for by default: one, if one is connected and has caught up."""

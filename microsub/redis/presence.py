@@ -1,11 +1,19 @@
-"""Heartbeats of workers, a trial write for /health, and sums over all processes."""
+"""Heartbeats of workers, the state of every Redis server for /health, and sums over all processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
+from redis.exceptions import RedisError
+
+from microsub.errors import StoreError, StoreFull, StoreUnconfirmed
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
+from microsub.redis.cluster import ClusterRedis
+from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 
@@ -17,6 +25,21 @@ TO_COME = "-to-come"
 
 _FORGET_AFTER = 24 * 3600.0
 COUNTS_KEPT = 86_400
+
+
+RedisState = Literal["ok", "full", "no standby", "incomplete", "unreachable"]
+"""`full`: no writes; `no standby`: too few replicas confirm writes; `incomplete`: a cluster lacks some masters."""
+
+_PROBES = [keys.probe(str(number)) for number in range(500)]
+"""Keys of which each master of a cluster has one, unless it has hardly any slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReply:
+    """The state of one server; `reason` explains a problem in a sentence that is safe to publish."""
+
+    state: RedisState
+    reason: str | None = None
 
 
 class Presence:
@@ -45,9 +68,22 @@ class Presence:
         found = await self._redis.command("ZREVRANGE", keys.workers(), 0, 0, "WITHSCORES")
         return float(found[1]) if found else None
 
-    async def probe(self) -> None:
-        """Write a few bytes to one node; raises StoreFull if Redis refuses writes."""
-        await self._redis.command("SET", keys.probe(), "", "EX", SIGN_SECONDS)
+    async def servers(self, seconds: float, *, write: bool) -> list[ServerReply]:
+        """The state of every server, all asked at the same time, within `seconds`.
+
+        `write`: write a few bytes to each as well; without it, only `unreachable` and `ok` are distinguished.
+        """
+        if not isinstance(self._redis, ClusterRedis):
+            return [await _state(self._redis, keys.probe("0") if write else None, "Redis", seconds)]
+        try:
+            async with asyncio.timeout(seconds):
+                masters = await self._redis.one_each(_PROBES)
+        except (StoreError, TimeoutError):
+            return [ServerReply("unreachable", "no node of the Redis Cluster can be reached")]
+        asking = (
+            _state(master, key if write else None, f"the Redis at {master.name}", seconds) for master, key in masters
+        )
+        return await asyncio.gather(*asking)
 
     async def dead_letters(self) -> int:
         """The number of messages kept because all attempts to handle them failed."""
@@ -57,6 +93,36 @@ class Presence:
         """Names of the workers with a current heartbeat."""
         found = await self._redis.command("ZRANGEBYSCORE", keys.workers(), f"{now - SIGN_SECONDS:.3f}", "+inf")
         return texts(found)
+
+
+async def _state(redis: Redis, key: str | None, name: str, seconds: float) -> ServerReply:
+    """The state of one server, called `name`; `key` is written, if given."""
+    writing = _failure(redis.command("SET", key, "", "EX", SIGN_SECONDS), seconds) if key else asyncio.sleep(0)
+    silent, refused = await asyncio.gather(_failure(redis.command("PING"), seconds), writing)
+    if isinstance(silent, TimeoutError):
+        is_accepted = isinstance(redis, Multiplexed) and redis.is_accepted
+        why = "accepts connections, but doesn't reply" if is_accepted else f"doesn't answer within {seconds:g} s"
+        return ServerReply("unreachable", f"{name} {why}")
+    if silent is not None:
+        return ServerReply("unreachable", f"{name} can't be reached")
+    if isinstance(refused, StoreFull):
+        return ServerReply("full", str(refused))
+    # Waiting for replicas delays all later writes on the same connection.
+    if isinstance(refused, StoreUnconfirmed | TimeoutError):
+        return ServerReply("no standby", f"{name} has too few replicas that confirm changes, so changes get 503")
+    return ServerReply("ok") if refused is None else ServerReply("unreachable", f"{name} can't be reached")
+
+
+async def _failure(call: Awaitable[object], seconds: float) -> StoreError | TimeoutError | None:
+    """Why a command failed, if the server is the reason; TimeoutError after `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            await call
+    except (StoreError, TimeoutError) as error:
+        return error
+    except RedisError:  # it refuses this command alone, as while a slot moves
+        return None
+    return None
 
 
 class ProcessCounts:

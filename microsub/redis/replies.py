@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import overload
+from typing import Any, overload
 
-from microsub.errors import StoreDamaged
+from microsub.errors import StoreDamaged, StoreIncomplete, StoreUnavailable
+from microsub.redis.protocol import Command, Redis
 
 
 @overload
@@ -61,6 +62,20 @@ def reading(key: str) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise StoreDamaged(key) from error
+
+
+async def within_reach(redis: Redis, commands: Sequence[Command]) -> list[Any]:
+    """The replies as of `pipeline`; StoreUnavailable as a value for each command whose master is away.
+
+    Raises StoreUnavailable if no master can be reached.
+    """
+    try:
+        return await redis.pipeline(commands)
+    except StoreIncomplete as error:
+        for reply in error.replies:
+            if isinstance(reply, Exception) and not isinstance(reply, StoreUnavailable):
+                raise reply from error
+        return error.replies
 
 
 def score_text(seconds: float) -> str:

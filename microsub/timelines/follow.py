@@ -81,12 +81,15 @@ class Following:
         self._due = DueTimes(redis, "follows")
 
     async def feeds(self, user: str, uid: str) -> list[Followed]:
-        """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first."""
+        """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first.
+
+        A feed whose master of a cluster is away is listed as one without a record.
+        """
         if uid == GLOBAL:
             subscriptions = list((await self._channels.followed_feeds(user)).values())
         else:
             subscriptions = await self._channels.subscriptions(user, uid)
-        records = await self._feeds.get_many(sub.feed for sub in subscriptions)
+        records = await self._feeds.within_reach(sub.feed for sub in subscriptions)
         return [_followed(sub, records.get(sub.feed)) for sub in subscriptions]
 
     async def follow(

@@ -267,10 +267,11 @@ class ItemCache:
         self._flush_at: float | None = 0.0
         self._listening = False
 
-    async def get(self, ids: Sequence[str]) -> list[bytes | None]:
+    async def get(self, ids: Sequence[str], *, within_reach: bool = False) -> list[bytes | None]:
         """The wire JSON of these items without its opening brace, None if an item no longer exists.
 
-        At most one round trip, none if all are cached.
+        At most one round trip, none if all are cached. `within_reach`: `AWAY` for items that can't be read now because
+        their master is away, instead of StoreUnavailable.
         """
         if self._flush_at is not None:
             self._flush_when_due(self._flush_at)
@@ -280,7 +281,7 @@ class ItemCache:
             self._kept.move_to_end(item_id)
         if not missing:
             return found
-        read = dict(zip(missing, await self._read(missing), strict=True))
+        read = dict(zip(missing, await self._read(missing, within_reach), strict=True))
         return [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
 
     async def aclose(self) -> None:
@@ -316,16 +317,17 @@ class ItemCache:
 
     # --- implementation --------------------------------------------------------------------------------------------
 
-    async def _read(self, missing: Sequence[str]) -> list[bytes | None]:
+    async def _read(self, missing: Sequence[str], within_reach: bool) -> list[bytes | None]:
         read = _CacheRead()
         self._reads.add(read)
         try:
-            values = [data and data[1:] for data in await self._items.data(missing)]
+            reading = self._items.data_within_reach if within_reach else self._items.data
+            values = [data and data[1:] for data in await reading(missing)]
         finally:
             self._reads.discard(read)
         if not read.all_stale:
             for item_id, data in zip(missing, values, strict=True):
-                if data is not None and item_id not in read.stale:
+                if data and item_id not in read.stale:
                     self._keep(item_id, data)
         return values
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from sys import intern
 
 import orjson
@@ -26,7 +27,7 @@ from microsub.model.reader import (
     Subscription,
 )
 from microsub.model.settings import UnreadStyle
-from microsub.posts.items import Items
+from microsub.posts.items import AWAY, Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.timelines.backlog import CatchUp
@@ -156,7 +157,7 @@ class ReaderViews:
             source = await self._source(current, subscription, query, rows)
         # A hundred posts may be fifty megabytes, which delays all other requests to Redis: one page per user at a time.
         async with self._turns.of(user):
-            data = await self._cache.get(rows.ids)
+            data = await self._cache.get(rows.ids, within_reach=True)
             return self._splicer.page(rows, data, newer=query.before is not None, source=source)
 
     async def arrivals_with_token(
@@ -176,7 +177,7 @@ class ReaderViews:
 
     async def spliced(self, rows: PageRows, paging: bytes) -> bytes:
         """The reply with these rows and that `paging` object."""
-        return self._splicer.joined(rows, await self._cache.get(rows.ids), paging)
+        return self._splicer.joined(rows, await self._cache.get(rows.ids, within_reach=True), paging)
 
     async def wire_items(self, rows: Sequence[Row], name: str) -> list[bytes | None]:
         """Items of one channel of that name as JSON, None for a missing item."""
@@ -204,7 +205,7 @@ class ReaderViews:
         channels = await self._channels.list(user)
         followed = await self._channels.all_subscriptions(user)
         feeds = list(dict.fromkeys(sub.feed for subs in followed.values() for sub in subs))
-        records, updated = await self._feeds.get_many(feeds), await self._items.last_updates(feeds)
+        records, updated = await self._feeds.within_reach(feeds), await self._items.last_updates(feeds)
         branches = []
         for channel in channels:
             subscriptions = followed.get(channel.uid, [])
@@ -247,7 +248,7 @@ class ReaderViews:
             if query.before or query.after or rows.resume:
                 return {"_id": feed_id}  # an empty page while paging through the items of an unfollowed feed
             raise NotFound(f"'source' is unknown: found '{feed_id}', expected the '_source' of one of your items")
-        record = await self._feeds.get(feed_id)
+        record = (await self._feeds.within_reach([feed_id])).get(feed_id)
         url = mask_credentials(subscription.url if subscription else record.url if record else "")
         return {"_id": feed_id, "name": feed_name(subscription, record), "url": url}
 
@@ -301,7 +302,9 @@ class Splicer:
         """The reply as the bytes of a JSON object: `items`, `paging`, and `source` if given.
 
         `data` is the JSON of `rows` from `ItemCache`, in the same order; rows without data (their item was just swept)
-        are left out. `newer`: the page was read upwards, from a `before` cursor.
+        are left out. Those that are `AWAY` are listed as `_unavailable`, if there are any: so no app that keeps items,
+        or marks those it has shown, takes a placeholder for the post. `newer`: the page was read upwards, from a
+        `before` cursor.
         """
         return self.joined(rows, data, paging(rows, newer), source)
 
@@ -312,7 +315,7 @@ class Splicer:
         uid = None
         prefixes: Prefixes = (b"", b"", b"", b"")
         for item, state, channel in zip(data, rows.states, rows.channels, strict=True):
-            if item is None:
+            if not item:
                 continue
             if channel != uid:
                 uid = channel
@@ -320,7 +323,12 @@ class Splicer:
             parts += (prefixes[state], item)
         if len(parts) > 1:
             parts[1] = parts[1][1:]
-        parts += (b'],"paging":', paging, b"}")
+        parts += (b'],"paging":', paging)
+        if AWAY in data:
+            places = zip(rows.ids, rows.scores, data, strict=True)
+            away = [_unavailable(item_id, score) for item_id, score, item in places if item == AWAY]
+            parts += (b',"_unavailable":', orjson.dumps(away))
+        parts.append(b"}")
         return b"".join(parts)
 
     def prefixes(self, uid: str, name: str) -> Prefixes:
@@ -334,6 +342,14 @@ class Splicer:
             found = (read + channel, unread + channel, read + saved + channel, unread + saved + channel)
             self._prefixes[(uid, name)] = found
         return found
+
+
+def _unavailable(item_id: str, score: str) -> dict[str, str]:
+    """An item that can't be read now: its id, and when it was published if the row says so."""
+    found = {"_id": item_id}
+    if score:
+        found["published"] = datetime.fromtimestamp(float(score), UTC).isoformat()
+    return found
 
 
 def paging(rows: PageRows, newer: bool) -> bytes:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from microsub.errors import StoreError
 from microsub.feeds.record import Feeds
+from microsub.health import Health
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.presence import TO_COME, Presence, ProcessCounts
 from microsub.upkeep.survey import sums_of
@@ -26,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 FRESH_SECONDS = 30.0
 """Seconds for which figures are valid: computing them reads every feed."""
+
+PATIENCE = 1.8
+"""Seconds after which metrics are sent without what Redis hasn't replied yet."""
 
 PUBLISH_SECONDS = 10.0
 """Seconds after which a worker adds its counts to the sums of all workers."""
@@ -51,23 +56,42 @@ class Figures:
         self._index = index
         self._events = events
         self._looked_at: float | None = None
-        self._looking = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+        self._published: Mapping[str, float] = {}
 
-    async def exposition(self, now: float) -> tuple[bytes, str]:
-        """All metrics in Prometheus' text format, and its Content-Type.
+    async def exposition(self, now: float, health: Health | None = None) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, and its Content-Type, within two seconds.
 
-        Metrics from Redis are missing while it is unavailable.
+        While Redis is unavailable or slow, metrics from it are those of the last look. `health`
+        finds out the state of Redis.
         """
         from microsub import metrics  # slow to load, and the import of a list of feeds doesn't need it
 
-        published: Mapping[str, float] = {}
-        with contextlib.suppress(StoreError):
-            async with self._looking:
-                if self._looked_at is None or not 0 <= now - self._looked_at < FRESH_SECONDS:
-                    await self._look(now)
-                    self._looked_at = now
-            published = await self._counts.read()
-        return metrics.exposition(published)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_quietly(now), name="figures")
+        asking: list[asyncio.Task[Any]] = [self._looking]
+        if health is not None:
+            asking.append(asyncio.create_task(health.check(now)))
+        await asyncio.wait(asking, timeout=PATIENCE)
+        if self._looking.done():
+            self._looking.result()  # raises what is a bug
+        for report in (task.result() for task in asking[1:] if task.done()):
+            for state, holds in report.redis_is.items():
+                metrics.REDIS.labels(state).set(holds)
+        return metrics.exposition(self._published)
+
+    async def _look_quietly(self, now: float) -> None:
+        """Set the gauges if they are old, and read the counts of other processes."""
+        from microsub import metrics
+
+        try:
+            if self._looked_at is None or not 0 <= now - self._looked_at < FRESH_SECONDS:
+                await self._look(now)
+                self._looked_at = now
+            self._published = await self._counts.read()
+        except StoreError:
+            metrics.WORKERS.set(math.nan)  # an alarm for missing workers shouldn't see those of the last look
+            self._looked_at = None
 
     async def _look(self, now: float) -> None:
         from microsub import metrics

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
-from microsub.errors import StoreError
+from microsub.errors import StoreError, StoreUnavailable
 from microsub.feeds.push_health import push_health
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
@@ -220,8 +220,14 @@ class Survey:
         return [HeldHost(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
 
     async def attention(self, user: str) -> Mapping[str, int]:
-        """The number of feeds that need attention in the user's channels, by uid; channels without any are left out."""
-        said = await self._redis.command("HGET", keys.surveyed_attention(), user)
+        """The number of feeds that need attention in the user's channels, by uid; channels without any are left out.
+
+        Empty while it can't be read: its master of a cluster may be away, and the user's own may not.
+        """
+        try:
+            said = await self._redis.command("HGET", keys.surveyed_attention(), user)
+        except StoreUnavailable:
+            return {}
         if said is None:
             return {}
         with reading(keys.surveyed_attention()):

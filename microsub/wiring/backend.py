@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
 
-from microsub.errors import ConfigError, InvalidRequest, NotFound, StoreFull
+from microsub.errors import ConfigError, InvalidRequest, NotFound, StoreFull, StoreUnconfirmed
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.embedded.datafolder import has_data
 from microsub.settings import Settings
@@ -89,14 +89,15 @@ async def clashes(settings: Settings, document: BackendDocument) -> tuple[Config
 async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterator[Configuration]:
     """Apply backend.json, and every later version of it, within the block.
 
-    If Redis refuses writes, the file is applied once it accepts them again; until then, reads are served.
+    If Redis refuses writes, or no standby confirms them, the file is applied once that is over; until then, reads are
+    served.
     """
     stop = asyncio.Event()
     service = configuration(settings, stores)
     try:
         await service.look()
         await service.watch_data()
-    except StoreFull as error:
+    except (StoreFull, StoreUnconfirmed) as error:
         log.warning("backend.json will be applied when Redis accepts writes again", error=str(error))
     task = asyncio.create_task(service.run(stop), name="configuration")
     task.add_done_callback(tell_failure)

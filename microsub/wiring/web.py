@@ -111,7 +111,7 @@ async def open_app(
             )
             services = replace(services, token_use=used)
             starters = starter_feeds(settings.starter_feeds)
-            monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
+            monitors = monitors_of(settings)
             async with _index(settings, stores) as index:
                 if index is not None:
                     # Each has its own limits, so that requests for output feeds don't block their users' searches.
@@ -133,6 +133,11 @@ async def open_app(
             await used.aclose()
             await cache.aclose()
             await listeners.aclose()
+
+
+def monitors_of(settings: Settings) -> Monitors:
+    """The clients that may read metrics and the details of /health."""
+    return Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
 
 
 @contextlib.asynccontextmanager

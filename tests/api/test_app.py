@@ -57,7 +57,8 @@ async def test_health_needs_redis_and_a_worker(server: World, monkeypatch: pytes
         patch.setattr(server.redis, "command", fail)
         down = await server.client.get("/health", headers=LOCAL)
     assert down.status_code == 503
-    assert down.json() == {"status": "failing", "redis": "unreachable", "worker": "unknown", "backend": "ok"}
+    said = {"status": "failing", "redis": "unreachable", "worker": "unknown", "backend": "ok"}
+    assert down.json() == {**said, "reason": "Redis can't be reached"}
 
 
 @pytest.mark.parametrize(

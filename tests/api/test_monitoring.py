@@ -1,13 +1,27 @@
-"""Access to metrics and to the details of /health."""
+"""Access to metrics and to the details of /health, and what both say while a part of Redis is away."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+from typing import Any
 
 import pytest
 from starlette.requests import Request
 
+from microsub import health as health_module
 from microsub.app import Monitors
+from microsub.errors import StoreUnavailable
+from microsub.feeds.record import Feeds
+from microsub.health import PROBE_SECONDS, Health
+from microsub.identity.store.accounts import Accounts
+from microsub.redis.cluster import ClusterRedis
+from microsub.redis.multiplexer import SILENT, Acknowledged, Multiplexed
+from microsub.redis.presence import Presence, ProcessCounts
+from microsub.upkeep import figures as figures_module
+from microsub.upkeep.figures import Figures
+from tests.support.cluster import serving
+from tests.support.waiting import wait_until
 
 PROXY = (ipaddress.ip_network("127.0.0.1/32"),)
 INSIDE = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
@@ -96,3 +110,74 @@ def test_who_shows_the_token_is_admitted_from_anywhere(shown: str, admitted: boo
     asked = request("203.0.113.9", ("Authorization", shown), forwarded("198.51.100.1"), host="reader.example")
     assert Monitors(token="0123456789abcdef").admits(asked) is admitted
     assert not Monitors().admits(asked)
+
+
+# --- while a part of Redis is away --------------------------------------------------------------------------------
+
+
+async def deaf(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    """Accept a connection, and never reply."""
+    while await reader.read(1000):
+        pass
+
+
+async def test_a_redis_that_hangs_is_named_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/health doesn't wait for the reply, and says that connections are accepted; /metrics has the process's own."""
+    monkeypatch.setattr(health_module, "PATIENCE", 0.05)
+    monkeypatch.setattr(figures_module, "PATIENCE", 3600)
+    async with serving(deaf) as url:
+        redis = Multiplexed(url, reply_timeout=0.5)
+        health = Health(Presence(redis))
+        report = await health.check(0.0)
+        assert (report.status, report.redis, report.worker, report.reason) == (
+            *("failing", "unreachable", "unknown"),
+            SILENT,
+        )
+        figures = Figures(Feeds(redis), Accounts(redis), Presence(redis), ProcessCounts(redis))
+        shown, _ = await figures.exposition(0.0, health)
+        assert b'microsub_redis{state="reachable"} 0.0' in shown
+        assert b'microsub_redis{state="full"} 0.0' in shown
+        assert b"microsub_workers NaN" in shown
+        monkeypatch.setattr(figures_module, "PATIENCE", 0.05)
+        shown, _ = await figures.exposition(0.0)
+        assert b"microsub_requests_total" in shown
+        await redis.aclose()
+
+
+async def test_a_missing_standby_is_a_state_of_its_own(redis_server: Any) -> None:
+    """It stays as long as the standby is missing, however often somebody asks."""
+    redis = Acknowledged(f"{redis_server.url}?db=1", 1)
+    try:
+        health = Health(Presence(redis))
+        for now in (0.0, 1.0, PROBE_SECONDS, PROBE_SECONDS + 1):
+            report = await health.check(now)
+            assert (report.status, report.redis) == ("degraded", "no standby")
+            assert "too few replicas" in (report.reason or "")
+            assert report.redis_is == {"reachable": True, "writable": False, "full": False}
+    finally:
+        await redis.aclose()
+
+
+async def test_the_missing_master_of_a_cluster_is_named(cluster_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every master is asked; one that doesn't reply makes the state incomplete, whichever keys it has."""
+    redis = ClusterRedis(cluster_url)
+    try:
+        for master in await redis.masters():
+
+            async def fail(*_: Any) -> Any:
+                raise StoreUnavailable("gone")
+
+            with monkeypatch.context() as patch:
+                for name in ("command", "run", "run_scripts"):
+                    patch.setattr(master, name, fail)
+                report = await Health(Presence(redis)).check(0.0)
+            assert (report.status, report.redis) == ("degraded", "incomplete")
+            assert report.reason == f"the Redis at {master.name} can't be reached"
+
+            async def is_well() -> bool:
+                return (await Health(Presence(redis)).check(0.0)).redis == "ok"
+
+            await wait_until(is_well)
+    finally:
+        await redis.command("DEL", "probe:0")
+        await redis.aclose()

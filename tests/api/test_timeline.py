@@ -106,7 +106,7 @@ async def test_pages_of_one_user_are_read_one_after_the_other(
     get, go_on, begun = ItemCache.get, asyncio.Event(), asyncio.Event()
     under_way = most = 0
 
-    async def held(cache: ItemCache, ids: Sequence[str]) -> list[bytes | None]:
+    async def held(cache: ItemCache, ids: Sequence[str], **how: bool) -> list[bytes | None]:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -114,7 +114,7 @@ async def test_pages_of_one_user_are_read_one_after_the_other(
         if ids:
             await go_on.wait()
         under_way -= 1
-        return await get(cache, ids)
+        return await get(cache, ids, **how)
 
     monkeypatch.setattr(ItemCache, "get", held)
     pages = [asyncio.create_task(full.timeline("home")) for _ in range(4)]
@@ -130,10 +130,10 @@ async def test_a_page_is_made_once_its_request_counts(full: Reader, monkeypatch:
     get, count, go_on, waits = ItemCache.get, UserQuotas.count, asyncio.Event(), asyncio.Event()
     made = 0
 
-    async def making(cache: ItemCache, ids: Sequence[str]) -> list[bytes | None]:
+    async def making(cache: ItemCache, ids: Sequence[str], **how: bool) -> list[bytes | None]:
         nonlocal made
         made += 1
-        return await get(cache, ids)
+        return await get(cache, ids, **how)
 
     async def counting(quotas: UserQuotas, user: str, now: float) -> None:
         waits.set()

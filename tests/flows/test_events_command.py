@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -85,7 +84,7 @@ async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
 
 
 async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
-    """If Redis is killed and comes back with the next server, following resumes by itself."""
+    """If the embedded Redis is killed, the server starts it again, and following resumes by itself."""
     async with installation(tmp_path, {"users": {}}) as installed:
         await installed.serve()
         follower = await Follower.start(installed, "--follow", "--since", "0")
@@ -93,12 +92,11 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
             await save(posts, "before")
             await follower.has("before")
             os.kill(json.loads((installed.folder / "data" / "redis.json").read_text())["pid"], signal.SIGKILL)
-            # The server ends with its Redis and logs the reason.
-            assert await asyncio.wait_for(installed.processes[0].wait(), 60) == 1
+            # The server starts it again, and logs that.
+            await wait_until(lambda: "the embedded Redis runs again" in (installed.folder / "0.log").read_text())
             words = (installed.folder / "0.log").read_text()
-            assert words.splitlines()[-1].startswith("microsub: the embedded Redis has stopped")
+            assert "the embedded Redis has stopped" in words
             assert "Traceback" not in words
-            await installed.serve()
 
             async def saved() -> bool:
                 try:

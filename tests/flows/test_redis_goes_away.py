@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.flows.test_cluster import of_its_own
-from tests.support.cluster import Node, running_cluster, running_server
+from tests.support.cluster import Node, free_ports, running_cluster, running_server
 from tests.support.polling import rss
 from tests.support.process import Installation, Reader, installation, reader
 from tests.support.waiting import wait_until
@@ -207,6 +207,50 @@ async def test_what_can_be_read_is_served_where_redis_is_full_at_the_start(tmp_p
                     return len(await alice.channels()) == 3
 
                 await wait_until(applied)
+
+
+async def test_processes_that_start_while_redis_is_away_wait_for_it(tmp_path: Path) -> None:
+    """They say so once, and the port answers. Without the standby that is asked for they start, and serve reads."""
+    users = {"alice": {"me": "https://alice.example/", "channels": [{"uid": "home", "name": "Home"}]}}
+    (port,) = free_ports(1)
+    with running_server(tmp_path / "redis", appendonly="yes") as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        async with installation(tmp_path, {"users": users}, MICROSUB_REDIS_URL=url) as installed:
+            token = await installed.token("alice")
+            await asyncio.to_thread(server.stop)
+            await installed.start("web", "--port", str(port), "--redis-replicas", "1")
+            await installed.start("work", "--redis-replicas", "1")
+            async with reader(f"http://127.0.0.1:{port}", token) as alice:
+
+                async def state() -> dict[str, Any]:
+                    try:
+                        reply = await alice.client.get(f"http://127.0.0.1:{port}/health")
+                    except httpx.HTTPError:  # it takes a moment to load
+                        return {}
+                    found: dict[str, Any] = reply.json()
+                    assert reply.status_code == 503
+                    return found
+
+                async def waits() -> bool:
+                    return (await state()).get("redis") == "unreachable"
+
+                await wait_until(waits)
+                refused = await alice.client.get(alice.endpoint, headers=alice.headers)
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+                await wait_until(lambda: installed.log.count('"waiting for Redis"') == 2)
+                await asyncio.to_thread(server.start)
+
+                async def starts() -> bool:
+                    return (await state()).get("redis") == "no standby"
+
+                await wait_until(starts)
+                assert [*await alice.channels()] == ["notifications", "home", "saved"]
+                change = {"action": "channels", "name": "More"}
+                refused = await alice.client.post(alice.endpoint, data=change, headers=alice.headers)
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+                assert "standby" in refused.json()["error_description"]
+            assert installed.log.count('"waiting for Redis"') == 2
+            assert [process.returncode for process in installed.processes] == [None, None]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import pytest
 from redis.exceptions import ResponseError
 
-from microsub.errors import ConfigError, StoreError, StoreUnavailable, StoreUnreached
+from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreUnavailable, StoreUnreached
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis, slot_of
@@ -271,6 +271,41 @@ async def test_who_waits_for_a_silent_master_hears_of_its_successor() -> None:
         assert await reading == b"x"
         with pytest.raises(StoreUnavailable):
             await writing
+        await redis.aclose()
+
+
+async def test_a_master_that_stays_away_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches have the replies of the others; its own calls fail at once, without being sent, until it is back."""
+    monkeypatch.setattr("microsub.redis.cluster.BACK_EVERY", 0.02)
+    fake, there = FakeCluster(), asyncio.Event()
+
+    async def gone(command: Sequence[bytes]) -> bytes | None:
+        return OK if there.is_set() else None
+
+    first, last = "a", next(name for name in "bcdefgh" if slot_of(name) < 8192)
+    assert slot_of(first) >= 8192
+    async with fake.node(gone) as away, fake.node(Telling()) as port:
+        fake.masters = [away, port]
+        redis = ClusterRedis(f"redis+cluster://127.0.0.1:{port}", replicas=0, patience=0.05)
+        batch = [("GET", first), ("GET", last)]
+        with pytest.raises(StoreIncomplete) as caught:
+            await redis.pipeline(batch)
+        assert caught.value.replies[0] == b"OK"
+        heard = fake.heard(b"GET")
+        for _ in range(3):
+            with pytest.raises(StoreUnreached, match=f"the master 127.0.0.1:{away} is away"):
+                await redis.command("GET", last)
+        assert await redis.command("GET", first) == b"OK"
+        assert fake.heard(b"GET") == heard + 1
+        there.set()
+
+        async def is_back() -> bool:
+            try:
+                return await redis.pipeline(batch) == [b"OK", b"OK"]
+            except StoreUnavailable:
+                return False
+
+        await wait_until(is_back)
         await redis.aclose()
 
 

@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from microsub import wiring
-from microsub.errors import StoreFull
+from microsub.redis.cluster import ClusterRedis
 from microsub.redis.connect import connect, doubts, doubts_about
 from microsub.redis.embedded.server import start_embedded
-from microsub.redis.presence import Presence
+from microsub.redis.presence import Presence, ServerReply
 from microsub.redis.protocol import Redis
 from microsub.settings import Settings
 from tests.support.invariants import all_keys
@@ -67,10 +67,13 @@ async def test_a_redis_that_does_not_tell_is_used_all_the_same(tmp_path: Path) -
 
 
 async def test_the_probe_leaves_nothing_for_long(redis: Redis) -> None:
-    """Its key has a time to live; otherwise the fixture would fail."""
-    await Presence(redis).probe()
-    (name,) = await all_keys(redis)
-    assert 0 < await redis.command("TTL", name) <= 60
+    """It writes to each master. Its keys have a time to live; otherwise the fixture would fail."""
+    states = await Presence(redis).servers(60, write=True)
+    names = await all_keys(redis)
+    assert [one.state for one in states] == ["ok"] * len(names)
+    assert len(names) == (3 if isinstance(redis, ClusterRedis) else 1)
+    for name in names:
+        assert 0 < await redis.command("TTL", name) <= 60
 
 
 async def test_the_probe_finds_a_full_redis(tmp_path: Path) -> None:
@@ -80,11 +83,12 @@ async def test_the_probe_finds_a_full_redis(tmp_path: Path) -> None:
     try:
         presence = Presence(redis)
         await redis.command("CONFIG", "SET", "maxmemory", "1")
-        with pytest.raises(StoreFull, match="maxmemory"):
-            await presence.probe()
+        (full,) = await presence.servers(60, write=True)
+        assert full.state == "full"
+        assert "maxmemory" in (full.reason or "")
         assert await presence.last_sign() is None, "reading goes on"
         await redis.command("CONFIG", "SET", "maxmemory", "0")
-        await presence.probe()
+        assert await presence.servers(60, write=True) == [ServerReply("ok")]
     finally:
         await redis.aclose()
         server.stop()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 
-from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable, StoreUnusable
 from microsub.redis.embedded import server as embedded
 from microsub.redis.embedded.datafolder import Folder
 from microsub.redis.embedded.server import ServerProgram, choose, programs, start_embedded, version_of
@@ -488,3 +488,59 @@ def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
     with pytest.raises(ConfigError, match=r"(?i)no space left on device"):
         start_embedded(data_dir)
     assert not Folder(data_dir).is_running()
+
+
+# --- a server that ends ------------------------------------------------------------------------------------------
+
+
+class Ending:
+    """A server that is always found ended; `start_again` raises the next of `failures`, then succeeds."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.data_dir = Path("data")
+        self.failures = list(failures)
+        self.starts = 0
+
+    def is_running(self) -> bool:
+        return False
+
+    def start_again(self) -> None:
+        self.starts += 1
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("ending", "starts", "reason"),
+    [
+        (Ending(), 3, "it ended again and again"),
+        (Ending(*[StoreUnavailable("no memory")] * 3), 3, "no memory"),
+        (Ending(StoreUnusable("the file is corrupt")), 1, "the file is corrupt"),
+    ],
+)
+async def test_a_server_that_ends_is_started_a_few_times(monkeypatch, ending, starts, reason):
+    """Then the process gives up, and says why; at once if the data can't be read."""
+    monkeypatch.setattr(embedded, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(embedded, "RESTARTS", (0, 0, 0))
+    async with embedded.watched(ending, failed=lambda task: None) as watch:
+        watch.raise_if_ended()
+        await watch.ended.wait()
+        with pytest.raises(StoreUnusable, match=f"can't be started again: {reason}"):
+            watch.raise_if_ended()
+    assert ending.starts == starts
+
+
+def test_a_corrupt_append_only_file_is_named_with_its_remedy(data_dir):
+    """The server refuses to start, and the message leads to the page that helps."""
+    server = start_embedded(data_dir)
+    with client(server) as outside:
+        outside.set("a", "x" * 1000)
+        outside.set("b", "x")
+    server.stop()
+    file = max(data_dir.rglob("*.aof"), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[100:120] = b"?" * 20
+    content[-30:-10] = b"!" * 20
+    file.write_bytes(content)
+    with pytest.raises(StoreUnusable, match=r"check-and-repair-redis\.md.*A corrupt append-only file"):
+        start_embedded(data_dir)

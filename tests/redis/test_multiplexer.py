@@ -7,10 +7,11 @@ import subprocess
 import pytest
 import redis as redis_py
 from redis.exceptions import OutOfMemoryError, ResponseError
+from structlog.testing import capture_logs
 
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.redis.connect import connect
-from microsub.redis.multiplexer import AT_ONCE, Multiplexed, translate
+from microsub.redis.multiplexer import AT_ONCE, SILENT, Multiplexed, translate
 from microsub.redis.protocol import Script
 from tests.support.cluster import free_ports, serving
 from tests.support.waiting import wait_until
@@ -255,6 +256,31 @@ async def test_a_server_that_falls_silent_is_given_up():
             with pytest.raises(StoreUnavailable, match="no reply"):
                 await redis.command("PING")
             assert len(connections) == attempt
+        await redis.aclose()
+
+
+async def test_the_log_says_once_that_redis_is_silent_and_once_that_it_replies():
+    """Long before callers get an error, and whether or not their connection is given up meanwhile."""
+    awake = asyncio.Event()
+    awake.set()
+
+    async def sleeping(reader, writer):
+        while await reader.read(1000):
+            await awake.wait()
+            writer.write(b"+PONG\r\n")
+
+    async with serving(sleeping) as url:
+        redis = Multiplexed(url, reply_timeout=0.4)
+        await redis.command("PING")
+        awake.clear()
+        with capture_logs() as lines:
+            with pytest.raises(StoreUnavailable):
+                await redis.command("PING")
+            second = asyncio.create_task(redis.command("PING"))
+            await wait_until(lambda: redis._link and redis._link._waiting)
+            awake.set()
+            assert await second == b"PONG"
+        assert [line["event"] for line in lines] == [SILENT, "Redis replies again"]
         await redis.aclose()
 
 

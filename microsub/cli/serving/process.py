@@ -27,11 +27,12 @@ import structlog
 import uvicorn
 
 from microsub import metrics, wiring
+from microsub.app import waiting_app
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
 from microsub.cli.serving.webport import bounded, look_at_all
 from microsub.configuration.sync import first
-from microsub.errors import ConfigError, MicrosubError
+from microsub.errors import ConfigError, MicrosubError, StoreUnavailable, StoreUnusable
 from microsub.kit.urls import parts_of
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import counted
@@ -93,7 +94,8 @@ class Parts:
 def start(settings: Settings, parts: Parts) -> None:
     """Run `parts` until a signal arrives.
 
-    If the embedded Redis is lost, the process exits with code 1, so that its supervisor restarts it.
+    While Redis is away, a start waits. An embedded Redis that ends is started again a few times; if that doesn't help,
+    the process exits with code 1, so that its supervisor restarts it.
     """
     set_up_logs(settings.log_format, settings.log_level)
     _answer_promptly()
@@ -148,6 +150,20 @@ async def _run(settings: Settings, parts: Parts) -> None:
             from microsub.demo.publisher import Publisher
 
             await stack.enter_async_context(_serving(Publisher(), parts.blogs, stop))
+        waiting = await stack.enter_async_context(_waiting(settings, parts, stop))
+        while not stop.is_set():
+            try:
+                await _run_on_stores(settings, parts, stop, waiting)
+            except StoreUnavailable as error:
+                if not await waiting.goes_on(error):
+                    raise
+            else:
+                return
+
+
+async def _run_on_stores(settings: Settings, parts: Parts, stop: asyncio.Event, waiting: StartWait) -> None:
+    """Run until `stop`. Raises StoreUnavailable if Redis isn't there; `waiting` knows whether that was at the start."""
+    async with contextlib.AsyncExitStack() as stack:
         stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
         await wiring.stores.warn_of_losses(settings, stores)
         config = None
@@ -162,16 +178,20 @@ async def _run(settings: Settings, parts: Parts) -> None:
         elif parts.worker == "beside":
             await stack.enter_async_context(wiring.worker.worker_to_come(stores))
             worker = await stack.enter_async_context(worker_beside(settings))
+        sizes = await _sizes(stores) if parts.parent is None else ""
         if parts.listener is not None and config is not None:
             app, stop_waiting = await stack.enter_async_context(wiring.web.open_app(settings, stores, config))
             proxies, most = settings.trusted_proxies, settings.connections_per_address
+            await waiting.end()
             await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
             stack.callback(stop_waiting)
+        await waiting.end()
         if parts.parent is None:
-            sizes = await _sizes(stores)
             _log_start(settings, sizes, parts)
             problems = config.status.problems if config is not None else ()
-            await _greet(settings, stores, sizes, problems, web=parts.listener is not None, show_token=parts.show_token)
+            with contextlib.suppress(StoreUnavailable):  # Redis is lost again, and this process runs already
+                shown = {"web": parts.listener is not None, "show_token": parts.show_token}
+                await _greet(settings, stores, sizes, problems, **shown)
         await first(stop, stores.watch.ended)
         if worker is not None:
             worker.stop()  # it finishes its work while the server does the same
@@ -183,6 +203,55 @@ async def _give_way_after(worker: Worker) -> None:
         async with asyncio.timeout(FIRST_SECONDS):
             await worker.first_polls()
     give_way()
+
+
+EMBEDDED_ATTEMPTS = 3
+"""How often a start is tried if its own embedded Redis ends meanwhile."""
+WAITS = 1.0
+"""Seconds between two attempts to start while Redis is away."""
+
+
+class StartWait:
+    """A process that can't start yet because Redis is away: it says so once, and answers 503 at its port."""
+
+    def __init__(self, settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._stop = stop
+        self._attempts = 0
+        self._serving = contextlib.AsyncExitStack()
+        self._has_started = False
+
+    async def goes_on(self, error: StoreUnavailable) -> bool:
+        """Wait a moment; False if waiting doesn't help, or the process had started."""
+        self._attempts += 1
+        too_often = self._settings.embedded and self._attempts >= EMBEDDED_ATTEMPTS
+        if self._has_started or too_often or isinstance(error, StoreUnusable):
+            return False
+        if self._attempts == 1:
+            log.warning("waiting for Redis", reason=str(error))
+            if self._parts.listener is not None:
+                monitors = wiring.web.monitors_of(self._settings)
+                app = waiting_app("the process is starting and waits for Redis", monitors)
+                await self._serving.enter_async_context(_serving(app, self._parts.listener.dup(), asyncio.Event()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAITS):
+                await self._stop.wait()
+        return True
+
+    async def end(self) -> None:
+        """Leave the port to the application: the process starts."""
+        self._has_started = True
+        await self._serving.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _waiting(settings: Settings, parts: Parts, stop: asyncio.Event) -> AsyncIterator[StartWait]:
+    waiting = StartWait(settings, parts, stop)
+    try:
+        yield waiting
+    finally:
+        await waiting.end()
 
 
 async def _sizes(stores: wiring.stores.Stores) -> str:

@@ -29,7 +29,10 @@ from microsub.errors import (
     SearchUnavailable,
     SignInFailed,
     StoreError,
+    StoreFull,
+    StoreIncomplete,
     StoreUnavailable,
+    StoreUnconfirmed,
     TooLarge,
     TooManyRequests,
     Unauthorized,
@@ -48,7 +51,7 @@ from microsub.kit.http.display import Display
 from microsub.kit.http.forms import FIELD, SentForm, check_form, cookie_value, form_token, read_form, read_upload
 from microsub.kit.http.headers import PublicAddress, client_address, page_headers
 from microsub.kit.http.pages import Templates, preferred_language
-from microsub.kit.http.responses import until_sent
+from microsub.kit.http.responses import retry_after, until_sent
 from microsub.kit.locks import KeyedLocks
 from microsub.kit.texts import N_, Sentence
 from microsub.surface import IdentityServices, Services
@@ -578,6 +581,8 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             response = error_page(visit, error) if is_form else visit.go("/sign-in", **error.about, next=target)
         except MicrosubError as error:
+            if isinstance(error, StoreError):
+                log.error("store failed", kind=type(error).__name__, detail=str(error), path=request.url.path)  # noqa: TRY400
             response = error_page(visit, error)
         except Exception:
             # Only the path: the query may contain a code, and a form a password.
@@ -607,6 +612,12 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
     status, text = 500, _FAILED
     if isinstance(error, RequestError):
         status, text = error.status, error.description
+    elif isinstance(error, StoreUnconfirmed):
+        status, text = 503, N_("Changes can’t be kept safely at the moment. Reading works; try the change again later.")
+    elif isinstance(error, StoreFull):
+        status, text = 503, N_("The server’s store is full, so nothing was changed. Reading works.")
+    elif isinstance(error, StoreIncomplete):
+        status, text = 503, N_("A part of the server’s store is away at the moment. Try again in a few seconds.")
     elif isinstance(error, StoreError):
         status, text = 503, N_("The server can't reach its store at the moment. Try again in a few seconds.")
     elif isinstance(error, SearchUnavailable):
@@ -617,8 +628,8 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
         visit.session = None
     full = "" if not isinstance(error, QuotaReached) else "tokens" if error.what == ACCESS else "other"
     response = visit.message(_TITLES.get(status, _TITLES[400]), text, "error", status, full=full)
-    if isinstance(error, TooManyRequests):
-        response.headers["retry-after"] = str(error.retry_after)
+    if status == 503 or isinstance(error, TooManyRequests):
+        response.headers["retry-after"] = retry_after(error)
     return response
 
 

@@ -33,6 +33,7 @@ from microsub.errors import (
     SearchUnavailable,
     StoreError,
     StoreFull,
+    StoreUnconfirmed,
     TooManyRequests,
     Unauthorized,
 )
@@ -99,6 +100,9 @@ def error_reply(error: Exception) -> ErrorReply:
         case StoreFull():
             text = "the store is full and takes no writes: nothing was changed; the admin has to give it more room"
             return _reply(503, "server_error", text, {"retry-after": "60"})
+        case StoreUnconfirmed():
+            text = "changes aren't accepted at the moment, because the store's standby is away: try again in a minute"
+            return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
         case StoreError():
             text = "the store can't be used at the moment: try again in a few seconds"
             return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
@@ -116,6 +120,13 @@ def error_reply(error: Exception) -> ErrorReply:
         case FetchError() | ParseError():
             return _reply(400, "invalid_request", f"the document behind 'url' can't be used: {error}")
     return _reply(500, "server_error", "the server failed; its log has the details under this request's id")
+
+
+def retry_after(error: Exception) -> str:
+    """Seconds after which a request that ended with `error` may succeed, as a header has them."""
+    return next(
+        (value.decode() for name, value in error_reply(error).headers if name == b"retry-after"), str(RETRY_SECONDS)
+    )
 
 
 def _reply(status: int, code: str, text: str, headers: Mapping[str, str] | None = None, **more: str) -> ErrorReply:

@@ -12,7 +12,7 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from microsub.errors import NotFound, RequestError, TooManyRequests
+from microsub.errors import NotFound, RequestError, StoreUnavailable, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
 from microsub.identity.pages.visit import (
     Handler,
@@ -33,7 +33,7 @@ from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import links, unread_counts
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, ITEM_ID, PAGE_SIZE, POST, SEARCH, ListPart, TimelinePlace
-from microsub.reader.reading.posts import PLAYED, PostForms, PostView
+from microsub.reader.reading.posts import PLAYED, PostForms, PostView, UnavailablePost, in_order
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import Listeners, open_events
 from microsub.timelines.views import feed_name
@@ -104,7 +104,7 @@ async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = F
         newest=await _newest(visit, place, reply),
         source=source,
         home=is_home,
-        lack="" if reply["items"] else await _lack(visit, user, place),
+        lack="" if reply["items"] or "_unavailable" in reply else await _lack(visit, user, place),
     )
 
 
@@ -135,14 +135,16 @@ async def _posts_page(
     channels = await links(visit)
     named = next((link.name for link in channels if link.uid == place.uid), place.uid)
     paging, posts = reply["paging"], await views(visit, reply["items"])
-    previous, following = _pages_around(place, paging, len(posts))
+    previous, following = _pages_around(place, paging, len(posts) + len(reply.get("_unavailable", ())))
     if place.oldest_first:
         posts.reverse()
+    away = [UnavailablePost.of(item) for item in reply.get("_unavailable", ())]
     is_start = place == place.at_start and place.words is None
     return visit.page(
         "timeline.html",
         place=place,
         posts=posts,
+        listed=in_order(posts, away, oldest_first=place.oldest_first),
         channels=channels,
         name=(source or {}).get("name") or named,
         source=source,
@@ -208,7 +210,10 @@ async def shown_post(visit: PageVisit) -> PostView:
     if found is None or id_ not in found.rows:
         raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
     rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
-    items = orjson.loads(await services.reading.spliced(rows, b"{}"))["items"]
+    reply = orjson.loads(await services.reading.spliced(rows, b"{}"))
+    if "_unavailable" in reply:
+        raise StoreUnavailable(f"the master of the post {id_} is away")
+    items = reply["items"]
     if not items:
         raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
     (post,) = await views(visit, items, whole=True)
@@ -324,7 +329,7 @@ def change(site: PageSite, path: str, handler: Handler, again: Handler | None = 
 async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:
     """Items in wire form as pages show them."""
     services, user = visit.site.services, visit.require_session().user
-    records = await services.feeds.get_many({item["_source"] for item in items if "_source" in item})
+    records = await services.feeds.within_reach({item["_source"] for item in items if "_source" in item})
     address = await services.images.addresses(user)
 
     def image(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -81,6 +82,29 @@ class PostView:
     def heading(self) -> str:
         """A name for the post: its title, otherwise its author, otherwise its feed."""
         return self.title or self.author or self.source_name or self.url
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailablePost:
+    """A post that can't be read at the moment; `published` is Unix time, 0 if unknown."""
+
+    published: float
+
+    @classmethod
+    def of(cls, item: Mapping[str, str]) -> UnavailablePost:
+        """From its entry in a reply's `_unavailable`."""
+        return cls(datetime.fromisoformat(item["published"]).timestamp() if "published" in item else 0.0)
+
+
+def in_order(
+    posts: Sequence[PostView], away: Sequence[UnavailablePost], *, oldest_first: bool
+) -> list[PostView | UnavailablePost]:
+    """The posts of a page, in their order, with those that are away in their places; undated ones last."""
+    listed: list[PostView | UnavailablePost] = [*posts]
+    for one in away:
+        later = (place for place, post in enumerate(listed) if (post.published > one.published) == oldest_first)
+        listed.insert(next(later, len(listed)), one)
+    return listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,14 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
-from microsub.errors import ConfigError, DataFolderUnusable, SchemaMismatch, StoreUnavailable
+from microsub.errors import (
+    ConfigError,
+    DataFolderUnusable,
+    MicrosubError,
+    SchemaMismatch,
+    StoreUnavailable,
+    StoreUnusable,
+)
 from microsub.logs import LibraryLogger
 from microsub.redis.embedded.datafolder import (
     Folder,
@@ -168,6 +175,18 @@ class EmbeddedRedis:
                 child.wait()
             remove_socket(folder.record(), folder.path)
             return True
+
+    def start_again(self) -> None:
+        """Start the server after it has ended, unless another process has done so; we stay attached.
+
+        Raises as `start_embedded` does, and StoreUnusable if it now has another socket.
+        """
+        folder = Folder(self.data_dir)
+        with folder.starting():
+            running = _running(folder) or _start(folder)
+        if socket_url(running.socket) != self.url:
+            raise StoreUnusable(f"it listens on another socket than before: {running.socket}")
+        self.pid, self.version = running.pid, running.version
 
     def is_running(self) -> bool:
         """Whether the server is alive; False too if another one has replaced it."""
@@ -323,7 +342,18 @@ def _start(folder: Folder) -> Record:
             child.terminate()
             break
         time.sleep(_POLL)
-    raise StoreUnavailable(f"redis-server did not start on {folder.path}: {_last_words(folder.log)}")
+    words = _last_words(folder.log)
+    if any(sign in words for sign in _UNREADABLE):
+        raise StoreUnusable(
+            f"redis-server can't read its data in {folder.path}, because the append-only file is corrupt. The page "
+            f'docs/how-to/check-and-repair-redis.md, section "A corrupt append-only file", says how to repair it, and '
+            f"what is lost. Redis says: {words}"
+        )
+    raise StoreUnavailable(f"redis-server did not start on {folder.path}: {words}")
+
+
+_UNREADABLE = ("redis-check-aof", "Bad file format", "Wrong signature", "Bad RDB", "Unexpected end of file")
+"""Words of Redis 6.2 to 8 about files that it can't read."""
 
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -358,33 +388,62 @@ def _last_words(log: Path) -> str:
 WATCH_SECONDS = 2.0
 """Seconds between two checks of a process that its embedded server is alive."""
 
+RESTARTS = (0.0, 1.0, 5.0, 15.0)
+"""Seconds before each attempt to start an ended server again; after the last one, the process ends too."""
+
+LASTING = 600.0
+"""Seconds after which a server counts as lasting: earlier attempts don't count any more."""
+
 ENDED = "the embedded Redis has stopped; see redis.log in the data folder"
 
 
 class Watch:
-    """The watch over an embedded server: `ended` is set when the server has ended."""
+    """The watch over an embedded server: `ended` is set when the server has ended and can't be started again."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
+        self._why = ""
+
+    def give_up(self, why: str) -> None:
+        """Note that the server has ended for good."""
+        self._why = why
+        self.ended.set()
 
     def raise_if_ended(self) -> None:
-        """Raise StoreUnavailable when the server has ended."""
+        """Raise StoreUnusable when the server has ended."""
         if self.ended.is_set():
-            raise StoreUnavailable(ENDED)
+            raise StoreUnusable(f"{ENDED}; it can't be started again: {self._why}")
 
 
 @contextlib.asynccontextmanager
 async def watched(embedded: EmbeddedRedis, *, failed: Callable[[asyncio.Task[None]], None]) -> AsyncIterator[Watch]:
-    """Check regularly that the server is alive; `failed` gets the task when it ends."""
+    """Check regularly that the server is alive, and start it again a few times; `failed` gets the task when it ends."""
     watch = Watch()
 
     async def look() -> None:
+        attempts, began, why = 0, time.monotonic(), "it ended again and again"
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if not embedded.is_running():
-                log.error(ENDED, folder=str(embedded.data_dir))
-                watch.ended.set()
+            if embedded.is_running():
+                continue
+            attempts = 0 if time.monotonic() - began > LASTING else attempts
+            if attempts == len(RESTARTS):
+                watch.give_up(why)
                 return
+            log.error(f"{ENDED}; starting it again", folder=str(embedded.data_dir), seconds=RESTARTS[attempts])
+            await asyncio.sleep(RESTARTS[attempts])
+            attempts += 1
+            try:
+                await asyncio.to_thread(embedded.start_again)
+            except StoreUnusable as error:
+                watch.give_up(str(error))
+                return
+            except (MicrosubError, OSError) as error:
+                why = str(error)
+                log.error("the embedded Redis can't be started", reason=why)  # noqa: TRY400
+            else:
+                began, why = time.monotonic(), "it ended again and again"
+                log.warning("the embedded Redis runs again", folder=str(embedded.data_dir))
 
     task = asyncio.create_task(look(), name="embedded Redis")
     task.add_done_callback(failed)

@@ -73,12 +73,14 @@ async function loadOlder() {
       if (!reply.ok || !next) {
         return;
       }
-      for (const post of page.querySelectorAll(".post")) {
+      for (const post of page.querySelectorAll("#feed > article")) {
         if (!document.getElementById(post.id)) {
           post.dataset.place = link.href;
           localiseTimes(post);
           feed.append(post);
-          watched.observe(post);
+          if (post.dataset.id) { // not a placeholder
+            watched.observe(post);
+          }
         }
       }
       document.getElementById("older").replaceChildren(...next.childNodes);
