@@ -47,18 +47,17 @@ def resumed(heard: Heard) -> dict[str, str]:
 
 
 async def test_the_head_of_a_stream(server: World, alice: Reader, ids: list[str]) -> None:
-    """Headers against buffering in caches and web servers; the current counts come first, without an event id."""
+    """Headers against buffering in caches and web servers; the current counts come first, with the place to go on."""
     async with listening(server.app, alice) as stream:
         assert stream.headers["content-type"] == "text/event-stream"
         assert stream.headers["cache-control"] == "no-store"
         assert stream.headers["x-accel-buffering"] == "no"
         assert stream.headers["access-control-allow-origin"] == "*"
         assert not {"content-length", "content-encoding"} & stream.headers.keys()
-        started, place, _ = stream.body.decode().split("\n\n")
+        started, rest = stream.body.decode().split("\n\n")
         lines = dict(line.split(": ", 1) for line in started.splitlines())
-        assert lines.keys() == {"retry", "event", "data"}
+        assert (lines.keys(), rest) == ({"retry", "event", "data", "id"}, ""), "each id belongs to an event"
         assert json.loads(lines["data"]) == await alice.get(action="channels")
-        assert place.startswith("id: "), "where to go on is said beside it"
 
 
 async def test_new_posts_arrive_with_the_count_behind_them(server: World, alice: Reader, ids: list[str]) -> None:
@@ -229,14 +228,22 @@ async def _is(fact: bool) -> bool:
 
 
 async def test_a_silent_stream_says_that_it_lives(
-    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
+    server: World, alice: Reader, ids: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a comment and an event, neither of which has an event id."""
+    """By a comment and an event, which has the place up to which nothing is missing."""
     monkeypatch.setattr(events, "PING_EVERY", 0.05)
     async with listening(server.app, alice) as stream:
         place = stream.parser.last_id
         ping = await stream.next(pings=True)
         assert (ping.name, ping.data, stream.parser.comments >= 1, stream.parser.last_id) == ("ping", {}, True, place)
+    async with listening(server.app, alice, channel="notifications") as stream:
+        await publish(server, "d")
+        await wait_until(lambda: _passed(stream, place))
+
+
+async def _passed(stream: EventStream, place: str) -> bool:
+    await stream.next(pings=True)
+    return stream.parser.last_id > place
 
 
 async def test_streams_have_bounds(server: World, alice: Reader, bob: Reader) -> None:

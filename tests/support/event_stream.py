@@ -60,9 +60,10 @@ class EventParser:
                 self.comments += 1
             return None
         self.last_id = self._id or self.last_id
-        name, lines = self._name, self._data
-        self._name, self._data = "", []
+        name, lines, is_place = self._name, self._data, bool(self._id)
+        self._name, self._data, self._id = "", [], ""
         if not lines:
+            assert not is_place, "some libraries take an id without data for an empty message"
             return None
         assert len(lines) == 1, "one line of data for each event"
         return Heard(name, json.loads(lines[0]), self.last_id)

@@ -60,8 +60,8 @@ HEADERS: list[Header] = [
     (b"x-accel-buffering", b"no"),
     *CORS,
 ]
-_PING = b": ping\nevent: ping\ndata: {}\n\n"
-"""A comment for people who look at the bytes, and an event for apps that check whether the stream is alive."""
+_COMMENT = b": ping\n"
+"""Before each ping, for people who look at the bytes."""
 
 
 async def opened(call: StreamCall) -> StreamReply:
@@ -122,7 +122,8 @@ class _Stream:
                     continue
                 silence = asyncio.get_running_loop().time() - self._last_sent
                 if silence >= PING_EVERY:
-                    await self._send(send, _PING)
+                    # The place may be behind events that this client doesn't get.
+                    await self._send(send, _COMMENT + _block("ping", b"{}", self._place))
                     silence = 0.0
                 await asyncio.wait(
                     [left, news],
@@ -142,14 +143,14 @@ class _Stream:
         wanted = self._call.place
         self._place = await self._open()
         state = await self._channels()
-        parts = [b"retry: %d\n" % secrets.choice(RECONNECT), _block("started", state)]
-        if wanted:
-            place = EventPlace.of(wanted)
-            if place is not None and await self._read(place) is not None:
-                self._place = place
-            else:
-                parts.append(_block("resync", state))
-        await self._send(send, b"".join(parts) + _id_line(self._place) + b"\n")
+        place = EventPlace.of(wanted) if wanted else self._place
+        is_kept = not wanted or (place is not None and await self._read(place) is not None)
+        if is_kept and place is not None:
+            self._place = place
+            head = _block("started", state, place)
+        else:
+            head = _block("started", state) + _block("resync", state, self._place)
+        await self._send(send, b"retry: %d\n" % secrets.choice(RECONNECT) + head)
 
     async def _go_on(self, send: Send) -> bool:
         """Send new events; returns whether there may be more already."""
@@ -159,7 +160,7 @@ class _Stream:
             found = await self._read(self._place)
             if found is None:
                 self._place = await self._open()
-                await self._send(send, _block("resync", await self._channels()) + _id_line(self._place) + b"\n")
+                await self._send(send, _block("resync", await self._channels(), self._place))
                 return True
             if found.events:
                 async for piece in self._pieces(found):
@@ -200,7 +201,6 @@ class _Stream:
         """The pieces to send for these events; each piece advances the place."""
         parts: list[bytes] = []
         size = 0
-        place = self._place
         async for place, block in self._blocks(found):
             parts.append(block)
             size += len(block)
@@ -208,10 +208,7 @@ class _Stream:
                 self._place = place
                 yield b"".join(parts)
                 parts, size = [], 0
-        end = EventPlace(found.events[-1].id)
-        if place != end:
-            parts.append(_id_line(end) + b"\n")
-        self._place = end
+        self._place = EventPlace(found.events[-1].id)
         if parts:
             yield b"".join(parts)
 
@@ -252,12 +249,9 @@ class _Stream:
 
 def _block(name: str, data: bytes, place: EventPlace | None = None) -> bytes:
     """One event; `data` is JSON as orjson writes it, which has no line breaks."""
-    return b"event: %b\ndata: %b\n%b\n" % (name.encode(), data, _id_line(place) if place else b"")
-
-
-def _id_line(place: EventPlace) -> bytes:
-    """A line with the place, for clients to continue from; alone it isn't an event."""
-    return b"id: %b\n" % str(place).encode()
+    # An `id:` line on its own is no event by the standard, but some libraries hand it out as an empty message.
+    line = b"id: %b\n" % str(place).encode() if place else b""
+    return b"event: %b\ndata: %b\n%b\n" % (name.encode(), data, line)
 
 
 TABLE: Table = {("GET", "events", ""): StreamAction("read", opened)}
