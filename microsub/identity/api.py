@@ -50,6 +50,9 @@ PATHS = (METADATA, AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO)
 
 _ACTIONS = {path: f"oauth {path[1:]}" if path != METADATA else "oauth metadata" for path in PATHS}
 
+_NEED_CREATE = frozenset({"https://indiepass.app/"})
+"""IndiePass for iOS ends its sign-in if the reply doesn't name `create`, even if its user only wants to read."""
+
 Reply = Mapping[str, Any]
 BaseOf = Callable[[str], str | None]
 """The server's address as seen by a request with this `Host`; None if the header can't be trusted."""
@@ -190,7 +193,8 @@ def _told(given: Redeemed) -> Reply:
     reply: dict[str, Any] = {}
     if (issued := given.issued) is not None:
         reply |= {"access_token": issued.access, "token_type": "Bearer", "expires_in": issued.lifetime}
-        reply |= {"refresh_token": issued.refresh, "scope": " ".join(sorted(issued.scopes))}
+        scopes = issued.scopes | ({"create"} if issued.client in _NEED_CREATE else frozenset())
+        reply |= {"refresh_token": issued.refresh, "scope": " ".join(sorted(scopes))}
     return {**reply, "me": given.me, **({"profile": given.profile} if given.profile else {})}
 
 

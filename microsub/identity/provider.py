@@ -69,7 +69,7 @@ class Redeemed:
 @dataclass(frozen=True, slots=True)
 class GrantedApp:
     """An app with grants of a user. Times are Unix seconds: `since` and `last` are those of the first and last grant,
-    `used` when it last used a token, to within minutes; None: not yet.
+    `used` when it last used a token, to within minutes; None: not yet. `sources` are the ids of its sources.
     """
 
     client: str
@@ -79,6 +79,7 @@ class GrantedApp:
     last: float
     used: float | None
     times: int
+    sources: frozenset[str] = frozenset()
 
 
 class IndieAuthProvider:
@@ -328,7 +329,8 @@ def _app(client: str, grants: list[AppGrant]) -> GrantedApp:
     scopes = frozenset().union(*(grant.scopes for grant in grants))
     used = max((grant.used for grant in grants if grant.used is not None), default=None)
     first = min(grant.created for grant in grants)
-    return GrantedApp(client, newest.title, scopes, first, newest.created, used, len(grants))
+    sources = frozenset(grant.source for grant in grants if grant.source)
+    return GrantedApp(client, newest.title, scopes, first, newest.created, used, len(grants), sources)
 
 
 def _bad_code(spent: Spent) -> OAuthRefused:

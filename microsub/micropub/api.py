@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 from starlette.types import Scope
 
 from microsub.errors import (
+    Forbidden,
     InvalidRequest,
     MethodNotAllowed,
     NotFound,
@@ -34,6 +35,7 @@ from microsub.identity.limits import (
     POSTS_OF_SOURCE,
 )
 from microsub.identity.protocol.documents import MICROPUB as PATH
+from microsub.identity.store.grants import OwnToken
 from microsub.kit.digests import sha256_hex
 from microsub.kit.http.headers import bearer, client_of
 from microsub.kit.http.params import (
@@ -83,6 +85,14 @@ _SHARED: list[Header] = [
     (b"x-robots-tag", b"noindex"),
     *CORS,
 ]
+_NO_CHANNEL = "you let this app in without a channel to post to; allow it again and choose one"
+_NOTHING: Mapping[str, Mapping[str, Any]] = {
+    "config": {"syndicate-to": [], "channels": [], "post-types": [], "q": ["config", "syndicate-to", "channel"]},
+    "syndicate-to": {"syndicate-to": []},
+    "channel": {"channels": []},
+}
+"""Replies to the queries of an app that may not post; without post types, it shows no buttons for them."""
+
 _POST_TYPES = ("note", "article", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "rsvp", "event")
 
 Reply = HttpReply | bytes
@@ -115,7 +125,11 @@ class MicropubServices:
         return self.services.public_url
 
     async def sender(self, scope: Scope, in_body: str | None = None) -> SourceAccess:
-        """The source of a request. Raises Unauthorized, InvalidRequest for two tokens."""
+        """The source of a request. Raises as `token` and `source_of` do."""
+        return await self.source_of(await self.token(scope, in_body))
+
+    async def token(self, scope: Scope, in_body: str | None = None) -> OwnToken:
+        """The token of a request. Raises Unauthorized, InvalidRequest for two tokens."""
         token, services = bearer(scope), self.services
         if token is not None and in_body is not None:
             raise InvalidRequest("found two tokens: expected one, in the header 'Authorization' or in the form")
@@ -129,13 +143,18 @@ class MicropubServices:
         own = await services.identity.provider.verify(token, now)
         if services.token_use is not None:
             services.token_use.note(Credential(own.user, sha256_hex(token)), now)
+        return own
+
+    async def source_of(self, own: OwnToken) -> SourceAccess:
+        """The source of a token. Raises Forbidden for an app that has none, PostingScopeMissing, Unauthorized."""
         if not own.source:
-            raise PostingScopeMissing("create")
+            # Apps take 401 for a token that has ended, and say so.
+            raise Forbidden(_NO_CHANNEL) if own.is_app else PostingScopeMissing("create")
         try:
-            source = await services.sources.get(own.user, own.source)
+            source = await self.services.sources.get(own.user, own.source)
         except NotFound:
             raise Unauthorized("the source of this token was revoked") from None
-        return SourceAccess(source, own.scopes)
+        return SourceAccess(replace(source, me=own.me) if source.app else source, own.scopes)
 
     async def require_active(self, user: str) -> None:
         """Raise NotFound if the user is gone or disabled: nothing of such a user is shown."""
@@ -263,8 +282,12 @@ class MicropubEndpoint(HttpEndpoint):
 
     async def _query(self, exchange: HttpExchange) -> bytes:
         params = collect(urlencoded(exchange.scope["query_string"]))
-        sender = await self._micropub.sender(exchange.scope)
-        exchange.user = sender.source.user
+        own = await self._micropub.token(exchange.scope)
+        exchange.user = own.user
+        if own.is_app and not own.source and (nothing := _NOTHING.get(params.text("q") or "")):
+            await self._micropub.services.identity.quotas.count(own.user, self._micropub.services.clock())
+            return orjson.dumps(nothing)
+        sender = await self._micropub.source_of(own)
         await self._micropub.count_request(sender)
         run = self._QUERIES.get(params.need("q", f"one of {', '.join(self._QUERIES)}"))
         if run is None:

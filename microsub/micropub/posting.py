@@ -23,7 +23,7 @@ import orjson
 from microsub.errors import Forbidden, InvalidRequest, NotFound, PostGone
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.formats.wire import from_wire
+from microsub.formats.wire import dump, from_wire
 from microsub.kit.digests import keyed_digest, sha256_hex, short_digest
 from microsub.micropub.media import Media
 from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
@@ -33,7 +33,7 @@ from microsub.parsing.pool import ParsePool
 from microsub.posts.entries import items_to_store
 from microsub.posts.ingest import Ingest
 from microsub.posts.items import Items
-from microsub.posts.values import ItemToStore, version_of
+from microsub.posts.values import BY_USER, ItemToStore, version_of
 from microsub.redis import keys
 from microsub.redis.lease import leased_in_turn
 from microsub.redis.protocol import Redis
@@ -314,10 +314,16 @@ def _digest(source: Source, token: str) -> str:
 
 def _to_store(entry: Entry, item: PostedItem, token: str, own: str, source: Source, now: float) -> ItemToStore:
     """The post to store; `own` is the address of its page."""
-    shown = replace(entry, guid=token, url=entry.url or own, author=entry.author or Card(name=source.name))
+    # What an app posts is written by its user, who knows it already.
+    author = Card(name=source.user, url=source.me or None) if source.app else entry.author or Card(name=source.name)
+    shown = replace(entry, guid=token, url=entry.url or own, author=author)
     post = items_to_store(Feed(source.address, "posted", entries=(shown,)), now)[0]
     said = item.encoded()
-    return replace(post, hash=short_digest(post.hash.encode() + said), extra={**post.extra, POSTED: said.decode()})
+    extra = {**post.extra, POSTED: said.decode()}
+    if source.app:
+        wire = dump({**orjson.loads(post.wire), "_app": {"name": source.name, "url": source.app}})
+        post, extra = replace(post, wire=wire), {**extra, BY_USER: "1"}
+    return replace(post, hash=short_digest(post.hash.encode() + said), extra=extra)
 
 
 def _item_of(row: Mapping[str, str] | None) -> PostedItem | None:

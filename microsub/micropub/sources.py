@@ -8,6 +8,7 @@ mark. If an app got the source on the consent page, its tokens are those of a gr
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import orjson
@@ -41,7 +42,8 @@ class Source:
     """A source of `user`; `id` is unique among that user's sources.
 
     `name` is what readers see. `seed` is a secret from which the addresses of its posts are derived. `app` is the
-    `client_id` of the app that got it, or empty. Times are Unix seconds; `changed` is when the name last changed.
+    `client_id` of the app that got it, or empty. Times are Unix seconds; `changed` is when the name last changed. `me`
+    is its user's profile URL where an app posts, otherwise empty; it isn't stored.
     """
 
     user: str
@@ -51,6 +53,7 @@ class Source:
     created: float
     changed: float = 0.0
     app: str = ""
+    me: str = ""
 
     @property
     def address(self) -> str:
@@ -139,6 +142,11 @@ class Sources:
             if source.app == app and uid in await self._followers(source):
                 return source
         return None
+
+    async def channels_of(self, user: str, sources: Collection[str]) -> dict[str, str | None]:
+        """The channels into which these sources post; None for those whose user has ended that."""
+        found = [source for source in await self.all_of(user) if source.id in sources] if sources else []
+        return {source.id: await self.channel_of(source) for source in found}
 
     async def channel_of(self, source: Source) -> str | None:
         """The channel into which it posts, or None if its user has ended that."""

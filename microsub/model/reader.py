@@ -113,7 +113,8 @@ class TimelineItem:
     """A stored item, with the data that a timeline needs to add it.
 
     `score` is decimal text; `author` the normalised profile URL or empty; `sources` the normalised URLs by which the
-    item's feed can be muted or blocked; `duplicates` the same post from other feeds.
+    item's feed can be muted or blocked; `duplicates` the same post from other feeds. `is_own`: its user wrote it, so it
+    arrives as read.
     """
 
     id: str
@@ -121,6 +122,7 @@ class TimelineItem:
     author: str = ""
     sources: tuple[str, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
+    is_own: bool = False
 
 
 class PageQuery(NamedTuple):
@@ -267,6 +269,15 @@ POSTING_SCOPES = ("create", "update", "delete", "undelete", "media")
 
 OTHER_NAMES = {"timeline": READ}
 """Scopes that apps request under names not in the specification: Ekstereye asks `create post channels timeline`."""
+
+_ALSO_MEANT = {"timeline": "follow"}
+"""Scopes that such an app needs without requesting them: Ekstereye follows feeds."""
+
+
+def meant(scopes: Sequence[str]) -> tuple[str, ...]:
+    """The requested scopes, and those that the app needs without requesting them; its user grants or refuses each."""
+    further = (_ALSO_MEANT[scope] for scope in scopes if scope in _ALSO_MEANT)
+    return tuple(dict.fromkeys((*scopes, *further)))
 
 
 def understood(scopes: Iterable[str]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from microsub.kit.urls import host_of, normalise_profile
 from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
 from microsub.posts.garbage import spare
-from microsub.posts.values import ANY
+from microsub.posts.values import ANY, BY_USER
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import filled, text, within_reach
@@ -24,7 +24,7 @@ AWAY = b""
 """In place of an item's JSON: it can't be read at the moment, and isn't lost."""
 
 _SCANNED = 1000
-_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS)
+_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS, BY_USER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ class Items:
                 author,
                 sources[feed].urls,
                 (*others.get(item_id, ()), *duplicates.was_of(text(rows[item_id][6] or b""))),
+                rows[item_id][7] is not None,
             )
             for item_id, (feed, score, author, *_) in found.items()
         ]

@@ -26,6 +26,10 @@ OWN = "own"
 """The field of an item with a digest of what the post itself says (`entries.own_digest`)."""
 
 
+BY_USER = "by_user"
+"""The field of an item that its user wrote with an app."""
+
+
 @dataclass(frozen=True, slots=True)
 class ItemToStore:
     """A post from a document.

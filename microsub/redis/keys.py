@@ -154,8 +154,8 @@ item = key_of("item:<item_id>")
 before it, if the publisher changed it), `hash`, `version`, `confirmed`, `untold` (version of an edit that isn't
 announced yet), `score`, `updated`, `discovered`, `author`, `link`, `twin` (the identity it shares with duplicates),
 `twin_at` (Unix time of its last registration), `incomplete`, `asked`, `own` (digest of what the post itself says),
-`condemned`, `was` (duplicates in feeds that have become this one), and the fields that a program saved. Permanent,
-deleted when no timeline or output feed refers to it any more. `posts.items`.
+`condemned`, `was` (duplicates in feeds that have become this one), `by_user` (its user wrote it with an app), and the
+fields that a program saved. Permanent, deleted when no timeline or output feed refers to it any more. `posts.items`.
 """
 
 duplicates = key_of("twins:<identity>")

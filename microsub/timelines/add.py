@@ -34,6 +34,9 @@ _MOST_FILTERING = 10_000
 _ADD = load("timeline_add")
 
 
+_OWN = "own"
+"""Marks an item of the user for the script."""
+
 UNFILTERED = b"*"
 """In place of filters: the items pass any filter, and the given limits apply."""
 
@@ -42,8 +45,8 @@ UNFILTERED = b"*"
 class Added:
     """The result of adding items to one timeline, as ids.
 
-    `added` are unread, `read` read (found older than the follow), `hidden` muted. `subscribed` is False if the channel
-    doesn't follow the feed, or doesn't exist (any more): then nothing happened.
+    `added` are unread, `read` read (older than the follow, or the user's own), `hidden` muted. `subscribed` is False if
+    the channel doesn't follow the feed, or doesn't exist (any more): then nothing happened.
     """
 
     added: tuple[str, ...] = ()
@@ -296,8 +299,9 @@ def item_args(items: Sequence[TimelineItem]) -> list[Arg]:
     """The items as arguments of the script."""
     args: list[Arg] = []
     for item in items:
-        duplicates = " ".join(f"{other.item} {other.feed} {int(other.wins)}" for other in item.duplicates)
-        args += (item.id, item.score, url_lines(item), duplicates)
+        further = [f"{other.item} {other.feed} {int(other.wins)}" for other in item.duplicates]
+        further += [_OWN] * item.is_own
+        args += (item.id, item.score, url_lines(item), " ".join(further))
     return args
 
 

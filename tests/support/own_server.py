@@ -198,15 +198,15 @@ async def app_site(host: str = "127.0.0.1") -> AsyncIterator[AppSite]:
 class Approver:
     """A user of the instance at `url`, who decides on the consent page. Pass it to an app as its `person`.
 
-    `grants` are the scopes that stay ticked, None for all; `allows` is the decision; `channel` is the one for posting,
-    if the page offers it. `seen` are the texts of the pages.
+    `grants` are the scopes that are ticked, None for all; `allows` is the decision; `channel` is the one for posting, a
+    new one by default, if the page offers it. `seen` are the texts of the pages.
     """
 
     site: AppSite
     user: str
     grants: Sequence[str] | None = None
     allows: bool = True
-    channel: str = ""
+    channel: str = "+"
     surfer: Surfer = field(default_factory=Surfer)
     seen: list[str] = field(default_factory=list)
 
@@ -218,8 +218,10 @@ class Approver:
         self.seen.append(self.surfer.text)
         if self.surfer.reply.status_code != 200:
             raise AssertionError(f"no page of consent: {self.surfer.here} {self.surfer.text}")
-        chosen: dict[str, Any] = {} if self.grants is None else {"grant": list(self.grants)}
-        if self.channel and 'name="channel"' in self.surfer.reply.text:
+        offered = LexborHTMLParser(self.surfer.reply.text).css("input[name=grant]")
+        grants = [box.attributes["value"] or "" for box in offered] if self.grants is None else list(self.grants)
+        chosen: dict[str, Any] = {"grant": grants} if grants else {}
+        if 'name="channel"' in self.surfer.reply.text:
             chosen["channel"] = self.channel
         await self.surfer.submit("/auth/consent", decision="allow" if self.allows else "deny", **chosen)
         assert self.surfer.away, self.surfer.text

@@ -23,7 +23,7 @@ class AppBreaks(AssertionError):
 
 @dataclass
 class Signed:
-    """A signed-in user: the token reply, and the endpoint for reading."""
+    """A signed-in user: the token reply, and the endpoints for reading and, if there is one, for posting."""
 
     app: App
     me: str
@@ -31,11 +31,25 @@ class Signed:
     token: str
     microsub: str
     given: dict[str, Any]
+    micropub: str = ""
     stored: dict[str, str] = field(default_factory=dict)
 
     async def read(self, channel: str | None = None) -> list[dict[str, Any]]:
         """The first page of a channel, as this app requests it; by default the first channel except notifications."""
         return await self.app.read(self, channel)
+
+    async def buttons(self) -> set[str]:
+        """Which of `like`, `repost` and `reply` the app offers with a post, after it has asked the posting endpoint."""
+        if not self.micropub:
+            return set()
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+        return self.app.offered(await self.app.http.get(self.micropub, params={"q": "config"}, headers=headers))
+
+    async def like(self, url: str) -> str:
+        """Like a post; returns the address of the like."""
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+        fields = {"h": "entry", "like-of": url}
+        return self.app.posted(await self.app.http.post(self.micropub, data=fields, headers=headers))
 
     async def mark_read(self, channel: str, entry: str) -> None:
         """Mark one post as read, as this app does."""
@@ -88,9 +102,8 @@ class App:
         if lacking:
             raise AppBreaks(f"{self.name} finds no {', '.join(lacking)} in {sorted(given)}")
         await self.accept(given, profile, found)
-        return Signed(
-            self, given.get("me", ""), given.get("scope", ""), given["access_token"], found["microsub"], given
-        )
+        granted = given["access_token"], found["microsub"], given, found.get("micropub", "")
+        return Signed(self, given.get("me", ""), given.get("scope", ""), *granted)
 
     def writes(self, profile: str) -> str:
         """The user's address as this app sends it."""
@@ -171,6 +184,21 @@ class App:
         if not isinstance(page.get("items"), list) or not isinstance(page.get("paging"), dict):
             raise AppBreaks(f"{self.name} crashes without items and paging: {sorted(page)}")
         return list(page["items"])
+
+    # --- Posting
+
+    def offered(self, reply: httpx.Response) -> set[str]:
+        """The buttons after a reply to `q=config`."""
+        return set(BUTTONS)
+
+    def posted(self, reply: httpx.Response) -> str:
+        """The address in the reply to a post."""
+        if reply.status_code not in {201, 202} or "location" not in reply.headers:
+            raise AppBreaks(f"{self.name} can't post: {reply.status_code} {reply.text[:200]}")
+        return reply.headers["location"]
+
+
+BUTTONS = frozenset({"like", "repost", "reply"})
 
 
 def same_host(one: str, other: str) -> bool:

@@ -13,22 +13,27 @@ browser returns to the app. `AppBreaks` gives the reason where the real app woul
 
 `reads_back` and `needs` are the parameters that an app requires in the redirect and in the token endpoint's reply.
 
+What they read of the posting endpoint is replayed too (`Signed.buttons`, `Signed.like`).
+
 - Together: no PKCE; redeems the code twice, sequentially or concurrently; `me` must be on the host that was entered;
-  caches what HTTP allows; a 401 signs out; a dot in a channel's uid breaks its settings.
+  caches what HTTP allows; a 401 signs out; a dot in a channel's uid breaks its settings; shows an error unless
+  `q=config` returns 200.
 - Monocle: HEAD, then GET of the profile; metadata first; PKCE S256; an issuer must be https, unless `loopback` allows
-  http. If `me` in the reply differs from the entered address, its page must name the same authorization endpoint.
+  http. If `me` in the reply differs from the entered address, its page must name the same authorization endpoint. It
+  hides buttons that `post-types` leaves out; without a Location, a pressed button does nothing.
   `MonocleOfOld` has the library version of the lock file, which doesn't support metadata.
 - IndiePassAndroid: exact match of rels; Link headers, split at every `,` and `;`, before the page; fails with two
   endpoints of one kind; PKCE S256; reads only the token of the reply, and name and photo of a `profile`; parameters
   aren't encoded.
 - IndiePassIos: requires `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`; one
-  of the granted scopes must be `create` or `post`.
+  of the granted scopes must be `create` or `post`; it ignores errors of the posting endpoint.
 - IndiePassDesktop: no sign-in; endpoint and token are pasted. A query is appended; nothing may be null.
 - Ek: redirects to `http://127.0.0.1:<any port>/`, with a client id on another site that doesn't answer; sends all
   parameters in the query of a POST; empty `after=` and `before=`; strict types.
 - Ekstereye: requires `micropub`; reads `me` from the redirect and discovers the endpoints there again; as a browser,
   it sends preflights (CORS) and Cache-Control; it requests `events` at once.
-- Padd: PKCE S256; its client id is a JSON document; sends `me` without its final slash.
+- Padd: PKCE S256; its client id is a JSON document; sends `me` without its final slash; takes any 401 for the end of
+  its token.
 - Notifier: finds the user by `me` in the redirect, exactly as entered; a slash at the end of the endpoint; polls with
   the stored `paging.before`.
 
@@ -44,7 +49,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx
 
-from tests.support.reader_app import App, AppBreaks, Person, Signed, found_rels, header_rels, same_host, tags
+from tests.support.reader_app import BUTTONS, App, AppBreaks, Person, Signed, found_rels, header_rels, same_host, tags
 from tests.support.web import Answer, Asked, html_reply, publisher
 
 __all__ = [
@@ -106,6 +111,11 @@ class Together(App):
             self.kept[key] = reply
         return reply
 
+    def offered(self, reply: httpx.Response) -> set[str]:
+        if reply.status_code != 200:
+            raise AppBreaks(f"Together shows 'Error getting config': {reply.status_code} {reply.text[:200]}")
+        return super().offered(reply)
+
     async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
         channels = self.checked(await self.get(signed, {"action": "channels"}))["channels"]
         dotted = [found["uid"] for found in channels if "." in found["uid"]]
@@ -155,6 +165,17 @@ class Monocle(App):
         there = await self.discover(given["me"])
         if there.get("authorization_endpoint") != found["authorization_endpoint"]:
             raise AppBreaks(f"Monocle finds another authorization endpoint at {given['me']}")
+
+    def offered(self, reply: httpx.Response) -> set[str]:
+        config = reply.json() if reply.status_code == 200 else {}
+        if "post-types" not in config:
+            return super().offered(reply)
+        return {kind["type"] for kind in config["post-types"]} & BUTTONS
+
+    def posted(self, reply: httpx.Response) -> str:
+        if "location" not in reply.headers:
+            raise AppBreaks("Monocle shows nothing after the button was pressed")
+        return reply.headers["location"]
 
     def items(self, page: Mapping[str, Any]) -> list[dict[str, Any]]:
         items = super().items(page)
@@ -383,6 +404,11 @@ class Padd(App):
     def __init__(self, http: httpx.AsyncClient, home: str = "https://reader.example/", scopes: str | None = None):
         super().__init__(http, home, scopes)
         self.client_id = urljoin(home, "id")
+
+    def posted(self, reply: httpx.Response) -> str:
+        if reply.status_code == 401:
+            raise AppBreaks("PADD says 'Access token is invalid or expired'")
+        return super().posted(reply)
 
     def writes(self, profile: str) -> str:
         return profile.rstrip("/")

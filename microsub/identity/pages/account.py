@@ -5,6 +5,8 @@ And the page for password and passkeys, which can be changed only after a confir
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -13,7 +15,9 @@ from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.pages.consent import token_scopes
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, passkey_question
 from microsub.identity.protocol.documents import ENDPOINT, microsub_line
+from microsub.identity.provider import GrantedApp
 from microsub.kit.texts import N_, Sentence
+from microsub.model.reader import POSTING_SCOPES
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"
@@ -57,11 +61,14 @@ def routes(site: PageSite) -> list[Route]:
 
 async def _account(visit: PageVisit) -> Response:
     session, identity = visit.require_session(), visit.site.identity
+    apps = await identity.provider.apps(session.user)
     return visit.page(
         "account.html",
         sessions=await identity.sessions.all(session.user),
-        apps=await identity.provider.apps(session.user),
+        apps=apps,
+        targets=await _targets(visit, session.user, apps),
         tokens=await identity.provider.given_tokens(session.user),
+        posting=frozenset(POSTING_SCOPES),
         scopes=token_scopes(search=visit.site.services.post_search is not None),
         is_lent=has_lent_page(visit),
         line=microsub_line(visit.base, session.user).html,
@@ -70,6 +77,14 @@ async def _account(visit: PageVisit) -> Response:
         confirmed=await visit.is_confirmed(),
         confirming=CREDENTIALS,
     )
+
+
+async def _targets(visit: PageVisit, user: str, apps: Sequence[GrantedApp]) -> dict[str, list[str]]:
+    """The names of the channels into which each app can post, by its `client_id`."""
+    services = visit.site.services
+    used = await services.sources.channels_of(user, frozenset().union(*(app.sources for app in apps)))
+    names = {channel.uid: channel.name for channel in await services.channels.list(user)} if used else {}
+    return {app.client: sorted({names[uid] for one in app.sources if (uid := used.get(one)) in names}) for app in apps}
 
 
 async def _make_token(visit: PageVisit) -> Response:

@@ -7,7 +7,9 @@ since then this server would redirect to any address that an app names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 from urllib.parse import parse_qs
 
 from starlette.responses import Response
@@ -15,6 +17,7 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
 from microsub.identity.clients import App
+from microsub.identity.limits import PROFILE_RECENT
 from microsub.identity.pages.visit import PageSite, PageVisit, form, slow_page
 from microsub.identity.protocol.clients import (
     AuthorizationRequest,
@@ -29,10 +32,10 @@ from microsub.identity.protocol.clients import (
 )
 from microsub.identity.protocol.documents import MICROPUB, is_own
 from microsub.identity.protocol.links import alike, known_me, shown
-from microsub.identity.provider import LONGEST_NAME
+from microsub.identity.provider import LONGEST_NAME, GrantedApp
 from microsub.kit.http.headers import origin
 from microsub.kit.texts import N_, Sentence
-from microsub.model.reader import ALL_SCOPES, NAME, OTHER_NAMES, SAVED
+from microsub.model.reader import ALL_SCOPES, NAME, NOTIFICATIONS, OTHER_NAMES, SAVED, meant
 
 _HERE = {
     "read": N_("Read your channels and posts, search, and mark posts as read."),
@@ -66,17 +69,33 @@ ScopeText = tuple[str, str]
 """A permission, and its description."""
 
 
-def offered_scopes(scopes: Iterable[str], *, elsewhere: bool, search: bool = True) -> list[ScopeText]:
-    """The permissions among `scopes` that can be granted, those for reading first.
+PostsTo = Literal["site", "channel", "nowhere"]
+"""Where an app posts: on its user's site, or into a channel here; or it asks for nothing, or finds no endpoint."""
 
-    Others have no meaning here. `elsewhere`: those for posting concern the user's own site, because their page names a
-    Micropub endpoint. `search`: this server has search.
-    """
-    asked = list(scopes)
+
+@dataclass(frozen=True, slots=True)
+class OfferedScopes:
+    """The permissions among the requested ones that can be granted, for reading and for posting."""
+
+    reading: Sequence[ScopeText]
+    posting: Sequence[ScopeText]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The scopes."""
+        return frozenset(name for name, _ in (*self.reading, *self.posting))
+
+
+def offered_scopes(asked: Collection[str], posts_to: PostsTo, *, search: bool = True) -> OfferedScopes:
+    """What a user can grant of the `asked` scopes; others have no meaning here. `search`: this server has search."""
     texts = {**_here(search=search), "profile": _PROFILE_TEXT}
-    reading = [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
-    posting = _AT_ONES_SITE if elsewhere else _IN_A_CHANNEL
-    return reading + [(name, text) for name in asked if (text := posting.get(name))]
+    posting: Mapping[str, str] = {"site": _AT_ONES_SITE, "channel": _IN_A_CHANNEL, "nowhere": {}}[posts_to]
+    if posts_to == "channel" and "create" in asked:
+        posting = {name: text for name, text in posting.items() if name != "post"}  # the older name of `create`
+    return OfferedScopes(
+        [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))],
+        [(name, text) for name in asked if (text := posting.get(name))],
+    )
 
 
 def token_scopes(*, search: bool) -> list[ScopeText]:
@@ -147,30 +166,42 @@ _FIELDS = (
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
-    return [slow_page(site, AUTHORIZATION_PATH, _ask), form(site, CONSENT, _answer)]
+    return [slow_page(site, AUTHORIZATION_PATH, _ask), form(site, CONSENT, _answer, _ask_again)]
 
 
 async def _ask(visit: PageVisit) -> Response:
     """Show the app and the access that it requests."""
     try:
-        query = request_parameters(visit.request.url.query)
-        target = read_target(query)
+        return await _asked_page(visit, request_parameters(visit.request.url.query))
     except InvalidRequest as problem:
         return _not_served(visit, problem.description)
+
+
+async def _ask_again(visit: PageVisit) -> Response:
+    """Show the page as it was filled in, with the problem."""
+    return await _asked_page(visit, _sent(visit))
+
+
+def _sent(visit: PageVisit) -> Query:
+    return {name: visit.form.getlist(name) for name in _FIELDS if name in visit.form}
+
+
+async def _asked_page(visit: PageVisit, query: Query) -> Response:
+    """The page for a request. Raises InvalidRequest if the app can't be notified of its error."""
+    target = read_target(query)
     hint = query.get("me", [""])[0]
     session = visit.require_session(**({"me": hint} if hint else {}))
     found, app = await _app(visit, session.user, target)
     if app is None:
         return _not_served(visit, _wrong_target(found, target.redirect))
     try:
-        asked = read_asked(query)
+        asked = _read(query)
     except OAuthRefused as problem:
         return _told(visit, app, target, problem)
     granted = await visit.site.identity.provider.apps(session.user)
     before = next((one for one in granted if one.client == asked.client), None)
-    elsewhere = await _posts_elsewhere(visit, asked, session.me)
-    posts_here = not elsewhere and not _IN_A_CHANNEL.keys().isdisjoint(asked.scopes)
-    scopes = offered_scopes(asked.scopes, elsewhere=elsewhere, search=visit.site.services.post_search is not None)
+    posts_to = await _posts_to(visit, asked, session.me, max_age=PROFILE_RECENT)
+    offered = _offered(visit, asked, posts_to)
     return visit.page(
         "authorize.html",
         # Chrome applies the policy to every redirect after the form, and apps redirect to further addresses of theirs.
@@ -179,10 +210,14 @@ async def _ask(visit: PageVisit) -> Response:
         why="",
         app=app,
         place=_place(asked.redirect),
-        scopes=scopes,
-        new={name for name, _ in scopes} - before.scopes if before else (),
-        channels=await _channels(visit, session.user) if posts_here else [],
-        only_posts=posts_here and _HERE.keys().isdisjoint(asked.scopes),
+        reading=offered.reading,
+        posting=offered.posting,
+        posts_to=posts_to,
+        # Such an app finds no endpoint, however it is allowed.
+        is_kept_out=posts_to == "nowhere" and not _AT_ONES_SITE.keys().isdisjoint(asked.scopes),
+        ticked=_ticked(visit, offered, posts_to, before),
+        target=await _target(visit, session.user, app, before) if posts_to == "channel" else None,
+        new=offered.names - before.scopes if before else (),
         before=before.last if before else None,
         fields={name: query[name][0] for name in _FIELDS if name in query},
         other=shown(asked.me) if asked.me and not alike(asked.me, session.me) else "",
@@ -194,7 +229,7 @@ async def _answer(visit: PageVisit) -> Response:
     """Handle the pressed button."""
     session, provider = visit.require_session(), visit.site.identity.provider
     try:
-        asked = read_asked({name: visit.form.getlist(name) for name in _FIELDS if name in visit.form})
+        asked = _read(_sent(visit))
     except OAuthRefused as problem:
         raise InvalidRequest(problem.description) from None
     found, app = await _app(visit, session.user, asked)
@@ -207,28 +242,73 @@ async def _answer(visit: PageVisit) -> Response:
         provider.deny(session.user, asked)
         answer = {"error": "access_denied", "error_description": "the person has refused", **answer}
     else:
-        chosen = set(visit.form.getlist("grant")).intersection(asked.scopes)
+        posts_to = await _posts_to(visit, asked, session.me)
+        chosen = _offered(visit, asked, posts_to).names.intersection(visit.form.getlist("grant"))
         source = ""
-        if not chosen.isdisjoint(_IN_A_CHANNEL) and not await _posts_elsewhere(visit, asked, session.me):
-            # Without a channel nothing can be posted, but the reply still names the scopes, since IndiePass for iOS
-            # fails without `create`.
+        if posts_to == "channel" and not chosen.isdisjoint(_IN_A_CHANNEL):
             source = await _source(visit, session.user, app)
+            if not source:
+                chosen = chosen.difference(_IN_A_CHANNEL)
         code = await provider.agree(session.user, asked, app, chosen, visit.now, source=source)
         answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
     return visit.leave(answer_url(asked.redirect, answer))
 
 
-async def _channels(visit: PageVisit, user: str) -> list[tuple[str, str]]:
-    """The channels into which the app could post, with their names."""
-    found = await visit.site.services.channels.list(user)
-    return [(channel.uid, channel.name) for channel in found if channel.uid != SAVED]
+def _read(query: Query) -> AuthorizationRequest:
+    """The whole request, with the scopes that the app means. Raises as `read_asked` does."""
+    asked = read_asked(query)
+    return replace(asked, scopes=meant(asked.scopes))
+
+
+def _offered(visit: PageVisit, asked: AuthorizationRequest, posts_to: PostsTo) -> OfferedScopes:
+    return offered_scopes(asked.scopes, posts_to, search=visit.site.services.post_search is not None)
+
+
+def _ticked(visit: PageVisit, offered: OfferedScopes, posts_to: PostsTo, before: GrantedApp | None) -> Collection[str]:
+    """The scopes whose boxes are ticked: as sent, or all except those that let a reader app post into a channel."""
+    if visit.problem is not None:
+        return visit.form.getlist("grant")
+    if posts_to != "channel" or not offered.reading:
+        return offered.names
+    kept = before.scopes if before is not None and before.sources else frozenset()
+    return {name for name, _ in offered.reading} | kept
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChoice:
+    """The choice of a channel to post to: `channels` with uid and name, the `chosen` one, and a name for a new one."""
+
+    channels: Sequence[tuple[str, str]]
+    chosen: str
+    name: str
+
+
+async def _target(visit: PageVisit, user: str, app: App, before: GrantedApp | None) -> ChannelChoice:
+    """The channels into which the app can post: as sent, its former one, or a new one that is named after the app.
+
+    The channel for posts that concern the user comes last.
+    """
+    services = visit.site.services
+    found = [channel for channel in await services.channels.list(user) if channel.uid != SAVED]
+    found.sort(key=lambda channel: channel.uid == NOTIFICATIONS)
+    channels = [(channel.uid, channel.name) for channel in found]
+    if visit.problem is not None:
+        return ChannelChoice(channels, visit.form.text("channel"), visit.form.text("new_channel"))
+    taken = {name.casefold() for _, name in channels}
+    title = app.title[: LONGEST_NAME - 4]
+    names = (title if number == 1 else f"{title} {number}" for number in range(1, len(taken) + 2))
+    former = await services.sources.channels_of(user, before.sources if before is not None else ())
+    chosen = next((uid for uid in former.values() if uid is not None), NEW_CHANNEL)
+    return ChannelChoice(channels, chosen, next(name for name in names if name.casefold() not in taken))
 
 
 async def _source(visit: PageVisit, user: str, app: App) -> str:
     """The source with which the app posts into the channel that the user chose or created; empty for none."""
     services, uid, name = visit.site.services, visit.form.text("channel"), visit.form.text("new_channel")
     quotas = await services.identity.quotas.of(user)
-    if uid == NEW_CHANNEL and name:
+    if uid == NEW_CHANNEL:
+        if not name:
+            raise InvalidRequest(N_("enter a name for the new channel to which the app posts"))
         uid = (await services.channels.create(user, name, visit.now, most=quotas.channels or 0)).uid
     elif not NAME.match(uid):
         return ""
@@ -252,15 +332,20 @@ async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tup
     return found, shown_app(found, target.redirect)
 
 
-async def _posts_elsewhere(visit: PageVisit, asked: AuthorizationRequest, me: str) -> bool:
-    """Whether the app wants to post, and the user's page names a Micropub endpoint."""
-    if _AT_ONES_SITE.keys().isdisjoint(asked.scopes) or is_own(me, visit.base):
-        return False  # the page that this server provides names this server
+async def _posts_to(visit: PageVisit, asked: AuthorizationRequest, me: str, *, max_age: float | None = None) -> PostsTo:
+    """Where the app will post: where the user's page says, read at most `max_age` seconds ago."""
+    if _AT_ONES_SITE.keys().isdisjoint(asked.scopes):
+        return "nowhere"
+    if is_own(me, visit.base):
+        return "channel"  # the page that this server provides names this server
     try:
-        profile = await visit.site.identity.profiles.discover(me)
+        profile = await visit.site.identity.profiles.discover(me, max_age=max_age)
     except (InvalidRequest, ProfileError):
-        return False
-    return profile.endpoints.micropub not in {None, f"{visit.base}{MICROPUB}", f"{visit.base}{MICROPUB}/"}
+        return "channel"
+    named = profile.endpoints.micropub
+    if named is None:
+        return "nowhere"
+    return "channel" if named.removesuffix("/") == f"{visit.base}{MICROPUB}" else "site"
 
 
 def _me_told(asked: str, me: str) -> str:

@@ -29,7 +29,7 @@ from microsub.identity.pages.visit import (
     public,
     slow_page,
 )
-from microsub.identity.protocol.documents import microsub_line
+from microsub.identity.protocol.documents import microsub_line, provider_lines
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.grants import owner_in
@@ -170,6 +170,8 @@ async def _welcome(visit: PageVisit) -> Response:
     session = visit.require_session()
     quotas = await visit.site.identity.quotas.of(session.user)
     line = microsub_line(visit.base, session.user)
+    # Who signs in with this server has no provider of their own, as far as is known.
+    has_provider = not session.how.startswith(("with a ", "by the link "))
     named = {
         N_("{number} channels"): quotas.channels,
         N_("{number} feeds"): quotas.feeds,
@@ -179,7 +181,8 @@ async def _welcome(visit: PageVisit) -> Response:
     return visit.page(
         "welcome.html",
         is_lent=has_lent_page(visit),
-        line=line.html,
+        lines=[one.html for one in ((line,) if has_provider else (*provider_lines(visit.base), line))],
+        has_provider=has_provider,
         header=f'Link: <{line.href}>; rel="{line.rel}"',
         next=next_path(visit.query),
         quotas=[visit.translate(Sentence(text, number=number)) for text, number in named.items() if number],

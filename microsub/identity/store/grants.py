@@ -59,7 +59,7 @@ class AppGrant:
     """One grant of a user to an app.
 
     Times are Unix seconds; `renewed` None: never; `expires` is that of the refresh token; `used` is the last use of one
-    of its tokens, to within minutes, None: not yet.
+    of its tokens, to within minutes, None: not yet. `source` is the id of the source to which the app posts, or empty.
     """
 
     id: str
@@ -71,6 +71,7 @@ class AppGrant:
     renewed: float | None
     expires: float
     used: float | None = None
+    source: str = ""
 
 
 class Spent(Enum):
@@ -188,13 +189,14 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
         renewed, used = (float(fields[name]) if name in fields else None for name in ("renewed", "used"))
         scopes = frozenset(fields["scope"].split())
         created, expires = float(fields["created"]), float(fields["expires"])
-        return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used)
+        source = fields.get("source", "")
+        return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used, source)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnToken:
     """A valid token. Times are Unix seconds; `expires` None means never; `me` may be empty. `source` is the id of the
-    source with this token, or empty.
+    source with this token, or empty; `is_app`: its user has allowed an app.
     """
 
     user: str
@@ -204,6 +206,7 @@ class OwnToken:
     created: float
     expires: float | None
     source: str = ""
+    is_app: bool = False
 
 
 SOURCE_MARK = "source "
@@ -240,7 +243,7 @@ class OwnTokens:
             return None
         scopes, made = frozenset(scope.split()), float(created or 0)
         source = await self._source(user, grant, mark)
-        return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends, source)
+        return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends, source, grant is not None)
 
     async def _source(self, user: str, grant: str | None, mark: str | None) -> str:
         if mark is not None and mark.startswith(SOURCE_MARK):

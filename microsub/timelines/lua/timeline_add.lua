@@ -30,7 +30,7 @@
 --       further calls  6 the filters by which the items were chosen, '' for none, '*' to ignore the channel's filters
 --       and settings  7 uid
 --       8.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
---       duplicates, 1 if that one wins
+--       duplicates, 1 if that one wins, and 'own' at the end for an item of the user, which is added as read
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; otherwise
 --       {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
@@ -187,6 +187,7 @@ local function take(id, score, lines, duplicates)
   if not hands_over then
     read_at = time_of_reading(id)
     if not read_at and unread_from and tonumber(score) < unread_from then read_at = now end
+    if not read_at and string.sub(duplicates, -3) == 'own' then read_at = now end
   end
   if left then call('ZREM', gone, id) end
   if is_muted then

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +18,7 @@ from microsub.identity.store.sessions import Sessions
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import Authenticator
 from tests.support.one_reader import ANN, NOW
-from tests.support.visitor import ORIGIN, PASSWORD, SESSION, Shown, Visitor, options_from, tried
+from tests.support.visitor import ORIGIN, PASSWORD, SESSION, Shown, Visitor, begin_session, options_from, tried
 from tests.support.world import World
 
 
@@ -49,6 +50,18 @@ async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) 
     assert not shown.tree.css("main form"), "a form that can't be sent with success"
     assert SESSION not in other.cookies
     assert (await tried(other)).status == 303
+
+
+async def test_the_welcome_shows_all_lines_to_who_has_no_provider(server: World, ann: Visitor, other: Visitor) -> None:
+    """Somebody who signs in with another provider keeps that provider's lines, and needs one more."""
+    await chosen(ann, await code_for(server))
+    rels = ["indieauth-metadata", "authorization_endpoint", "token_endpoint", "microsub"]
+    lines = (await ann.get("/welcome")).tree.css_first("pre").text().splitlines()
+    assert [re.findall('rel="([^"]+)"', line) for line in lines] == [[rel] for rel in rels]
+    await begin_session(other, server)
+    (line, header) = [one.text() for one in (await other.get("/welcome")).tree.css("pre")]
+    assert 'rel="microsub"' in line
+    assert header.startswith("Link: ")
 
 
 @pytest.mark.parametrize("code", ["", "ann", "ann.x", "nobody.abc", "ann." + "x" * 43, "x" * 3000])
