@@ -33,7 +33,7 @@ MAX_WORD = 100
 """Characters of a value of a word or two: a media type, an answer to an invitation, a time, a coordinate."""
 
 MAX_BODY = 500_000
-"""Characters of one body, about a tenth of a novel; longer ones are cut."""
+"""Characters of one body, and bytes in UTF-8: about a tenth of a novel; longer ones are cut."""
 
 MAX_BODIES = 3_000_000
 """Characters of all bodies of a document; when they are used up, the last bodies are cut to `SHORT_BODY`."""
@@ -230,6 +230,11 @@ def body_size(entry: Entry) -> int:
     return len((entry.content and entry.content.html) or "")
 
 
+def _size(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
 def _is_post(raw: RawEntry) -> bool:
     """Whether there is anything to read or open; some publishers' entries have only a date."""
     entry = raw.entry
@@ -249,10 +254,16 @@ def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
 
 def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
     """Cut texts to `limit`, and an overlong base, which would make all links too long, to its root."""
-    raw.html, raw.text = raw.html and raw.html[:limit], raw.text and raw.text[:limit]
-    raw.summary_html = raw.summary_html and raw.summary_html[:limit]
+    raw.html, raw.text = raw.html and cut(raw.html, limit), raw.text and cut(raw.text, limit)
+    raw.summary_html = raw.summary_html and cut(raw.summary_html, limit)
     if len(raw.base) > MAX_BASE:
         raw.base = urljoin(raw.base, "/")
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text: at most `most` characters, and `MAX_BODY` bytes in UTF-8."""
+    text = text[:most]
+    return text if _size(text) <= MAX_BODY else text.encode(errors="replace")[:MAX_BODY].decode(errors="ignore")
 
 
 def content_of(html: str | None, text: str | None, base: str, page: str | None = None) -> Content | None:
@@ -262,9 +273,9 @@ def content_of(html: str | None, text: str | None, base: str, page: str | None =
     """
     if html:
         cleaned = with_links(without_controls(clean_html(html, base, page)))
-        if len(cleaned) > 2 * MAX_BODY:
+        if _size(cleaned) > 2 * MAX_BODY:
             # Thousands of short relative links make a small body large, so only its text is kept.
-            text = html_to_text(cleaned)[:MAX_BODY]
+            text = cut(html_to_text(cleaned), MAX_BODY)
             return Content(entities.escape(text, quote=False), text)
         return Content(cleaned, html_to_text(cleaned)) if cleaned else None
     if text and (text := without_controls(text).strip()):

@@ -19,7 +19,7 @@ from microsub.library.saved import loads, wrong
 from microsub.model.jf2 import Entry
 from microsub.model.moments import number
 from microsub.model.reader import Cursor
-from microsub.posts.items import Items
+from microsub.posts.items import PIECE, Items, within
 from microsub.posts.values import WRITTEN_GUID
 
 NEWEST = "newest"
@@ -106,7 +106,8 @@ class Posts:
     async def newest(self, feed: str, limit: int = 20, after: Cursor | None = None) -> PostPage:
         """Up to `limit` posts of the feed after `after`, by time of publication or last change.
 
-        Following `after` yields every post that isn't changed meanwhile exactly once; changed posts move to the front.
+        Fewer if they are large. Following `after` yields every post that isn't changed meanwhile exactly once; changed
+        posts move to the front.
         """
         limit = whole("limit", limit)
         if after is not None and not _is_cursor(after):
@@ -115,10 +116,11 @@ class Posts:
         if feed_id is None or limit < 1:
             return PostPage(())
         places = await self._items.page(feed_id, limit + 1, after)
-        shown = places[:limit]
+        sizes = await self._items.sizes([place.item for place in places[:limit]])
+        shown = places[: within(sizes, PIECE)]
         rows = await self._items.get_many([place.item for place in shown])
         posts = tuple(_post(row) for row in rows if row and "score" in row)
-        return PostPage(posts, shown[-1] if len(places) > limit else None)
+        return PostPage(posts, shown[-1] if len(places) > len(shown) else None)
 
     async def feed(self, feed: str) -> FeedRecord | None:
         """The feed of that URL or id; None if the store has no such feed."""

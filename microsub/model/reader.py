@@ -198,6 +198,14 @@ class PageRows(NamedTuple):
         states, channels = bytes(row.state for row in rows), [row.channel for row in rows]
         return cls(ids, scores, states, channels, older, names, resume, behind)
 
+    def ended(self, count: int, *, upward: bool) -> PageRows:
+        """The same page with only `count` rows: the newest ones, or (`upward`) the oldest."""
+        if count == len(self.ids):
+            return self
+        part = slice(-count, None) if upward else slice(count)
+        columns = (self.ids[part], self.scores[part], self.states[part], self.channels[part])
+        return PageRows(*columns, self.older or not upward, self.names, None, self.behind)
+
     @property
     def rows(self) -> list[Row]:
         """The same as rows."""

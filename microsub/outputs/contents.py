@@ -260,9 +260,9 @@ class OutputContents:
 
     async def _fitting(self, filters: str, versions: Mapping[str, PostVersion]) -> dict[str, PostVersion]:
         """The items whose posts the filters accept; the process remembers a limited number of the others."""
-        rows = await self._items.data(list(versions))
-        found = {item: data for item, data in zip(versions, rows, strict=True) if data is not None}
-        chosen = await asyncio.to_thread(lambda: Filter.of(orjson.loads(filters)).chosen(Searched.all_of(found)))
+        filter_, chosen = Filter.of(orjson.loads(filters)), set[str]()
+        async for piece in self._items.pieces(list(versions)):
+            chosen |= await asyncio.to_thread(lambda piece=piece: filter_.chosen(Searched.all_of(piece)))  # type: ignore[misc]
         if len(self._refused) > _MOST_REFUSED:
             self._refused.clear()
         self._refused |= {(filters, item) for item in versions if item not in chosen}

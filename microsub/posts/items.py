@@ -14,16 +14,21 @@ from microsub.posts.garbage import spare
 from microsub.posts.values import ANY, BY_USER
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
-from microsub.redis.replies import filled, text, within_reach
-from microsub.redis.scripts import load
+from microsub.redis.replies import filled, reached, text, within_reach
+from microsub.redis.scripts import batches, load
 
 _UPDATE = load("item_update")
 _PAGE = load("feed_page")
+_DATA = load("item_data")
 
 AWAY = b""
 """In place of an item's JSON: it can't be read at the moment, and isn't lost."""
 
 _SCANNED = 1000
+PIECE = 4 * 1024 * 1024
+"""Bytes of posts that are read at once; a page of large ones ends there. At least one is read."""
+_SHORT = 16 * 1024
+"""Bytes of a post that is read without asking for its size."""
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS, BY_USER)
 
 
@@ -176,13 +181,35 @@ class Items:
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
         """The wire JSON of these items, without per-user fields; None for missing ones. One round trip."""
-        found: list[bytes | None] = await self._redis.pipeline(_asking_data(ids))
+        found: list[bytes | None] = await self._redis.pipeline(
+            [("HGET", keys.item(item_id), "Data") for item_id in ids]
+        )
         return found
 
-    async def data_within_reach(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The same with `AWAY` for items that can't be read because their master of the cluster is away."""
-        replies = await within_reach(self._redis, _asking_data(ids))
+    async def data_up_to(
+        self, ids: Sequence[str], most: int, *, within_reach: bool = False
+    ) -> list[bytes | int | None]:
+        """The same as `data`, but the size in bytes for items with more than `most`. One round trip.
+
+        `within_reach`: `AWAY` for items that can't be read because their master of the cluster is away.
+        """
+        if not ids:
+            return []
+        asked = self._redis.scripts([(_DATA, [keys.item(item_id)], [most]) for item_id in ids])
+        replies = await reached(asked) if within_reach else await asked
         return [AWAY if isinstance(reply, StoreUnavailable) else reply for reply in replies]
+
+    async def pieces(self, ids: Sequence[str]) -> AsyncIterator[dict[str, bytes]]:
+        """The `data` of those of the items that are stored, in any order, a few megabytes at a time."""
+        for part in batches(ids, PIECE // _SHORT):
+            found = dict(zip(part, await self.data_up_to(part, _SHORT), strict=True))
+            yield {item_id: data for item_id, data in found.items() if isinstance(data, bytes)}
+            large = [(item_id, size) for item_id, size in found.items() if isinstance(size, int)]
+            while large:
+                count = within((size for _, size in large), PIECE)
+                some, large = [item_id for item_id, _ in large[:count]], large[count:]
+                read = zip(some, await self.data(some), strict=True)
+                yield {item_id: data for item_id, data in read if data is not None}
 
     async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
         """The sizes in bytes of these items' `data`, or another field; 0 for missing items. One round trip."""
@@ -246,8 +273,15 @@ class Items:
         return dict(zip(ids, map(_source, rows), strict=True))
 
 
-def _asking_data(ids: Sequence[str]) -> list[Command]:
-    return [("HGET", keys.item(item_id), "Data") for item_id in ids]
+def within(sizes: Iterable[int], most: int) -> int:
+    """How many of the first of these sizes are together at most `most`; at least one, if there are any."""
+    count = total = 0
+    for size in sizes:
+        total += size
+        if count and total > most:
+            break
+        count += 1
+    return count
 
 
 def _asking_source(feed_id: str) -> Command:

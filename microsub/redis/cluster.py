@@ -261,8 +261,8 @@ class ClusterRedis:
             return all_good(await self._run([_script_call(script, keys, args)], [error]))[0]
 
     async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """See `Redis.scripts`."""
-        return all_good(await self._run([_script_call(*call) for call in calls]))
+        """See `Redis.scripts`. Raises StoreIncomplete if only some of the masters can be reached."""
+        return self._complete(await self._run([_script_call(*call) for call in calls]))
 
     async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
         """See `Redis.scan`."""

@@ -5,7 +5,7 @@ Data that can't be decoded was written by another program: StoreDamaged names it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
@@ -69,8 +69,13 @@ async def within_reach(redis: Redis, commands: Sequence[Command]) -> list[Any]:
 
     Raises StoreUnavailable if no master can be reached.
     """
+    return await reached(redis.pipeline(commands))
+
+
+async def reached(asked: Awaitable[list[Any]]) -> list[Any]:
+    """The replies to commands or scripts, as of `within_reach`."""
     try:
-        return await redis.pipeline(commands)
+        return await asked
     except StoreIncomplete as error:
         for reply in error.replies:
             if isinstance(reply, Exception) and not isinstance(reply, StoreUnavailable):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,8 +34,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
-_READ_AT_ONCE = 500
-_WRITTEN_AT_ONCE = 4000
+_WRITTEN_AT_ONCE, _WRITTEN_BYTES = 4000, 16 * 1024 * 1024
 """Posts per write during a rebuild: with more posts, their words are sorted fewer times."""
 _MANY = 500
 _TOO_MANY = 4000
@@ -237,20 +236,28 @@ class IndexFollower:
         """Write the present state of these items; those that aren't stored any more are removed."""
         if not ids and not facts:
             return
-        stored = await self._stored(list(dict.fromkeys(ids)))
-        gone = set(ids).difference(item for item, _, _ in stored)
+        gone, last = set(ids), list[_Stored]()
+        async for stored in self._stored(list(dict.fromkeys(ids))):
+            gone.difference_update(item for item, _, _ in stored)
+            if last:
+                await thread.run(lambda last=last: generation.write(map(_document, last), (), {}))  # type: ignore[misc]
+            last = stored
         noted = {"written": str(self._clock()), **facts}
-        await thread.run(lambda: generation.write(map(_document, stored), gone, noted))
+        await thread.run(lambda: generation.write(map(_document, last), gone, noted))
 
-    async def _stored(self, ids: Sequence[int]) -> list[_Stored]:
-        found = []
-        for start in range(0, len(ids), _READ_AT_ONCE):
-            part = ids[start : start + _READ_AT_ONCE]
-            rows = await self._items.fields([str(item) for item in part], ("Data", "score"))
-            for item, (data, score) in zip(part, rows, strict=True):
-                if data is not None and score is not None:  # without a score, it is about to be deleted
-                    found.append((item, data, float(score)))
-        return found
+    async def _stored(self, ids: Sequence[int]) -> AsyncIterator[list[_Stored]]:
+        """Those of the items that are stored, in parts that fit into memory."""
+        found, size = list[_Stored](), 0
+        async for piece in self._items.pieces(list(map(str, ids))):
+            scores = await self._items.places(list(piece))
+            for (item, data), score in zip(piece.items(), scores, strict=True):
+                if score is not None:  # without a score, it is about to be deleted
+                    found.append((int(item), data, float(score)))
+                    size += len(data)
+            if size >= _WRITTEN_BYTES:
+                yield found
+                found, size = [], 0
+        yield found
 
     async def _instance(self) -> str:
         return text(await self._redis.command("GET", keys.instance()) or b"")

@@ -118,8 +118,11 @@ class PostSearch:
 
     async def newest(self, user: str, uid: str, text: str, now: float) -> list[str]:
         """Ids of the newest items that match, at most a hundred. Raises as `page` does."""
-        reply = await self.page(user, uid, PostSearchRequest(text, MOST_NEWEST), now)
-        return [item["_id"] for item in orjson.loads(reply)["items"]]
+        query = parsed(text, now)
+        with self._place_of(user):
+            found = expression(query, await self._feeds_named(user, query.feeds))
+            walk = await self._walk(user, uid, query, found, _span(query, above=None, below=None), MOST_NEWEST, now)
+            return [row.id for _, row in walk.found[:MOST_NEWEST]]
 
     async def matching(
         self, user: str, uid: str, text: str, ids: Sequence[str], now: float
@@ -167,11 +170,13 @@ class PostSearch:
         at = _place(request.before, "before") if upward else _place(request.after, "after")
         span = _span(query, above=at if upward else None, below=None if upward else at)
         walk = await self._walk(user, uid, query, found, span, request.limit + 1, now, upward=upward)
-        page = walk.found[: request.limit]
+        data = await self._reading.data([row.id for _, row in walk.found[: request.limit]])
+        page = walk.found[: len(data)]
         beyond = len(walk.found) > len(page)
         resume = walk.last if walk.broken_off and not beyond else None
         if upward:
             page.reverse()
+            data.reverse()
         before = after = None
         if page:
             before = page[0][0].row
@@ -181,7 +186,7 @@ class PostSearch:
             before, after = (resume, after) if upward else (before, resume)
         cursors = {"before": before, "after": after}
         paging = {name: f"n{row}" for name, row in cursors.items() if row is not None}
-        return await self._reply(walk, page, paging)
+        return self._reply(walk, page, data, paging)
 
     async def _best(
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float
@@ -193,14 +198,17 @@ class PostSearch:
         walk = await self._walk(user, uid, query, found, span, MOST_RANKED, now, ranked=True)
         top = walk.found[0][0].row if walk.found else None
         walk.found.sort(key=lambda one: (one[0].rank, -one[0].row))
-        page = walk.found[first : first + request.limit]
+        data = await self._reading.data([row.id for _, row in walk.found[first : first + request.limit]])
+        page = walk.found[first : first + len(data)]
         last = first + len(page)
         paging = {"after": f"r{top}-{last}"} if last < len(walk.found) else {}
-        return await self._reply(walk, page, paging)
+        return self._reply(walk, page, data, paging)
 
-    async def _reply(self, walk: _Walk, page: Sequence[tuple[Match, Row]], paging: dict[str, str]) -> bytes:
+    def _reply(
+        self, walk: _Walk, page: Sequence[tuple[Match, Row]], data: Sequence[bytes | None], paging: dict[str, str]
+    ) -> bytes:
         rows = PageRows.of([row for _, row in page], older=False, names=walk.names)
-        return await self._reading.spliced(rows, orjson.dumps(paging))
+        return self._reading.spliced(rows, data, orjson.dumps(paging))
 
     async def _walk(
         self, user: str, uid: str, query: PostQuery, found: str, span: Span, enough: int, now: float,

@@ -8,7 +8,7 @@ timeline aren't filtered again. All times are Unix seconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -30,6 +30,9 @@ log = LibraryLogger(__name__)
 
 _MOST_FILTERING = 10_000
 """Maximum number of channels whose filters a process caches."""
+
+_REMEMBERED = 16 * 1024 * 1024
+"""Bytes of posts that are kept while several channels filter them."""
 
 _ADD = load("timeline_add")
 
@@ -208,9 +211,10 @@ class Incoming:
             rule = None if self.unfiltered else filter_of(filters)
             chosen = self._items
             if rule is not None:
-                posts = await self._read()
-                # A slow expression takes tens of milliseconds for a long post.
-                ids = await asyncio.to_thread(rule.chosen, posts)
+                ids = set[str]()
+                async for posts in self._searched():
+                    # A slow expression takes tens of milliseconds for a long post.
+                    ids.update(await asyncio.to_thread(rule.chosen, posts))
                 chosen = [item for item in self._items if item.id in ids]
             parts = [*batches(chosen)]
             known = [[_scores(parts[at + 1 :]), *item_args(part)] for at, part in enumerate(parts)]
@@ -219,14 +223,21 @@ class Incoming:
             self._args[filters] = known
         return known
 
-    async def _read(self) -> dict[str, Searched]:
-        if self._posts is None:
-            ids = [item.id for item in self._items]
-            rows = await self._lookup.fields(ids, ("Data",))
-            # A post deleted at this moment has no text any more, and is in no timeline either.
-            found = {item_id: data for item_id, (data,) in zip(ids, rows, strict=True) if data is not None}
-            self._posts = await asyncio.to_thread(Searched.all_of, found)
-        return self._posts
+    async def _searched(self) -> AsyncIterator[dict[str, Searched]]:
+        """The posts as filters see them, in pieces; remembered for other channels unless they are large."""
+        if self._posts is not None:
+            yield self._posts
+            return
+        found: dict[str, Searched] = {}
+        size = 0
+        # A post deleted at this moment has no text any more, and is in no timeline either.
+        async for piece in self._lookup.pieces([item.id for item in self._items]):
+            posts = await asyncio.to_thread(Searched.all_of, piece)
+            size += sum(map(len, piece.values()))
+            found = found | posts if size <= _REMEMBERED else {}
+            yield posts
+        if size <= _REMEMBERED:
+            self._posts = found
 
 
 class Adding:

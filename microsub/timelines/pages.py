@@ -8,6 +8,7 @@ Each web process caches the items' JSON (`ItemCache`), so that a page reads only
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
-from microsub.posts.items import Items
+from microsub.posts.items import PIECE, Items, within
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import text, texts
@@ -222,8 +223,14 @@ async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
 
 # --- the items of a page -------------------------------------------------------------------------------------------
 
+_SHORT = 64 * 1024
+"""Bytes of an item's JSON up to which it is read without asking for its size: 100 of them are a little over a page."""
+
 UNTRACKED_LIFE = 2.0
 """Seconds for which a copy is used while changes aren't reported."""
+
+_LARGEST = 1024 * 1024
+"""Bytes of the largest item that is cached: a few larger ones would evict those of everybody."""
 
 _OVERHEAD = 150
 """Approximate bytes that an entry takes in addition to its JSON."""
@@ -270,19 +277,25 @@ class ItemCache:
     async def get(self, ids: Sequence[str], *, within_reach: bool = False) -> list[bytes | None]:
         """The wire JSON of these items without its opening brace, None if an item no longer exists.
 
-        At most one round trip, none if all are cached. `within_reach`: `AWAY` for items that can't be read now because
-        their master is away, instead of StoreUnavailable.
+        Of items that are large together, only the first ones, up to `PIECE`. At most one round trip, none if all are
+        cached, and another one for large items. `within_reach`: `AWAY` for items that can't be read now because their
+        master is away, instead of StoreUnavailable.
         """
         if self._flush_at is not None:
             self._flush_when_due(self._flush_at)
-        found: list[bytes | None] = list(map(self._kept.get, ids))
+        found: list[bytes | int | None] = list(map(self._kept.get, ids))
         missing = [] if all(found) else [item_id for item_id, data in zip(ids, found, strict=True) if data is None]
         for item_id in ids if not missing else set(ids).difference(missing):
             self._kept.move_to_end(item_id)
-        if not missing:
-            return found
-        read = dict(zip(missing, await self._read(missing, within_reach), strict=True))
-        return [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
+        if missing:
+            read = dict(zip(missing, await self._read(missing, _SHORT, within_reach), strict=True))
+            found = [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
+        count = within((data if isinstance(data, int) else len(data or b"") for data in found), PIECE)
+        large = [item_id for item_id, data in zip(ids[:count], found, strict=False) if isinstance(data, int)]
+        whole = dict(zip(large, await self._read(large, sys.maxsize, within_reach), strict=True)) if large else {}
+        shown = zip(ids[:count], found, strict=False)
+        read_whole = (whole.get(item_id) if isinstance(data, int) else data for item_id, data in shown)
+        return [data if isinstance(data, bytes) else None for data in read_whole]
 
     async def aclose(self) -> None:
         """Stop listening and forget everything."""
@@ -317,17 +330,18 @@ class ItemCache:
 
     # --- implementation --------------------------------------------------------------------------------------------
 
-    async def _read(self, missing: Sequence[str], within_reach: bool) -> list[bytes | None]:
+    async def _read(self, missing: Sequence[str], most: int, within_reach: bool) -> list[bytes | int | None]:
+        """These items from the store; the sizes of those with more than `most` bytes."""
         read = _CacheRead()
         self._reads.add(read)
         try:
-            reading = self._items.data_within_reach if within_reach else self._items.data
-            values = [data and data[1:] for data in await reading(missing)]
+            found = await self._items.data_up_to(missing, most, within_reach=within_reach)
+            values = [data[1:] if isinstance(data, bytes) else data for data in found]
         finally:
             self._reads.discard(read)
         if not read.all_stale:
             for item_id, data in zip(missing, values, strict=True):
-                if data and item_id not in read.stale:
+                if isinstance(data, bytes) and data and item_id not in read.stale and len(data) <= _LARGEST:
                     self._keep(item_id, data)
         return values
 

@@ -155,10 +155,12 @@ class ReaderViews:
                 query = query._replace(source=current)
                 rows = await self.rows(user, uid, query, now)
             source = await self._source(current, subscription, query, rows)
-        # A hundred posts may be fifty megabytes, which delays all other requests to Redis: one page per user at a time.
+        # Megabytes of posts delay all other requests to Redis: one page per user at a time.
         async with self._turns.of(user):
-            data = await self._cache.get(rows.ids, within_reach=True)
-            return self._splicer.page(rows, data, newer=query.before is not None, source=source)
+            upward = query.before is not None
+            data = await self.data(rows.ids[::-1] if upward else rows.ids)
+            rows = rows.ended(len(data), upward=upward)
+            return self._splicer.page(rows, data[::-1] if upward else data, newer=upward, source=source)
 
     async def arrivals_with_token(
         self, credential: Credential, uid: str, query: ArrivalQuery, now: float
@@ -175,16 +177,23 @@ class ReaderViews:
         scopes, rows = await read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
         return grant(user, scopes, behind=rows.behind), rows
 
-    async def spliced(self, rows: PageRows, paging: bytes) -> bytes:
-        """The reply with these rows and that `paging` object."""
-        return self._splicer.joined(rows, await self._cache.get(rows.ids, within_reach=True), paging)
+    async def data(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The JSON of items, for `spliced`; of items that are large together, only the first ones.
+
+        `AWAY` for those whose master of the cluster is away.
+        """
+        return await self._cache.get(ids, within_reach=True)
+
+    def spliced(self, rows: PageRows, data: Sequence[bytes | None], paging: bytes) -> bytes:
+        """The reply with these rows, their `data` and that `paging` object."""
+        return self._splicer.joined(rows, data, paging)
 
     async def wire_items(self, rows: Sequence[Row], name: str) -> list[bytes | None]:
-        """Items of one channel of that name as JSON, None for a missing item."""
+        """Items of one channel of that name as JSON, None for a missing item; large ones as in `data`."""
         data = await self._cache.get([row.id for row in rows])
         return [
             None if item is None else self._splicer.prefixes(row.channel, name)[row.state][1:] + item
-            for row, item in zip(rows, data, strict=True)
+            for row, item in zip(rows, data, strict=False)
         ]
 
     async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:

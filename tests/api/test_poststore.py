@@ -82,6 +82,18 @@ async def test_paths_work_with_a_slash_at_the_end(server: World, program: Progra
         assert (await program.ask(path)).status_code == 200
 
 
+async def test_a_page_of_large_posts_ends_early(
+    server: World, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs get the rest with `after`."""
+    monkeypatch.setattr("microsub.library.posts.PIECE", 200_000)
+    feed = await server.publish(BLOG, *posts("three", "two", "one", text="x" * 40_000))
+    first = await program.get(f"feeds/{feed.id}/posts")
+    assert [item["name"] for item in first["items"]] == ["three", "two"]
+    second = await program.get(f"feeds/{feed.id}/posts", after=first["paging"]["after"])
+    assert ([item["name"] for item in second["items"]], second["paging"]) == (["one"], {})
+
+
 async def test_pages_follow_each_other(server: World, program: Program) -> None:
     """Posts and feeds, each once, to the end; a page has at most 100."""
     feed = await server.publish(BLOG, *[candidate(f"post {n}", at=NOON + n // 7) for n in range(130)])

@@ -147,3 +147,41 @@ async def test_a_page_is_made_once_its_request_counts(full: Reader, monkeypatch:
     assert made == 0
     go_on.set()
     assert (len(await page), made) == (25, 1)
+
+
+@pytest.mark.parametrize("view", [{}, {"is_read": "false"}, {"source": "1"}])
+async def test_a_page_of_large_posts_ends_early(
+    alice: Reader, server: World, monkeypatch: pytest.MonkeyPatch, view: dict[str, str]
+) -> None:
+    """A page of a hundred was 392 MB. Its cursors lead through all items, in both directions."""
+    monkeypatch.setattr("microsub.timelines.pages.PIECE", 200_000)
+    await alice.post(action="follow", channel="home", url=FEED)
+    names = [f"p{number}" for number in range(7, 0, -1)]
+    await server.publish(FEED, *posts(*names[:5], at=NOON + 9, text="x" * 40_000), *posts(*names[5:]))
+    down, after, sizes = [], {}, []
+    while True:
+        page = await alice.get(action="timeline", channel="home", limit=100, **view, **after)
+        down += [item["name"] for item in page["items"]]
+        sizes.append(len(page["items"]))
+        if "after" not in page["paging"]:
+            break
+        after = {"after": page["paging"]["after"]}
+    assert (down, sizes) == (names, [2, 2, 3])
+    up, before = [item["name"] for item in page["items"]], page["paging"]["before"]
+    while True:
+        page = await alice.get(action="timeline", channel="home", limit=100, **view, before=before)
+        if not page["items"]:
+            break
+        assert len(page["items"]) <= 2
+        up = [item["name"] for item in page["items"]] + up
+        before = page["paging"]["before"]
+    assert up == names
+
+
+async def test_a_page_has_at_least_one_post(alice: Reader, server: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large it is."""
+    monkeypatch.setattr("microsub.timelines.pages.PIECE", 1000)
+    await alice.post(action="follow", channel="home", url=FEED)
+    await server.publish(FEED, *posts("one", "two", text="x" * 40_000))
+    assert len(await alice.walk("home")) == 2
+    assert len((await alice.get(action="timeline", channel="home"))["items"]) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from microsub.formats.normalise import MAX_BODY, RawEntry, finish
+from microsub.formats.normalise import MAX_BODY, RawEntry, finish, shorten
 from microsub.formats.parse import parse
 from microsub.formats.wire import feed_to_wire, to_wire
 from microsub.model.jf2 import Card, Enclosure, Entry
@@ -158,3 +158,14 @@ def test_every_string_of_an_entry_has_a_bound() -> None:
     assert len(lists) > 8
     assert all(len(text) < 21_000 and "\x1b" not in text for text in _strings(item))
     assert len(orjson.dumps(item)) < 2 * LARGEST_ITEM
+
+
+@pytest.mark.parametrize("body", ["html", "text"])
+def test_a_body_has_a_limit_in_bytes(body: str) -> None:
+    """Characters outside ASCII take up to four bytes, and a post was as much larger than others."""
+    raw = RawEntry(Entry(url=URL), URL, **{body: "\N{GRINNING FACE}" * 499_999})
+    shorten(raw)
+    content = finish(raw).content
+    assert content is not None
+    assert content.text == "\N{GRINNING FACE}" * (MAX_BODY // 4)
+    assert len((content.html or "").encode()) <= MAX_BODY + 100

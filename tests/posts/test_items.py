@@ -39,6 +39,20 @@ async def all_items(redis) -> list[bytes]:
     return [name for name in await all_keys(redis) if name.startswith(b"item:")]
 
 
+async def test_many_posts_are_read_in_pieces(items, writer, feed, redis, monkeypatch):
+    """Each piece has as many posts as fit, and at least one; missing ones are left out."""
+    monkeypatch.setattr("microsub.posts.items.PIECE", 100_000)
+    texts = {"small": 10, "large": 20_000, "larger": 20_001, "huge": 200_000}
+    new = (await writer.write(feed, [candidate(name, text="x" * size) for name, size in texts.items()], NOON)).new
+    ids = [item.id for item in new]
+    pieces = [piece async for piece in items.pieces([*ids, "999"])]
+    assert {item_id: data for piece in pieces for item_id, data in piece.items()} == dict(
+        zip(ids, await items.data(ids), strict=True)
+    )
+    assert sorted(len(piece) for piece in pieces) == [1, 1, 2]
+    assert max(sum(map(len, piece.values())) for piece in pieces if len(piece) > 1) < 100_000
+
+
 async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):
     """An edit doesn't restore parts of a deleted item."""
     (item,) = (await writer.write(feed, [candidate("one")], NOON)).new

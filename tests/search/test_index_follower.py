@@ -14,6 +14,7 @@ from microsub.errors import SearchUnavailable
 from microsub.feeds.events import Event, Events
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
+from microsub.search import index_follower
 from microsub.search.index import Generation, Span
 from microsub.search.words import document
 from tests.search.conftest import FEED, QUICK, Replica
@@ -25,8 +26,12 @@ from tests.support.world import World
 Store = Callable[..., Any]
 
 
-async def test_stored_edited_and_deleted_posts_are_followed(replica: Replica, server: World, store: Store) -> None:
-    """They are found after the next check for events."""
+@pytest.mark.parametrize("most", [index_follower._WRITTEN_BYTES, 1], ids=["at once", "in parts"])
+async def test_stored_edited_and_deleted_posts_are_followed(
+    replica: Replica, server: World, store: Store, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """They are found after the next check for events; large ones are written in several parts."""
+    monkeypatch.setattr(index_follower, "_WRITTEN_BYTES", most)
     await store(candidate("two", text="the ferry and gulls", at=NOON + 5), candidate("one", text="the ferry"))
     replica.follow()
     await replica.finds("ferry", "2", "1")

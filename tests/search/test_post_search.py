@@ -240,6 +240,26 @@ async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, se
     assert none == {"items": [], "paging": {}}
 
 
+@pytest.mark.parametrize("order", [{}, {"sort": "relevance"}])
+async def test_a_page_of_large_posts_ends_early(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch, order: dict[str, str]
+) -> None:
+    """The next page goes on where it ended."""
+    monkeypatch.setattr("microsub.timelines.pages.PIECE", 200_000)
+    wanted = [f"tide {number}" for number in range(5, 0, -1)]
+    await server.publish(FEED, *posts(*wanted, text="x" * 40_000))
+    await built(replica)
+    found, after = [], {}
+    while True:
+        page = await alice.get(action="search", channel="home", query="tide", **order, **after)
+        assert len(page["items"]) <= 2
+        found += [item["name"] for item in page["items"]]
+        if "after" not in page["paging"]:
+            break
+        after = {"after": page["paging"]["after"]}
+    assert found == wanted
+
+
 async def test_times_and_the_best(alice: Reader, server: World, replica: Replica) -> None:
     """Days limit the time, and pages of the best matches don't overlap."""
     await server.publish(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,9 @@ class KnownItems:
 
     async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
         return [[self._field(item, name) for name in names] for item in ids]
+
+    async def pieces(self, ids: Sequence[str]) -> AsyncIterator[dict[str, bytes]]:
+        yield {item: data for item in ids if (data := self._field(item, "Data")) is not None}
 
     def _field(self, item: str, name: str) -> bytes | None:
         if item not in self.items:

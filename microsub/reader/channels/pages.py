@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -38,8 +38,10 @@ MOST_REMOVED = 20
 TRIED = 100
 TRIED_TEXT = 20_000
 """Posts on which a filter is tried, and characters of each post's text."""
-PAGES_MARKED = 10
-"""Pages of `TRIED` unread posts that are checked when a filter is applied to existing posts."""
+MARKED = 1000
+"""Unread posts that are checked when a filter is applied to existing posts."""
+PAGES_TRIED, PAGES_MARKED = 4, 40
+"""Pages that these checks read at most; a page of large posts has few of them."""
 MOST_WORDS = 50
 """Words or phrases in one field of a filter, since each is searched for in every new post."""
 
@@ -392,23 +394,42 @@ def _words(given: Fields, name: str) -> tuple[str, ...]:
 
 async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters) -> FilterTrial:
     """The result of the filter on the newest posts of the channel."""
-    reply = orjson.loads(await visit.site.services.reading.page(user, channel.uid, PageQuery(TRIED), visit.now))
-    return FilterTrial(len(reply["items"]), await _refused(visit, user, reply["items"], filters))
+    tried, refused = 0, list[RefusedPost]()
+    async for posts in _newest(visit, user, channel.uid, PageQuery(TRIED), TRIED, PAGES_TRIED):
+        tried += len(posts)
+        refused += await _refused(visit, user, posts, filters)
+    return FilterTrial(tried, refused)
 
 
 async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters) -> str:
     """Mark those of the newest unread posts as read that the filter rejects; returns the undo record's name."""
-    services, found, after = visit.site.services, list[str](), None
-    for _ in range(PAGES_MARKED):
-        query = PageQuery(TRIED, after=after, view="unread")
-        reply = orjson.loads(await services.reading.page(user, uid, query, visit.now))
-        found += [post.id for post in await _refused(visit, user, reply["items"], filters)]
-        if "after" not in reply["paging"]:
-            break
-        after = Cursor.decode(reply["paging"]["after"], "after")
+    services, found = visit.site.services, list[str]()
+    async for posts in _newest(visit, user, uid, PageQuery(TRIED, view="unread"), MARKED, PAGES_MARKED):
+        found += [post.id for post in await _refused(visit, user, posts, filters)]
     marked = await mark(services.redis, user, uid, found, "read", visit.now)
     kept = await undo.remember(services.redis, user, {uid: marked})
     return kept.id if kept is not None else ""
+
+
+async def _newest(
+    visit: PageVisit, user: str, uid: str, query: PageQuery, most: int, pages: int
+) -> AsyncIterator[list[dict[str, object]]]:
+    """The beginnings of the newest `most` posts of a channel, in at most so many pages: large posts make more pages."""
+    for _ in range(pages):
+        reply = await visit.site.services.reading.page(user, uid, query._replace(limit=min(most, TRIED)), visit.now)
+        async with visit.site.turns.of(user):
+            posts, after = await asyncio.to_thread(_beginnings, reply)
+        yield posts
+        most -= len(posts)
+        if not most or after is None:
+            return
+        query = query._replace(after=Cursor.decode(after, "after"))
+
+
+def _beginnings(reply: bytes) -> tuple[list[dict[str, object]], str | None]:
+    """The posts of a page, shortened, and the cursor of the next page."""
+    page = orjson.loads(reply)
+    return [_shortened(item) for item in page["items"]], page["paging"].get("after")
 
 
 async def _refused(
@@ -419,7 +440,7 @@ async def _refused(
 
     def refused() -> list[RefusedPost]:
         chosen = Filter.of(_wire(asked))
-        found = ((item, chosen.refusal(Searched.of(_shortened(item)))) for item in items)
+        found = ((item, chosen.refusal(Searched.of(item))) for item in items)
         return [RefusedPost(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
 
     async with visit.site.turns.of(user):

@@ -29,6 +29,7 @@ from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
 from microsub.kit.rate_limits import Place, public_network
 from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
+from microsub.posts.items import PIECE
 from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import links, unread_counts
 from microsub.reader.reading.images import PATH as IMAGE
@@ -46,6 +47,8 @@ Lack = Literal["", "unread", "posts", "feeds"]
 """Reasons for an empty page: no unread posts, no posts, no feeds."""
 MOST_FOUND = 500
 """Channels on one page of the complete list."""
+_ENDED = PIECE // 4
+"""Bytes of a page with fewer posts than it may have that may have ended because the next one is large."""
 _MOST_NEW = 100
 """Maximum number counted of posts that arrived since a page was made."""
 
@@ -95,7 +98,8 @@ async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = F
     user = await reader_of(visit)
     if visit.display.order == "oldest" and place.uid != SAVED:
         place = replace(place, oldest_first=True)
-    reply = orjson.loads(await visit.site.services.reading.page(user, place.uid, place.page_query(), visit.now))
+    page = await visit.site.services.reading.page(user, place.uid, place.page_query(), visit.now)
+    reply = orjson.loads(page)
     source = reply.get("source", {})
     return await _posts_page(
         visit,
@@ -105,6 +109,7 @@ async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = F
         source=source,
         home=is_home,
         lack="" if reply["items"] or "_unavailable" in reply else await _lack(visit, user, place),
+        full=len(reply["items"]) + len(reply.get("_unavailable", ())) == PAGE_SIZE or len(page) > _ENDED,
     )
 
 
@@ -130,12 +135,13 @@ async def _posts_page(
     source: dict[str, str] | None = None,
     home: bool = False,
     lack: Lack = "",
+    full: bool = False,
 ) -> Response:
     user = visit.require_session().user
     channels = await links(visit)
     named = next((link.name for link in channels if link.uid == place.uid), place.uid)
     paging, posts = reply["paging"], await views(visit, reply["items"])
-    previous, following = _pages_around(place, paging, len(posts) + len(reply.get("_unavailable", ())))
+    previous, following = _pages_around(place, paging, full=full)
     if place.oldest_first:
         posts.reverse()
     away = [UnavailablePost.of(item) for item in reply.get("_unavailable", ())]
@@ -163,14 +169,17 @@ async def _posts_page(
     )
 
 
-def _pages_around(place: TimelinePlace, paging: Mapping[str, str], count: int) -> tuple[str, str]:
-    """The addresses of the previous and next page, in reading order; empty for none."""
+def _pages_around(place: TimelinePlace, paging: Mapping[str, str], *, full: bool) -> tuple[str, str]:
+    """The addresses of the previous and next page, in reading order; empty for none.
+
+    After a `full` page, there may be more in its direction.
+    """
     is_inside = bool(place.before or place.after)
     newer = place.newer(paging["before"]) if "before" in paging else ""
     older = place.older(paging["after"]) if "after" in paging else ""
     if not place.oldest_first:
         return newer if is_inside else "", older
-    goes_on = count == PAGE_SIZE or place.after or place.source
+    goes_on = full or place.after or place.source
     return older if is_inside else "", newer if goes_on else ""
 
 
@@ -210,7 +219,8 @@ async def shown_post(visit: PageVisit) -> PostView:
     if found is None or id_ not in found.rows:
         raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
     rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
-    reply = orjson.loads(await services.reading.spliced(rows, b"{}"))
+    data = await services.reading.data(rows.ids)
+    reply = orjson.loads(services.reading.spliced(rows, data, b"{}"))
     if "_unavailable" in reply:
         raise StoreUnavailable(f"the master of the post {id_} is away")
     items = reply["items"]

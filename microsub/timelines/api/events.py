@@ -31,7 +31,6 @@ from microsub.kit.http.responses import CORS, Header, StreamReply, client_left
 from microsub.kit.rate_limits import Place, public_network
 from microsub.metrics import EVENT_STREAMS
 from microsub.model.reader import GLOBAL, READ, Channel
-from microsub.redis.scripts import batches
 from microsub.timelines.api.arguments import StreamAction, StreamCall, Table
 from microsub.timelines.api.channels import channel_to_wire, listed
 from microsub.timelines.sync.live_events import (
@@ -240,11 +239,14 @@ class _Stream:
 
     async def _items(self, event: LiveEvent, channel: Channel) -> AsyncIterator[tuple[EventPlace, bytes]]:
         head = b'{"channel":"%b","item":' % channel.uid.encode()
-        for rows in batches(event.came, ITEMS_AT_ONCE):
-            for row, item in zip(rows, await self._services.reading.wire_items(rows, channel.name), strict=True):
+        rows = event.came
+        while rows:
+            items = await self._services.reading.wire_items(rows[:ITEMS_AT_ONCE], channel.name)
+            for row, item in zip(rows, items, strict=False):
                 if item is not None:
                     place = EventPlace(event.id, row.id)
                     yield place, _block("new item", head + item + b"}", place)
+            rows = rows[len(items) :]
 
 
 def _block(name: str, data: bytes, place: EventPlace | None = None) -> bytes:
