@@ -15,7 +15,7 @@ from microsub.formats.html.trees import MAX_PAGE, MOST_TAGS, too_deep
 from microsub.formats.microformats import Page, author_of, people_on, representative
 from microsub.formats.normalise import RawEntry, RawFeed, finish, shorten
 from microsub.kit.urls import host_of, normalise_url, safe_url
-from microsub.model.jf2 import Card, Entry, Feed
+from microsub.model.jf2 import Card, Entry, Feed, Review
 
 if TYPE_CHECKING:
     import bs4
@@ -208,6 +208,7 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) 
         end=as_written(mf2.text(item, "end")),
         checkin=_place(item, "checkin", base),
         location=_place(item, "location", base) or mf2.point(item),
+        review=_review(item, base) if mf2.has_type(item, "h-review") else None,
         refs=refs | (_contexts(item, page, depth) if depth < MAX_CONTEXTS else {}),
     )
     raw = RawEntry(entry, base, photos_in_body=True)
@@ -293,6 +294,19 @@ def _contexts(item: mf2.Node, page: Page, depth: int) -> dict[str, Entry | Card]
                 shorten(quoted, MAX_QUOTED)
                 found[target] = finish(quoted)
     return found
+
+
+def _review(item: mf2.Node, base: str) -> Review:
+    """The judgement of a review."""
+    about = _place(item, "item", base)
+    # mf2 takes the address of a classic review for the item's, too.
+    return Review(_number(item, "rating"), _number(item, "best"), about if about and about.name else None)
+
+
+def _number(item: mf2.Node, name: str) -> str | None:
+    """A decimal number; a text with more than that says nothing that could be compared."""
+    word = (mf2.text(item, name) or "").strip()
+    return word if re.fullmatch(r"\d{1,4}(?:[.,]\d{1,2})?", word) else None
 
 
 def _place(item: mf2.Node, name: str, base: str) -> Card | None:

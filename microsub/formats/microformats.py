@@ -107,15 +107,15 @@ def card(value: Any, base: str) -> Card | None:
             return _point(word)
         address = safe_url(word, base) if "://" in word or word.startswith("/") else None
         return Card(url=address) if address else Card(name=word)
-    latitude, longitude = _coordinate(value, "latitude", 90), _coordinate(value, "longitude", 180)
+    place = point(value)
     found = Card(
         type=next((t[2:] for t in value["type"] if t in _PLACES), "card"),
         name=text(value, "name"),
         url=card_url(value, base),
         photo=url(value, "photo", base) or url(value, "logo", base),
         note=text(value, "note"),
-        latitude=latitude if longitude else None,
-        longitude=longitude if latitude else None,
+        latitude=place.latitude if place is not None else None,
+        longitude=place.longitude if place is not None else None,
         street_address=_address_part(value, "street-address"),
         locality=_address_part(value, "locality"),
         region=_address_part(value, "region"),
@@ -137,12 +137,18 @@ def card_url(item: Node, base: str) -> str | None:
 
 
 def point(item: Node) -> Card | None:
-    """The location of `item`, from its coordinates or its `geo`: an item, a `geo:` URI, or two numbers."""
-    latitude, longitude = _coordinate(item, "latitude", 90), _coordinate(item, "longitude", 180)
-    if latitude and longitude:
-        return Card(type="geo", latitude=latitude, longitude=longitude)
-    words = (plain(value) for value in values(item, "geo"))
-    return next((found for word in words if (found := _point(word))), None)
+    """The location of `item`, from its coordinates or its `geo`: an item, a `geo:` URI, or two numbers.
+
+    A card may have them in its address or location.
+    """
+    for holder in (item, *(one for name in ("geo", "adr", "location") for one in values(item, name) if is_item(one))):
+        latitude, longitude = _coordinate(holder, "latitude", 90), _coordinate(holder, "longitude", 180)
+        if latitude and longitude:
+            return Card(type="geo", latitude=latitude, longitude=longitude)
+        words = (plain(value) for value in values(holder, "geo"))
+        if found := next((found for word in words if (found := _point(word))), None):
+            return found
+    return None
 
 
 def _point(text: str) -> Card | None:

@@ -21,6 +21,30 @@ CASES = [
     ('<code class="language-python">x</code>', '<code class="language-python">x</code>'),
     ("<p id=main class=post data-id=1 role=feed>x</p>", "<p>x</p>"),
     ("a &lt;script&gt; b", "a &lt;script&gt; b"),
+    (
+        '<table><tr><td align="right">1<td align="x">2</table>',
+        '<table><tbody><tr><td align="right">1</td><td>2</td></tr></tbody></table>',
+    ),
+    (
+        '<iframe src="https://www.youtube.com/embed/abcdefghijk" title="Tide &amp; ebb"></iframe>',
+        '<a href="https://www.youtube.com/watch?v=abcdefghijk" rel="noopener noreferrer nofollow">'
+        '<img src="/image/https://i.ytimg.com/vi/abcdefghijk/hqdefault.jpg" alt="" loading="lazy"><br>'
+        "▶ Tide &amp; ebb (youtube.com)</a> ",
+    ),
+    (
+        '<video src="/v.mp4" poster="/p.jpg"></video>',
+        '<a href="https://a.example/v.mp4" rel="noopener noreferrer nofollow">'
+        '<img src="/image/https://a.example/p.jpg" alt="" loading="lazy"><br>▶ a.example</a> ',
+    ),
+    (
+        '<img src="/x.png" alt="X" title="He never came &lt;back&gt;.">',
+        '<img alt="X" src="/image/https://a.example/x.png" title="He never came &lt;back&gt;." loading="lazy"><br>'
+        "<small>He never came &lt;back&gt;.</small>",
+    ),
+    (
+        '<img src="/x.png" alt="" title="IMG_1">',
+        '<img alt="" src="/image/https://a.example/x.png" title="IMG_1" loading="lazy">',
+    ),
 ]
 
 
@@ -28,6 +52,18 @@ CASES = [
 def test_what_stands_in_a_post(html: str, fitted: str) -> None:
     """It has no id or class of ours, and its headings are below the post's own."""
     assert body_fitter(lambda url: f"/image/{url}")(clean_html(html, BASE)) == fitted
+
+
+def test_a_footnote_is_reached_inside_its_post() -> None:
+    """Its id can't be one of ours, and no other id and no other relative link is kept."""
+    fit = body_fitter(lambda url: url)
+    fitted = fit(clean_html('<a href="#fn">1</a><p id="fn">x</p>', BASE))
+    goal = fitted.partition('href="#')[2].partition('"')[0]
+    assert f'<p id="{goal}">x</p>' in fitted
+    assert goal.startswith("n")
+    assert fit('<a href="#main">x</a><p id="main">y</p><p id="#n12345678-a">z</p>') == (
+        '<a rel="noopener noreferrer nofollow">x</a><p>y</p><p>z</p>'
+    )
 
 
 RAW = [

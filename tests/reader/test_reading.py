@@ -14,7 +14,18 @@ import pytest
 from microsub.app import create_app
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.errors import SearchUnavailable
-from microsub.model.jf2 import Card, Content, Enclosure, Entry
+from microsub.model.jf2 import (
+    Card,
+    Content,
+    Enclosure,
+    Entry,
+    Participant,
+    Podcast,
+    PodcastChapter,
+    Review,
+    Support,
+    Transcript,
+)
 from microsub.reader.reading.posts import PostForms, PostView
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
@@ -154,6 +165,46 @@ async def test_each_kind_of_post(ann: ReadingVisitor, kind: str) -> None:
     sources = [node.attributes["src"] or "" for node in post.css("img")]
     assert len(sources) == len(entry.photo)
     assert all(source.startswith("/image/") for source in sources)
+
+
+async def test_an_episode_shows_its_chapters_and_people(ann: ReadingVisitor) -> None:
+    """On its own page: chapters lead into its file, transcript, people and support are linked."""
+    podcast = Podcast(
+        season="2",
+        episode="7",
+        episode_type="bonus",
+        chapter=(PodcastChapter(0.0, "Hello"), PodcastChapter(3723.5, "Tides", "https://tide.example/")),
+        transcript=(Transcript("https://a.example/a.vtt", "text/vtt", "en"),),
+        person=(Participant("Kaja", "guest", "https://kaja.example/"), Participant("Mara")),
+        funding=(Support("https://a.example/pay", "Pay us"),),
+    )
+    file = Enclosure("https://a.example/a.mp3", "audio/mpeg")
+    id_ = await ann.publish_entry(
+        Entry(guid="e", url="https://a.example/e", name="E", enclosure=(file,), podcast=podcast)
+    )
+    page = await ann.get(f"/post/{id_}")
+    for words in ("Season 2 Episode 7 Bonus", "With Kaja (guest), Mara", "1:02:03 Tides", "Transcript (en)", "Pay us"):
+        assert words in page.text
+    chapters = [(node.attributes["href"], node.attributes["data-start"]) for node in page.tree.css("[data-start]")]
+    assert chapters == [("https://a.example/a.mp3#t=0.0", "0.0"), ("https://a.example/a.mp3#t=3723.5", "3723.5")]
+    assert "Transcript" not in (await ann.get("/channel/home")).text
+
+
+async def test_a_review_shows_its_rating(ann: ReadingVisitor) -> None:
+    """With what it is about."""
+    review = Review("4", "5", Card(name="A knife", url="https://knives.example/"))
+    await ann.publish_entry(Entry(type="review", guid="r", url="https://a.example/r", name="Sharp", review=review))
+    page = await ann.get("/channel/home")
+    assert "Review: A knife 4 of 5" in page.text
+    assert page.tree.css_first('.fact a[href="https://knives.example/"]') is not None
+
+
+async def test_a_picture_has_its_publishers_description(ann: ReadingVisitor) -> None:
+    """For people who can't see it."""
+    files = (Enclosure("https://a.example/1.jpg", "image/jpeg", title="A cat"),)
+    await ann.publish_entry(Entry(photo=("https://a.example/1.jpg", "https://a.example/2.jpg"), enclosure=files))
+    page = await ann.get("/channel/home")
+    assert [node.attributes["alt"] for node in page.tree.css(".photos img")] == ["A cat", "Picture 2"]
 
 
 async def test_search_needs_an_index(ann: ReadingVisitor) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import nh3
 
+from microsub.formats.html.players import page_of, player_link
 from microsub.formats.html.sanitise import ATTRIBUTES, candidates
 from microsub.formats.html.shapes import DROPPED, TAGS, pieces
 from microsub.kit.urls import LINK
@@ -33,10 +34,15 @@ _PLAYERS = frozenset({"iframe", "video", "audio"})
 _TAGS = frozenset(TAGS - _LEFT_OUT - _PLAYERS - _RENAMED.keys() | frozenset(_RENAMED.values()))
 _ATTRIBUTES = {
     **{tag: names for tag, names in ATTRIBUTES.items() if tag in _TAGS},
-    **{"*": {"lang", "dir", "title"}, "a": {"href", "hreflang"}, "img": {"src", "alt", "width", "height"}},
-    **{"td": {"colspan", "rowspan"}, "th": {"colspan", "rowspan", "scope"}},
+    **{"*": {"lang", "dir", "title", "id"}, "a": {"href", "hreflang"}, "img": {"src", "alt", "width", "height"}},
+    **{"td": {"colspan", "rowspan", "align"}, "th": {"colspan", "rowspan", "scope", "align"}},
 }
 _ABSOLUTE = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
+_INSIDE = re.compile(r"#?n[0-9a-f]{8}-[^\s#]{1,100}")
+"""A place in a sanitised body, which no place of our pages is called like, and a link to it."""
+
+_ALIGNED = frozenset({"left", "center", "right"})
+_MOST_TITLE = 600
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
 
 
@@ -77,11 +83,15 @@ def _renamed(tag: str, name: str | None) -> str:
 
 
 def _player(kind: str, attributes: str) -> str:
-    """A link to the target of a foreign player; nothing if it has no address."""
-    url = unescape(dict(_ATTRIBUTE.findall(attributes)).get("src", ""))
-    host = urlsplit(url).hostname or ""
-    sign = {"video": "▶", "audio": "♪"}.get(kind, "▶")
-    return f'<a href="{escape(url)}">{sign} {escape(host.removeprefix("www."))}</a> ' if url else ""
+    """A link to what a foreign player shows, with its still and title if they are known; nothing without an address."""
+    found = dict(_ATTRIBUTE.findall(attributes))
+    url = unescape(found.get("src", ""))
+    if not url:
+        return ""
+    if kind == "audio":
+        return f'<a href="{escape(url)}">♪ {escape((urlsplit(url).hostname or "").removeprefix("www."))}</a> '
+    page, still = page_of(url) if kind == "iframe" else (url, unescape(found.get("poster", "")))
+    return player_link(page, unescape(found.get("title", "")), still)
 
 
 def _picture(attributes: str) -> str:
@@ -92,13 +102,24 @@ def _picture(attributes: str) -> str:
     kept = {"alt": "", **{name: found[name] for name in ("src", "alt", "width", "height", "title") if name in found}}
     if not {"width", "height"} <= kept.keys():
         kept = {name: value for name, value in kept.items() if name not in {"width", "height"}}
-    return "<img " + " ".join(f'{name}="{value}"' for name, value in kept.items()) + ">" if "src" in kept else ""
+    if "src" not in kept:
+        return ""
+    picture = "<img " + " ".join(f'{name}="{value}"' for name, value in kept.items()) + ">"
+    # On a phone nothing shows the title, and some comics end in it.
+    title = kept.get("title", "")
+    says_more = title.count(" ") > 1 and title not in kept["alt"]
+    return f"{picture}<br><small>{title[:_MOST_TITLE]}</small>" if says_more else picture
 
 
 def _cleaner(image: ImageAddress) -> nh3.Cleaner:
     def attribute(tag: str, name: str, value: str) -> str | None:
         if name == "href":
-            return value if _ABSOLUTE.match(value) else None  # a relative address would lead to one of our pages
+            # Any other relative address would lead to one of our pages.
+            return value if _ABSOLUTE.match(value) or (value[:1] == "#" and _INSIDE.fullmatch(value)) else None
+        if name == "id":
+            return value if value[:1] != "#" and _INSIDE.fullmatch(value) else None
+        if name == "align":
+            return value if value in _ALIGNED else None
         return image(value) or None if name == "src" else value
 
     return nh3.Cleaner(

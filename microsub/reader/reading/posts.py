@@ -14,7 +14,7 @@ from microsub.formats.entry_id import post_type
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
 from microsub.kit.urls import mask_credentials
-from microsub.model.jf2 import Card, Entry
+from microsub.model.jf2 import Card, Entry, Podcast, Review
 from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
 
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
@@ -47,6 +47,24 @@ class FileView:
 
 
 @dataclass(frozen=True, slots=True)
+class PhotoView:
+    """A picture next to the body; `text` is the publisher's alternative text."""
+
+    url: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChapterView:
+    """A part of an episode: its start in seconds, and as people read it."""
+
+    start: float
+    clock: str
+    title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class PostView:
     """A post in a user's timeline. Links are web addresses, pictures have proxy addresses; `body` is safe HTML.
 
@@ -69,7 +87,7 @@ class PostView:
     published: float
     body: Markup
     is_cut: bool
-    photos: Sequence[str]
+    photos: Sequence[PhotoView]
     files: Sequence[FileView]
     contexts: Sequence[ContextView]
     rsvp: str
@@ -77,6 +95,9 @@ class PostView:
     end: str
     place: str
     categories: Sequence[str]
+    podcast: Podcast
+    chapters: Sequence[ChapterView]
+    review: Review | None
 
     @property
     def heading(self) -> str:
@@ -141,7 +162,9 @@ class PostForms:
             published=entry.published.timestamp() if entry.published else 0.0,
             body=Markup(body),  # noqa: S704 - what the sanitiser has just written
             is_cut=is_cut,
-            photos=[self.image(url) for url in _photos(entry) if web(url)][:_MOST_PHOTOS],
+            photos=[
+                PhotoView(self.image(url), _described(entry, url)) for url in _photos(entry)[:_MOST_PHOTOS] if web(url)
+            ],
             files=[*_files(entry)][:_MOST_FILES],
             contexts=[*_contexts(entry)],
             rsvp=entry.rsvp or "",
@@ -149,6 +172,12 @@ class PostForms:
             end=entry.end or "",
             place=_place(entry.checkin or entry.location),
             categories=[name for name in entry.category if not web(name)][:_MOST_CATEGORIES],
+            podcast=entry.podcast or Podcast(),
+            chapters=[
+                ChapterView(one.start, _clock(one.start), one.title or "", web(one.url))
+                for one in (entry.podcast.chapter if entry.podcast is not None else ())
+            ],
+            review=entry.review,
         )
 
     def _picture(self, url: str | None) -> str:
@@ -188,6 +217,15 @@ def _photos(entry: Entry) -> Sequence[str]:
     return [url for url in listed if Markup.escape(url) not in html]
 
 
+def _described(entry: Entry, url: str) -> str:
+    return next((one.title for one in entry.enclosure if one.url == url and one.title), "")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+
+
 def _files(entry: Entry) -> Iterator[FileView]:
     seen: set[str] = set()
     for enclosure in entry.enclosure:
@@ -196,6 +234,10 @@ def _files(entry: Entry) -> Iterator[FileView]:
             kind = (enclosure.type or "").partition("/")[0]
             size, minutes = (enclosure.length or 0) // _MEGABYTE, -(-(enclosure.duration or 0) // 60)
             yield FileView(_playable(kind), enclosure.url, enclosure.title or _host(enclosure.url), minutes, size)
+    for one in entry.podcast.alternate if entry.podcast is not None else ():
+        if web(one.url) and one.url not in seen:
+            seen.add(one.url)
+            yield FileView("file", one.url, one.title or _host(one.url), 0, (one.length or 0) // _MEGABYTE)
     for kind, urls in (("video", entry.video), ("audio", entry.audio)):
         yield from (FileView(kind, url, _host(url)) for url in urls if web(url) and url not in seen)
 

@@ -49,6 +49,25 @@ function prepare(player) {
   addEventListener("pagehide", () => player.paused || note(player));
 }
 
+/** Chapters lead to their place in the first player of their post. */
+function follow(chapter) {
+  const player = chapter.closest("[data-body]")?.querySelector("[data-player]");
+  if (!player) {
+    return;
+  }
+  chapter.addEventListener("click", (event) => {
+    event.preventDefault();
+    const go = () => (player.currentTime = Number(chapter.dataset.start));
+    if (player.readyState) {
+      go();
+    } else {
+      player.addEventListener("loadedmetadata", go, { once: true });
+    }
+    player.play();
+  });
+}
+
 export function preparePlayers() {
   document.querySelectorAll("[data-player]").forEach(prepare);
+  document.querySelectorAll("[data-start]").forEach(follow);
 }
