@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import orjson
 
-from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.errors import InvalidRequest, SearchUnavailable, StoreError, TooManyRequests
+from microsub.feeds.events import Events
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.limits import SEARCHES_AT_ONCE, SEARCHES_OF_USER
 from microsub.kit.http.params import wrong
@@ -54,6 +56,12 @@ MOST_NEWEST = 100
 
 MOST_RANKED = 3000
 """The newest matches in the user's timelines that are ranked."""
+
+LATE = 60
+"""Seconds by which the index may be behind without a word."""
+
+BEHIND_SECONDS = 5.0
+"""How long the answer is remembered."""
 
 MOST_FEEDS = 500
 """Feeds that one `feed:` may match: a query that matches more is refused."""
@@ -101,6 +109,8 @@ class PostSearch:
         self._feeds = feeds
         self._reading = reading
         self._index = index
+        self._events = Events(redis)
+        self._behind = -math.inf, 0.0
         self._limiter = RateLimiter()
         self._turns = KeyedLocks()
 
@@ -112,9 +122,22 @@ class PostSearch:
         query = parsed(request.text, now)
         with self._place_of(user):
             found = expression(query, await self._feeds_named(user, query.feeds))
-            if request.order == "relevance":
-                return await self._best(user, uid, query, found, request, now)
-            return await self._newest(user, uid, query, found, request, now)
+            search = self._best if request.order == "relevance" else self._newest
+            reply = await search(user, uid, query, found, request, now)
+        behind = await self.behind(now)
+        return b'%b,"_behind":%d}' % (reply.removesuffix(b"}"), behind) if behind else reply
+
+    async def behind(self, now: float) -> int:
+        """The age in seconds of the oldest post or change that this machine's index lacks; 0 below a minute.
+
+        Looks again after some seconds.
+        """
+        looked_at, behind = self._behind
+        if not 0 <= now - looked_at < BEHIND_SECONDS:
+            with suppress(StoreError, SearchUnavailable):
+                behind = await self._index.behind(self._events, now)
+            self._behind = now, behind
+        return int(behind) if behind >= LATE else 0
 
     async def newest(self, user: str, uid: str, text: str, now: float) -> list[str]:
         """Ids of the newest items that match, at most a hundred. Raises as `page` does."""

@@ -27,6 +27,7 @@ from typing import TypeVar
 import structlog
 
 from microsub.errors import SearchUnavailable
+from microsub.feeds.events import Events
 from microsub.search.index import Block, Generation, IndexUnusable, Match, Span
 
 T = TypeVar("T")
@@ -183,6 +184,12 @@ class IndexReader:
             return await self._asked(lambda generation: figures_of(generation, size, followed=followed))
         except SearchUnavailable:
             return IndexFigures(bytes=size, followed=followed)
+
+    async def behind(self, events: Events, now: float) -> float:
+        """The age in seconds of the oldest change that the index lacks; 0 for none. Raises SearchUnavailable."""
+        cursor = await self._asked(lambda generation: generation.facts().get("cursor", "0"))
+        waiting = await events.since(cursor, 1)
+        return max(0.0, now - waiting[0].at) if waiting else 0.0
 
     async def _asked(self, question: Callable[[Generation], T]) -> T:
         if self._waiting >= THREADS + MOST_WAITING:

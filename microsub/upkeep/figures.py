@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from microsub.errors import StoreError
+from microsub.errors import SearchUnavailable, StoreError
 from microsub.feeds.record import Feeds
 from microsub.health import Health
 from microsub.identity.store.accounts import Accounts
@@ -108,8 +108,8 @@ class Figures:
             index = await self._index.figures()
             metrics.SEARCH_POSTS.set(index.posts)
             metrics.SEARCH_BYTES.set(index.bytes)
-            waiting = await self._events.since(index.cursor, 1)
-            metrics.SEARCH_BEHIND.set(max(0.0, now - waiting[0].at) if waiting else 0.0)
+            with contextlib.suppress(SearchUnavailable):
+                metrics.SEARCH_BEHIND.set(await self._index.behind(self._events, now))
         metrics.WORKERS.set(sum(not name.endswith(TO_COME) for name in await self._presence.alive(now)))
 
     async def publish_for_ever(self, hours: Hours) -> None:

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
+from microsub.app import create_app
 from microsub.kit.rate_limits import RateLimit
 from microsub.model.reader import Grant
 from microsub.redis import keys
 from microsub.search import post_search
 from microsub.search.index import Block, Generation
+from microsub.search.post_search import BEHIND_SECONDS
 from microsub.search.replica import THREADS
 from tests.search.conftest import FEED, Replica
 from tests.support import examples
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
+from tests.support.visitor import Visitor, begin_session
 from tests.support.world import World
 
 OTHER = "https://other.example/feed"
@@ -472,3 +475,26 @@ async def test_searches_are_what_a_look_at_every_item_finds(
         moments = [item["published"] for item in found]
         assert moments == sorted(moments, reverse=True), query
         assert sorted(item["_id"] for item in found) == sorted(expected), query
+
+
+async def test_a_search_says_that_its_index_is_behind(
+    alice: Reader, server: World, replica: Replica, store: Any
+) -> None:
+    """From a minute on, until the index has caught up: in the reply, above the results, and to admins."""
+    await server.publish(FEED, *posts("first sailing"))
+    await built(replica)
+    assert "_behind" not in await alice.get(action="search", channel="home", query="sailing")
+    await store(*posts("second sailing"))
+    server.now += 30
+    assert "_behind" not in await alice.get(action="search", channel="home", query="sailing")
+    server.now += 100
+    found = await alice.get(action="search", channel="home", query="sailing")
+    assert found["_behind"] == 130
+    browser = Visitor(create_app(server.services, base_url="https://reader.example"), "https://reader.example")
+    await server.accounts.set_admin("alice", True)
+    await begin_session(browser, server, "alice")
+    assert "Posts of the last 3 minutes may be missing." in (await browser.get("/search?q=sailing")).text
+    assert "on this machine is 3 minutes behind" in (await browser.get("/admin")).text
+    await built(replica)
+    server.now += BEHIND_SECONDS
+    assert "_behind" not in await alice.get(action="search", channel="home", query="sailing")

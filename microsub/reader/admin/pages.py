@@ -128,7 +128,9 @@ async def _overview(visit: PageVisit) -> Response:
         "lateness": Plot.of(state.hours, lambda hour: hour.lateness),
     }
     held = await admin.survey.held(visit.now, PAGE)
-    return _shown(visit, "overview.html", state=state, plots=plots, days=by_day(state.hours), held=held)
+    search = visit.site.services.post_search
+    behind = 0 if search is None else -(-await search.behind(visit.now) // 60)
+    return _shown(visit, "overview.html", state=state, plots=plots, days=by_day(state.hours), held=held, behind=behind)
 
 
 # --- plots: the last week as bars, one for each hour, and the table of days beside them -----------------------------

@@ -150,6 +150,7 @@ async def _posts_page(
         "timeline.html",
         place=place,
         posts=posts,
+        missing=-(-reply.get("_behind", 0) // 60),
         listed=in_order(posts, away, oldest_first=place.oldest_first),
         channels=channels,
         name=(source or {}).get("name") or named,
