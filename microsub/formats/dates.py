@@ -37,8 +37,9 @@ _TIMES = (
     rf"{_BEFORE}(?<!\d)(?P<h>\d{{1,2}})\s?[時时点시](?:\s?(?P<m>\d{{1,2}})\s?[分분](?:\s?(?P<s>\d{{1,2}})\s?[秒초])?)?",
     r"(?i)(?<!\d)(?P<h>\d{1,2})\s?h(?:\s?(?P<m>\d\d)(?!\d)|\b)",
     rf"(?i)(?<![\d.])(?P<h>\d{{1,2}})(?:\.(?P<m>\d\d))?(?!\d){_HALF}",
+    r"(?<=\b\d{4} )(?P<h>\d{1,2})(?= [+-]\d{4}\Z)",
 )
-"""A time of day: with colons, CJK characters, `14h30`, `9.55pm`."""
+"""A time of day: with colons, CJK characters, `14h30`, `9.55pm`; or an hour between year and zone."""
 
 _TIMES_OF_DAY = tuple(map(re.compile, _TIMES))
 _PLACE = re.compile(r"[\[(]?\b([A-Z][A-Za-z]{2,}(?:/[A-Z][A-Za-z_-]{1,30}){1,2})\b[\])]?")
@@ -228,7 +229,10 @@ _ZONES = {
 ZONES = {name: minutes for names, minutes in _ZONES.items() for name in names.split()}
 
 # These differ between summer and winter: the time of that place is meant. Only in capitals.
-PLACES = {"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"}
+PLACES = {
+    "AT": "America/Halifax", "ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver",
+    "PT": "America/Los_Angeles",
+}  # fmt: skip
 
 
 def plain_word(word: str) -> str:

@@ -28,6 +28,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
     """Read a JSON Feed. Raises ParseError for other JSON and for invalid JSON."""
     document = _load(text, url)
     items = document.get("items")
+    items = [items] if isinstance(items, dict) else items
     if "jsonfeed.org" not in str(document.get("version") or "") and not isinstance(items, list):
         raise ParseError(url, "this is JSON, but no JSON Feed")
     home = safe_url(_string(document, "home_page_url"), url)

@@ -102,7 +102,9 @@ def test_the_same_news_as_without_marks(documents: list[Document]) -> None:
         fingerprints = reading.fingerprints
         everything = parse(document.rss(), URL, None)
         assert [one.published for one in reading.listed] == [entry.published for entry in everything.entries]
-        assert marked.take(items_of(reading.listed, now, URL)) == whole.take(items_to_store(everything, now, URL))
+        assert marked.take(items_of(reading.listed, now, reading.feed, URL)) == whole.take(
+            items_to_store(everything, now, URL)
+        )
         assert marked.hashes == whole.hashes
 
 

@@ -7,7 +7,7 @@ A mixin for both of its parsers. feedparser calls `_start_<prefix>_<name>` and `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partialmethod
 from typing import Any
 from urllib.parse import urljoin
@@ -35,6 +35,30 @@ _UNDECLARED = {"atom": "", "atom10": "", "a10": ""}
 """Meanings of prefixes in documents that don't declare them; other usual prefixes mean what feedparser calls so."""
 
 
+_VARIANT = re.compile(r"\s+|\Ahttps(?=:)|[/#]+\Z")
+
+
+class _Namespaces(dict[str, str]):
+    """Prefixes by namespace; https, blanks and a character at the end make no difference."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        super().__init__({_plain(uri): prefix for uri, prefix in known.items()})
+
+    def __contains__(self, uri: object) -> bool:
+        return super().__contains__(_plain(str(uri)))
+
+    def __getitem__(self, uri: str) -> str:
+        return super().__getitem__(_plain(uri))
+
+    def get(self, uri: str, default: Any = None) -> Any:
+        """The prefix, or `default`."""
+        return super().get(_plain(uri), default)
+
+
+def _plain(uri: str) -> str:
+    return _VARIANT.sub(lambda found: "http" if found[0] == "https" else "", uri.lower().strip())
+
+
 _NO_WEB_ADDRESS = re.compile(r"(?i)\s*(?!https?:)[a-z][a-z0-9+.-]*:")
 _MAX_GROWTH = 1_000_000
 """Characters by which a document's addresses may grow: a long base enlarges many short ones."""
@@ -43,15 +67,13 @@ _MAX_GROWTH = 1_000_000
 class Elements(_FeedParserMixin):  # type: ignore[misc]
     """Handlers with the names that feedparser expects; its own ones come after them."""
 
-    _matchnamespaces: dict[str, str] = {  # noqa: RUF012 - feedparser's name for it
-        **{uri.lower(): prefix for uri, prefix in _FeedParserMixin.namespaces.items()},
-        **_NAMESPACES,
-    }
+    _matchnamespaces = _Namespaces({**_FeedParserMixin.namespaces, **_NAMESPACES})
     _beside = False
     _group = 0
     _groups = 0
     _grown = 0
     _file: Attributes | None = None
+    _channel: dict[str, Any] | None = None
     infeed: int
     inentry: int
     baseuri: str
@@ -113,6 +135,44 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     _end_issued = _end_pubdate = _end_published
     _end_modified = _end_lastbuilddate = _end_updated
 
+    def _start_dc_date(self, attrs_d: Attributes) -> None:
+        # Under its own name: feedparser treats it as `updated`, and the last one counts.
+        self.push("dc_date", 1)
+
+    def _end_dc_date(self) -> None:
+        self.pop("dc_date")
+
+    # -- ids and channels: the first one counts
+
+    def _start_guid(self, attrs_d: Attributes) -> None:
+        # An id of something inside the entry doesn't count as the first.
+        first = self.inentry and not self.insource and self.entries and dict.get(self.entries[-1], "id_depth")
+        if first and self.depth >= first:
+            self.push("ignored", 0)
+        else:
+            super()._start_guid(attrs_d)
+
+    def _end_guid(self) -> None:
+        if self.elementstack and self.elementstack[-1][0] == "ignored":
+            self.pop("ignored")
+        else:
+            super()._end_guid()
+            if self.inentry and self.entries:
+                dict.__setitem__(self.entries[-1], "id_depth", self.depth)
+
+    _start_id, _end_id = _start_guid, _end_guid
+
+    def _start_channel(self, attrs_d: Attributes) -> None:
+        if self._channel is not None:
+            self.feeddata = type(self._channel)()
+        super()._start_channel(attrs_d)
+
+    def _end_channel(self) -> None:
+        super()._end_channel()
+        if self._channel is None:
+            self._channel = self.feeddata
+        self.feeddata = self._channel
+
     # -- people: all of them, with their data and the format's name for them
 
     def _start_author(self, attrs_d: Attributes, by: str = "") -> None:
@@ -165,7 +225,21 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     def _is_atom(self) -> bool:
         return str(self.version).startswith("atom")
 
+    def _end_link(self) -> None:
+        in_picture = self.inimage and self.inentry
+        text = self.pop("link")
+        if text and in_picture:
+            self.entries[-1].setdefault("image_link", text)
+
     # -- texts
+
+    def _start_description(self, attrs_d: Attributes) -> None:
+        if self.infeed and not self.inentry:
+            # A channel's own description is never the second text after `itunes:summary`.
+            self._summaryKey = None
+            self.push_content("description", attrs_d, "text/html", 1)
+        else:
+            super()._start_description(attrs_d)
 
     def _start_itunes_subtitle(self, attrs_d: Attributes) -> None:
         # Under its own name: feedparser treats it as `description`, and the last one counts.
@@ -200,6 +274,8 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
         # In RDF, the channel's picture is next to the channel, not in it.
         if not self.infeed and not self.inentry:
             self.infeed, self._beside = 1, True
+        if (address := attrs_d.get("rdf:resource")) and not self.inentry:
+            self._get_context()["image_resource"] = address
         super()._start_image(attrs_d)
 
     def _end_image(self) -> None:
@@ -236,6 +312,14 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     def _start_media_group(self, attrs_d: Attributes) -> None:
         self._groups += 1
         self._group = self._groups
+
+    def _start_media_player(self, attrs_d: Attributes) -> None:
+        if address := attrs_d.get("url"):
+            self._get_context().setdefault("media_player_url", address)
+        self.push("media_player", 0)
+
+    def _end_media_player(self) -> None:
+        self.pop("media_player")
 
     def _end_media_group(self) -> None:
         self._group = 0

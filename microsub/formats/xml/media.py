@@ -89,12 +89,11 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
     """All files of a feedparser entry without duplicates: `enclosure`, then `media:content`."""
     found: dict[str, Enclosure] = {}
     duration = seconds(node.get("itunes_duration"))
-    if len([link for link in links if link.get("rel") == "enclosure"]) == 1:
+    if original := safe_url(node.get("feedburner_origenclosurelink"), base):
         # The link itself is a download counter, which works only as long as its operator exists.
-        original = safe_url(node.get("feedburner_origenclosurelink"))
-        links = [
-            {**link, "href": original or link.get("href")} if link.get("rel") == "enclosure" else link for link in links
-        ]
+        files = [link for link in links if link.get("rel") == "enclosure"]
+        counted = [link for link in files if len(files) == 1 or _file_name(link.get("href")) == _file_name(original)]
+        links = [{**link, "href": original} if any(link is one for one in counted) else link for link in links]
     for link in links:
         if link.get("rel") == "enclosure" and (url := safe_url(link.get("href"), base)) and url not in found:
             # feedparser assumes that a link without a type is a page.
@@ -120,6 +119,10 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
             if kind_of(enclosure):
                 found[url] = enclosure
     return tuple(found.values())[:MAX_ENCLOSURES]
+
+
+def _file_name(url: str | None) -> str:
+    return (url or "").partition("?")[0].rpartition("/")[2]
 
 
 def _one_of_each(items: list[Node]) -> list[Node]:
@@ -151,7 +154,22 @@ def featured(node: Node, base: str) -> str | None:
     for item in node.get("media_thumbnail") or []:
         if (url := safe_url(item.get("url"), base)) and not _PORTRAITS.match(host_of(url)):
             return url
-    return safe_url(node.get("itunes_image"), base) or safe_url(node.get("item_image"), base)
+    pictures = (node.get(name) for name in ("itunes_image", "item_image", "news_image"))
+    if found := next((url for picture in pictures if (url := safe_url(picture, base))), None):
+        return found
+    return next((url for url in (safe_url(node.get("image_link"), base),) if url and _is_picture(url)), None)
+
+
+def channel_picture(channel: Node, base: str) -> str | None:
+    """The picture of a feed among its Media RSS elements, or the one that an RDF channel only refers to."""
+    files = [*(channel.get("media_thumbnail") or ()), *(channel.get("media_content") or ())]
+    shown = (item for item in files if "medium" not in item or item["medium"] == "image")
+    urls = (url for item in shown if (url := safe_url(item.get("url"), base)))
+    return next((url for url in urls if _is_picture(url)), None) or safe_url(channel.get("image_resource"), base)
+
+
+def _is_picture(url: str) -> bool:
+    return kind_of(Enclosure(url)) == "photo"
 
 
 def portrait(node: Node, base: str) -> str | None:

@@ -30,6 +30,7 @@ _ADDRESS = re.compile(r"[<(\[]?(?:mailto:)?[^\s<>()@]+@[^\s<>()@]+\.[^\s<>()@]+[
 _ADDRESS_ON_THE_WEB = re.compile(r"(?i)\s*https?://\S+\s*\Z")
 _NO_SCHEME = re.compile(r"(?i)www\.[\w-]+\.\w")
 _MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|&#?\w+;|<!--")
+_SECTION = re.compile(r"\s*<!\[CDATA\[")
 _PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000, "yearly": 31536000}
 
 _DESCRIPTIONS = ("subtitle", "summary", "itunes_subtitle")
@@ -62,6 +63,7 @@ def _feed(channel: Node, version: str, url: str) -> Feed:
     image: Node = channel.get("image") or {}
     pictures = (channel.get("itunes_image"), image.get("href"), channel.get("logo"), channel.get("icon"))
     photo = next((u for picture in pictures if (u := safe_url(picture, base))), None)
+    photo = photo or media.channel_picture(channel, base)
     return Feed(
         url=url,
         format="atom" if atom else "rdf" if version in {"rss090", "rss10"} else "rss",
@@ -107,7 +109,7 @@ def _ttl(channel: Node) -> int | None:
 def _title(node: Node, atom: bool) -> str:
     """The title as text. Atom declares markup; in RSS, titles often contain markup without declaring it."""
     detail: Node = node.get("title_detail") or {}
-    value = str(node.get("title") or "")
+    value = _without_section(str(node.get("title") or ""))
     if detail.get("type", "text/html") in _HTML or (not atom and _MARKUP.search(value)):
         return title_text(value)
     return " ".join(value.split())
@@ -147,6 +149,11 @@ def _byline(node: Node, base: str) -> Card | None:
     return author and replace(author, photo=media.portrait(node, base))
 
 
+def _is_nameless(node: Node) -> bool:
+    """Whether an author has only a `uri`: the feed's author says more."""
+    return any(person.get("href") for person in node.get("authors") or ())
+
+
 def _source(node: Node, base: str) -> Card | None:
     """The feed that a planet took the entry from: by its author in Atom (4.2.11), by its title in RSS."""
     source = node.get("source")
@@ -168,10 +175,12 @@ def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
     atom = version.startswith("atom")
     kind, body, teaser = _body(node, atom)
     links = node.get("links") or []
-    guid = str(node.get("id") or "").strip() or None
+    guid = str(node.get("id") or node.get("dc_identifier") or "").strip() or None
     published, updated = _dates(node)
     replies = (safe_url(reply.get("href"), base) or safe_url(reply.get("ref")) for reply in node.get("replies") or ())
     byline = _byline(node, base)
+    if byline and not byline.name and _is_nameless(node) and (writer := _author(channel, base)) and writer.name:
+        byline = None
     entry = Entry(
         guid=guid,
         url=_link(node, links, guid, base),
@@ -204,8 +213,11 @@ def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
 def _dates(node: Node) -> tuple[datetime | None, datetime | None]:
     """When the entry was published, and when it was updated."""
     # As a plain dictionary: feedparser's own one replaces a missing date by the other one, with a warning.
-    published, created, updated = (from_text(dict.get(node, name)) for name in ("published", "created", "updated"))
-    return published or created, updated
+    names = ("published", "created", "updated", "dc_date")
+    published, created, updated, dated = (from_text(dict.get(node, name)) for name in names)
+    if updated is None:
+        return published or created, dated
+    return published or created or dated, updated
 
 
 def _published(node: Node) -> datetime | None:
@@ -242,7 +254,8 @@ def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | N
         return url
     pages = [other for other in links if other.get("type") != "application/json"]
     elsewhere = (content.get("src") for content in node.get("content") or () if content.get("type") in _HTML)
-    return _rel(pages, "alternate", base) or safe_url(next(elsewhere, None), base) or safe_url(guid)
+    page = _rel(pages, "alternate", base) or safe_url(next(elsewhere, None), base) or safe_url(guid)
+    return page or safe_url(node.get("media_player_url"), base)
 
 
 def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
@@ -267,7 +280,7 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
             str(node.get("media_description") or node.get("itunes_subtitle") or node.get("subtitle") or ""),
             None,
         )
-    kind, value = str(chosen["type"]), str(chosen["value"])
+    kind, value = str(chosen["type"]), _without_section(str(chosen["value"]))
     if kind == "application/xhtml+xml":
         # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as another break.
         value = value.replace("</br>", "")
@@ -276,8 +289,15 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
     teaser = None
     if summary and chosen is not summary:
         plain = atom and summary["type"] == "text/plain"
-        teaser = entities.escape(summary["value"], quote=False) if plain else str(summary["value"])
+        said = _without_section(str(summary["value"]))
+        teaser = entities.escape(said, quote=False) if plain else said
     return kind, value, teaser
+
+
+def _without_section(text: str) -> str:
+    """`text` without the marks of a CDATA section that were escaped, so that they are part of it."""
+    found = _SECTION.match(text)
+    return text[found.end() :].rstrip().removesuffix("]]>") if found else text
 
 
 def _readable(content: Node | None) -> bool:

@@ -104,6 +104,8 @@ class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
             super().unknown_starttag(tag, attrs)
 
     def unknown_endtag(self, tag: str) -> Any:
+        if tag == "subtitle" and self.elementstack and self.elementstack[-1][0] == "title":
+            tag = "title"  # it isn't markup in the title, which would never end
         with suppress(*TRIPS):
             super().unknown_endtag(tag)
 
