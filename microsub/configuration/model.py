@@ -331,7 +331,9 @@ class FeedConfig:
     __pydantic_config__ = FILE_OBJECT
 
     url: Url
-    name: Maybe[Title] = declared("The name shown instead of the feed's own title.")
+    name: Maybe[Title] = declared(
+        "The name shown to this user instead of the feed's own title, also for its posts without an author."
+    )
 
     def __post_init__(self) -> None:
         if self.name is not None:

@@ -172,7 +172,7 @@ class PageRows(NamedTuple):
 
     `states` are those of `Row.state`. `older`: older items follow. `names` are those of all its channels. `resume` is
     the place where a bounded read stopped (views without an index), if that isn't the last row. `behind`: posts wait to
-    be added to timelines of this user.
+    be added to timelines of this user. `own_names` is the user's number of own names for feeds (`views.OwnNames`).
 
     Columns, because Redis returns and the splicer takes columns: a `Row` for each of a hundred items is created only
     for callers that need rows. A tuple, like the other values on the way of a page, because a frozen dataclass costs
@@ -187,16 +187,17 @@ class PageRows(NamedTuple):
     names: Mapping[str, str]
     resume: Cursor | None = None
     behind: bool = False
+    own_names: bytes | None = None
 
     @classmethod
     def of(
         cls, rows: Sequence[Row], older: bool, names: Mapping[str, str], resume: Cursor | None = None,
-        *, behind: bool = False,
+        *, behind: bool = False, own_names: bytes | None = None,
     ) -> PageRows:  # fmt: skip
         """The page that shows these rows."""
         ids, scores = [row.id for row in rows], [row.score for row in rows]
         states, channels = bytes(row.state for row in rows), [row.channel for row in rows]
-        return cls(ids, scores, states, channels, older, names, resume, behind)
+        return cls(ids, scores, states, channels, older, names, resume, behind, own_names)
 
     def ended(self, count: int, *, upward: bool) -> PageRows:
         """The same page with only `count` rows: the newest ones, or (`upward`) the oldest."""

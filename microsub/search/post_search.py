@@ -193,7 +193,7 @@ class PostSearch:
         at = _place(request.before, "before") if upward else _place(request.after, "after")
         span = _span(query, above=at if upward else None, below=None if upward else at)
         walk = await self._walk(user, uid, query, found, span, request.limit + 1, now, upward=upward)
-        data = await self._reading.data([row.id for _, row in walk.found[: request.limit]])
+        data = await self._reading.data(user, [row.id for _, row in walk.found[: request.limit]])
         page = walk.found[: len(data)]
         beyond = len(walk.found) > len(page)
         resume = walk.last if walk.broken_off and not beyond else None
@@ -221,7 +221,7 @@ class PostSearch:
         walk = await self._walk(user, uid, query, found, span, MOST_RANKED, now, ranked=True)
         top = walk.found[0][0].row if walk.found else None
         walk.found.sort(key=lambda one: (one[0].rank, -one[0].row))
-        data = await self._reading.data([row.id for _, row in walk.found[first : first + request.limit]])
+        data = await self._reading.data(user, [row.id for _, row in walk.found[first : first + request.limit]])
         page = walk.found[first : first + len(data)]
         last = first + len(page)
         paging = {"after": f"r{top}-{last}"} if last < len(walk.found) else {}

@@ -76,6 +76,7 @@ class _Found:
         self._upward = upward
         self._older = piece.older
         self._behind = piece.behind
+        self._own_names = piece.own_names
         self._rows: list[Row] = []
         self._names: dict[str, str] = {}
         self._examined = 0
@@ -101,7 +102,7 @@ class _Found:
         # Also after a full page: ids examined without a match needn't be examined again.
         resume = self.last if self._more and not beyond else None
         found = rows[::-1] if self._upward else rows
-        return PageRows.of(found, older, self._names, resume, behind=self._behind)
+        return PageRows.of(found, older, self._names, resume, behind=self._behind, own_names=self._own_names)
 
 
 async def walk_rows(redis: Redis, user: str, uid: str, *, unread_only: bool = False) -> AsyncIterator[Sequence[Row]]:
@@ -146,11 +147,11 @@ def _walk(query: PageQuery) -> Walk:
 
 def _rows(uid: str, reply: list[Any]) -> PageRows:
     """The script's reply (page.lua) as rows."""
-    _, named, older, stands, states, _, homes, behind = reply
+    _, named, older, stands, states, _, homes, behind, own_names = reply
     listed, places = texts(named), text(stands).split()
     channels = text(homes).split() if uid == GLOBAL else [uid] * len(states)
     names = dict(zip(listed[0::2], listed[1::2], strict=True))
-    return PageRows(places[0::2], places[1::2], states, channels, bool(older), names, None, bool(behind))
+    return PageRows(places[0::2], places[1::2], states, channels, bool(older), names, None, bool(behind), own_names)
 
 
 async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from sys import intern
 
 import orjson
 
-from microsub.errors import NotFound
+from microsub.errors import NotFound, StoreUnavailable
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import ActivityNotes, grant
 from microsub.kit.locks import KeyedLocks
@@ -28,6 +31,7 @@ from microsub.model.reader import (
 )
 from microsub.model.settings import UnreadStyle
 from microsub.posts.items import AWAY, Items
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.timelines.backlog import CatchUp
@@ -96,6 +100,7 @@ class ReaderViews:
         self._catch_up = catch_up
         self._seen = seen
         self._splicer = Splicer()
+        self.own_names = OwnNames(redis, channels, feeds)
         self._feed_of: dict[str, str] = {}
         self._turns = KeyedLocks()
 
@@ -158,7 +163,7 @@ class ReaderViews:
         # Megabytes of posts delay all other requests to Redis: one page per user at a time.
         async with self._turns.of(user):
             upward = query.before is not None
-            data = await self.data(rows.ids[::-1] if upward else rows.ids)
+            data = await self.data(user, rows.ids[::-1] if upward else rows.ids, rows.own_names)
             rows = rows.ended(len(data), upward=upward)
             return self._splicer.page(rows, data[::-1] if upward else data, newer=upward, source=source)
 
@@ -177,24 +182,29 @@ class ReaderViews:
         scopes, rows = await read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
         return grant(user, scopes, behind=rows.behind), rows
 
-    async def data(self, ids: Sequence[str]) -> list[bytes | None]:
+    async def data(self, user: str, ids: Sequence[str], own_names: bytes | None = None) -> list[bytes | None]:
         """The JSON of items, for `spliced`; of items that are large together, only the first ones.
 
-        `AWAY` for those whose master of the cluster is away.
+        `AWAY` for those whose master of the cluster is away. Feeds have the user's own names; `own_names` is their
+        number, if a page has read it.
         """
-        return await self._cache.get(ids, within_reach=True)
+        return await self._named(user, await self._cache.get(ids, within_reach=True), own_names)
 
     def spliced(self, rows: PageRows, data: Sequence[bytes | None], paging: bytes) -> bytes:
         """The reply with these rows, their `data` and that `paging` object."""
         return self._splicer.joined(rows, data, paging)
 
-    async def wire_items(self, rows: Sequence[Row], name: str) -> list[bytes | None]:
+    async def wire_items(self, user: str, rows: Sequence[Row], name: str) -> list[bytes | None]:
         """Items of one channel of that name as JSON, None for a missing item; large ones as in `data`."""
-        data = await self._cache.get([row.id for row in rows])
+        data = await self._named(user, await self._cache.get([row.id for row in rows]))
         return [
             None if item is None else self._splicer.prefixes(row.channel, name)[row.state][1:] + item
             for row, item in zip(rows, data, strict=False)
         ]
+
+    async def _named(self, user: str, data: list[bytes | None], number: bytes | None = None) -> list[bytes | None]:
+        names = await self.own_names.of(user, number)
+        return [item and names.put_into(item) for item in data] if names else data
 
     async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:
         """Note the visit; returns whether posts waited for the user's timelines and have now been added."""
@@ -288,6 +298,96 @@ def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> s
     own = subscription.name if subscription else None
     url = subscription.url if subscription else record.url if record else ""
     return own or (record.title if record else None) or mask_credentials(url)
+
+
+class FeedNames:
+    """A user's own names for feeds, by feed; false if there are none."""
+
+    def __init__(self, own: Mapping[str, str], titles: Mapping[str, str | None]) -> None:
+        """`titles` are the feeds' own titles."""
+        self.own = own
+        self._cards = {
+            feed.encode(): (_card(titles[feed] or ""), _card(name)) for feed, name in own.items() if feed in titles
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self.own)
+
+    def put_into(self, item: bytes) -> bytes:
+        """The item's JSON with the user's name for its feed, if the feed stands in for a missing author.
+
+        That is so if the author is called as the feed is, or has no name. Nothing is decoded.
+        """
+        found = self._cards.get(item[item.rfind(b'"', 0, -2) + 1 : -2])
+        if found is None:
+            return item
+        title, own = found
+        nameless = item.rfind(_NAMELESS)
+        if nameless >= 0 and item.startswith(b'_id":', nameless + len(_NAMELESS) + 2):
+            return item[:nameless] + own + item[nameless + len(_NAMELESS) - 1 :]
+        return item.replace(title, own, 1)
+
+
+_NAMELESS = b'"author":{"type":"card"}'
+"""The author in an item without one: its last member before the ids."""
+
+
+def _card(name: str) -> bytes:
+    return _NAMELESS[:-1] + b',"name":' + orjson.dumps(name)
+
+
+NO_NAMES = FeedNames({}, {})
+
+
+class OwnNames:
+    """The names that users gave their feeds.
+
+    Pages have the number by which a change of the names is seen, so names are read again only then; and after
+    `TITLES_KEPT`, because feeds change their titles.
+    """
+
+    def __init__(self, redis: Redis, channels: Channels, feeds: Feeds) -> None:
+        self._redis = redis
+        self._channels = channels
+        self._feeds = feeds
+        self._known: dict[str, tuple[bytes, float, FeedNames]] = {}
+
+    async def of(self, user: str, number: bytes | None = None) -> FeedNames:
+        """The user's names; `number` is as in `PageRows.own_names`, None if it must be read."""
+        if number is None:
+            number = await self._redis.command("HGET", keys.user(user), NAMES) or b""
+        if number == NEVER:
+            return NO_NAMES
+        known = self._known.get(user)
+        if known is not None and known[0] == number and time.monotonic() - known[1] < TITLES_KEPT:
+            return known[2]
+        names = await self._read(user)
+        if not number and not names:
+            await self._redis.command("HSETNX", keys.user(user), NAMES, NEVER)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[user] = number, time.monotonic(), names
+        return names
+
+    def last(self, user: str) -> FeedNames:
+        """The names as last read, for what was read with them."""
+        known = self._known.get(user)
+        return NO_NAMES if known is None else known[2]
+
+    async def _read(self, user: str) -> FeedNames:
+        followed = await self._channels.all_subscriptions(user)
+        own = {one.feed: one.name async for one in in_turns(chain(*followed.values())) if one.name}
+        records: Mapping[str, FeedRecord] = {}
+        with suppress(StoreUnavailable):  # one master of a cluster is away, with the titles of its feeds
+            records = await self._feeds.get_many(own) if own else {}
+        return FeedNames(own, {feed: record.title for feed, record in records.items()})
+
+
+NAMES, NEVER = "names", b"0"
+"""The field of a user's record, and its value while the user has never named a feed."""
+
+TITLES_KEPT = 300.0
+_MOST_KNOWN = 10_000
 
 
 Prefixes = tuple[bytes, bytes, bytes, bytes]

@@ -26,12 +26,15 @@ from microsub.model.jf2 import (
     Support,
     Transcript,
 )
+from microsub.model.reader import PageQuery
 from microsub.reader.reading.posts import PostForms, PostView
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts
+from tests.support.redis_wrappers import CountingRedis
 from tests.support.threads import HeldWork
 from tests.support.visitor import Visitor
+from tests.support.world import World
 
 
 async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> None:
@@ -343,3 +346,70 @@ async def test_all_counts_what_it_lists(ann: ReadingVisitor) -> None:
     assert len(ids(page)) == 3
     assert page.tree.css_first("#channels [data-channel=global] [data-count]").text() == "3"
     assert page.tree.css_first("#channels [data-channel=later] [data-count]").text() == "3"
+
+
+async def _named(ann: ReadingVisitor) -> None:
+    """Ann's name for her blog; of its posts one names the feed as author, one a guest, and one nobody."""
+    for name, author in (("own", Card(name="A blog", url="https://blog.example/")), ("guest", Card(name="Gwen"))):
+        await ann.publish_entry(Entry(guid=name, name=name, url=f"https://blog.example/{name}", author=author))
+    await ann.publish_entry(Entry(guid="nobody", name="nobody", url="https://blog.example/nobody"))
+    (feed,) = await ann.server.channels.subscriptions("ann", "home")
+    await ann.server.channels.update_subscription("ann", "home", feed.feed, name="ZZ my name")
+
+
+async def test_a_feed_has_the_name_that_its_reader_gave_it(ann: ReadingVisitor) -> None:
+    """In bylines of lists and of a post's page, as its source and for a missing author; guests keep their names."""
+    await ann.get("/channel/home")
+    await _named(ann)
+    page = await ann.get("/channel/home")
+    lines = {one.css_first("h2").text().strip(): one.css_first(".byline").text() for one in page.tree.css(".post")}
+    assert "ZZ my name" in lines["own"]
+    assert "ZZ my name" in lines["nobody"]
+    assert "Gwen" in lines["guest"]
+    assert "ZZ my name" in lines["guest"]
+    assert "A blog" not in page.text
+    post = await ann.get(f"/post/{ids(page)[0]}")
+    assert "ZZ my name" in post.text
+    assert "A blog" not in post.text
+    (feed,) = await ann.server.channels.subscriptions("ann", "home")
+    await ann.server.channels.update_subscription("ann", "home", feed.feed, name="")
+    assert "ZZ my name" not in (await ann.get("/channel/home")).text
+
+
+async def test_apps_show_the_readers_name_for_a_missing_author(ann: ReadingVisitor, server: World) -> None:
+    """In timelines, and in the tree; `_source` stays an id. Others see the feed's own name."""
+    await _named(ann)
+    items = {one["name"]: one for one in (await ann.reader.get(action="timeline", channel="home"))["items"]}
+    authors = {name: one["author"].get("name") for name, one in items.items()}
+    assert authors == {"own": "ZZ my name", "nobody": "ZZ my name", "guest": "Gwen"}
+    assert items["own"]["author"]["url"] == "https://blog.example/"
+    (feed,) = await server.channels.subscriptions("ann", "home")
+    assert {one["_source"] for one in items.values()} == {feed.feed}
+    tree = (await ann.reader.get(action="channels", method="tree"))["channels"]
+    assert "ZZ my name" in str(tree)
+    ben = await reading(server, "ben", "own")
+    await server.publish(FEED, *posts("later"))
+    theirs = (await ben.reader.get(action="timeline", channel="own"))["items"]
+    assert "ZZ my name" not in str(theirs)
+
+
+async def test_own_names_cost_a_page_no_round_trip(ann: ReadingVisitor, server: World) -> None:
+    """They are read again only when one of them has changed."""
+    counted = server.through(CountingRedis(server.redis))
+
+    async def page() -> tuple[int, bool]:
+        counted.redis.trips = 0
+        data = await counted.services.reading.page("ann", "home", PageQuery(20), server.now)
+        return counted.redis.trips, b"ZZ my name" in data
+
+    await ann.publish("a post")
+    await page()
+    usual, _ = await page()
+    await _named(ann)
+    first, again = await page(), await page()
+    assert first[0] > again[0] == usual
+    assert (first[1], again[1]) == (True, True)
+    (feed,) = await server.channels.subscriptions("ann", "home")
+    await server.channels.unfollow("ann", "home", feed.feed)
+    await page()
+    assert await page() == (usual, False)

@@ -41,7 +41,7 @@ _DELETED_LISTS = (*_LISTS, (keys.media, keys.medium))
 _FEW = 10
 """Maximum number of users among which the only active one is searched; with more, no user counts as the only one."""
 _OWN_FIELDS = frozenset(
-    {"me", "token_endpoint", "admin", "created", "disabled", "registered", "shape", "rule_count", MOVE}
+    {"me", "token_endpoint", "admin", "created", "disabled", "registered", "shape", "names", "rule_count", MOVE}
 )
 
 

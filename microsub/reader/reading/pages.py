@@ -220,7 +220,7 @@ async def shown_post(visit: PageVisit) -> PostView:
     if found is None or id_ not in found.rows:
         raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
     rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
-    data = await services.reading.data(rows.ids)
+    data = await services.reading.data(user, rows.ids)
     reply = orjson.loads(services.reading.spliced(rows, data, b"{}"))
     if "_unavailable" in reply:
         raise StoreUnavailable(f"the master of the post {id_} is away")
@@ -347,7 +347,8 @@ async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: boo
         path = address(url)
         return visit.site.pages.href(path) if path else ""
 
-    titles = {id_: record.title or "" for id_, record in records.items()}
+    own = services.reading.own_names.last(user).own
+    titles = {id_: own.get(id_) or record.title or "" for id_, record in records.items()}
     # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one user
     # can't occupy all threads.
     async with visit.site.turns.of(user):

@@ -241,7 +241,7 @@ class _Stream:
         head = b'{"channel":"%b","item":' % channel.uid.encode()
         rows = event.came
         while rows:
-            items = await self._services.reading.wire_items(rows[:ITEMS_AT_ONCE], channel.name)
+            items = await self._services.reading.wire_items(self._call.user, rows[:ITEMS_AT_ONCE], channel.name)
             for row, item in zip(rows, items, strict=False):
                 if item is not None:
                     place = EventPlace(event.id, row.id)

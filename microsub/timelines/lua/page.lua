@@ -13,16 +13,19 @@
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; otherwise
 --       {'', {uid, name, …} of the channels that occur, 1 if older items follow, 'id score id score …' newest first,
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
---       merged, 1 if posts wait to be added to timelines of this user}. An item is unread if it is unread in any
+--       merged, 1 if posts wait to be added to timelines of this user, the user's number of own names for feeds
+--       (subscription_write.lua) or ''}. An item is unread if it is unread in any
 --       channel, and then such a channel is named.
 -- include: rank
 -- include: in_force
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
 local scope, waiting = '', 0
+local user = redis.call('HMGET', KEYS[2], 'disabled', 'names')
+local own_names = user[2] or ''
 if KEYS[4] then
   scope = scope_of(KEYS[4], ARGV[5])
   if not scope then return { 'token' } end
-  if redis.call('HEXISTS', KEYS[2], 'disabled') == 1 then return { 'disabled' } end
+  if user[1] then return { 'disabled' } end
   waiting = redis.call('EXISTS', KEYS[5])
 end
 
@@ -69,7 +72,7 @@ local function of_one(uid)
   local open = ids
   if count > 0 and not same then open = redis.call('ZMSCORE', unread(uid), unpack(ids)) end
   local text = table.concat(rows, ' ', 1, 2 * count)
-  return { '', { uid, head[1] }, older and 1 or 0, text, states(ids, open), scope, '', waiting }
+  return { '', { uid, head[1] }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names }
 end
 if ARGV[9] ~= 'global' then return of_one(ARGV[9]) end
 
@@ -214,4 +217,4 @@ for i = 1, #picked do
   end
 end
 local rows = table.concat(pairs_, ' ')
-return { '', names, older and 1 or 0, rows, states(ids, open), scope, table.concat(homes, ' '), waiting }
+return { '', names, older and 1 or 0, rows, states(ids, open), scope, table.concat(homes, ' '), waiting, own_names }

@@ -3,7 +3,8 @@
 -- Atomic: the check and the write, so that a change during a deletion leaves no stray key, and no add or mark finds
 -- half a channel. A channel is in at most one of the two lists, and the field `removed` (which the page reads) agrees.
 -- The user's `shape` grows with every change of a name or setting, and with a deletion, since another channel can get
--- that uid: it shows that remembered names and settings are old. The count of rules is forgotten whenever a channel is
+-- that uid: it shows that remembered names and settings are old. `names` (subscription_write.lua) grows when a channel is
+-- restored, with its follows. The count of rules is forgotten whenever a channel is
 -- added or removed (rule_write.lua).
 --
 -- KEYS  1 channels  2 removed channels  3 user  4, 5 arrivals  6 events  7 channel  8 its feeds  9 posts  10.. all
@@ -70,6 +71,7 @@ local feeds = redis.call('HKEYS', KEYS[8])
 if action == 'restore' then
   redis.call('ZADD', KEYS[1], redis.call('HGET', KEYS[7], 'position'), uid)
   redis.call('HDEL', KEYS[7], 'removed', 'position')
+  redis.call('HINCRBY', KEYS[3], 'names', 1)
   note_channel(KEYS[6], 'new channel', uid)
 else
   redis.call('HINCRBY', KEYS[3], 'shape', 1)

@@ -4,7 +4,8 @@
 -- are unread (timeline_add.lua). A change is written only over the value that it was made from, so that neither of two
 -- concurrent changes is lost. During a move exactly one of the two channels follows the feed; the user's record notes
 -- that the feed's items must still move, until the former channel follows the feed again. If another feed replaces a
--- feed, the id that the app knows is remembered.
+-- feed, the id that the app knows is remembered. The user's number `names` grows when a name of the user's own for a feed
+-- may have changed: it shows that remembered names are old.
 --
 -- KEYS  1 channels  2 channel  3 its feeds  4 user  5 former feeds ('change')
 --       5 channel that takes the feed  6 its feeds ('move')
@@ -19,6 +20,16 @@ local uid, feed, action = ARGV[1], ARGV[2], ARGV[3]
 local function from(id) return 'unread_from ' .. id end
 
 local function begun(value) return cjson.decode(value).followed_at end
+
+-- Notes that names may have changed, if one of these subscriptions has one.
+local function note_names(...)
+  for _, value in pairs({ ... }) do
+    if value and cjson.decode(value).name then
+      redis.call('HINCRBY', KEYS[4], 'names', 1)
+      return
+    end
+  end
+end
 
 -- Gives the subscription to another feed or channel; if that one is followed already, the older subscription stays.
 local function replace(channel, feeds, other, value)
@@ -36,6 +47,7 @@ if action == 'move' then
   local value = there and redis.call('HGET', KEYS[3], feed)
   if not value then return 0 end
   replace(KEYS[5], KEYS[6], feed, value)
+  note_names(value)
   redis.call('HSET', KEYS[4], 'move ' .. feed .. ' ' .. uid, ARGV[5])
   redis.call('HDEL', KEYS[4], 'move ' .. feed .. ' ' .. ARGV[4])
   return 1
@@ -54,9 +66,11 @@ if action == 'follow' then
   redis.call('HDEL', KEYS[2], from(feed))
   if ARGV[7] ~= '' then redis.call('HSET', KEYS[2], from(feed), ARGV[7]) end
   redis.call('HDEL', KEYS[4], 'move ' .. feed .. ' ' .. uid)
+  note_names(ARGV[4])
   return 1
 end
 if action == 'unfollow' then
+  note_names(redis.call('HGET', KEYS[3], feed))
   redis.call('HDEL', KEYS[2], from(feed))
   return redis.call('HDEL', KEYS[3], feed)
 end
@@ -69,4 +83,5 @@ else
   redis.call('HSET', KEYS[5], feed, ARGV[6])
   redis.call('EXPIRE', KEYS[5], ARGV[7])
 end
+note_names(ARGV[4], ARGV[5])
 return 1
