@@ -108,8 +108,10 @@ async def test_callbacks_are_on_the_ports_of_websites(redis: Redis) -> None:
         client.server.distribution = Distribution(
             client.server.redis, client.server.services.topics, sender, clock=client.server.clock
         )
-        await client.ask("http://somewhere.test:6379/")
-        await client.ask("http://somewhere.test:25/")
+        for port in (6379, 25):
+            assert (await client.ask(f"http://somewhere.test:{port}/")).status_code == 400
+        for port in (8443, 9443):
+            await client.ask(f"http://somewhere.test:{port}/")
         assert (await store.hub_status(client.server.redis, client.server.now)) == {}
         tallies = await store.HubStore(client.server.redis).tallies(["somewhere.test"])
         assert tallies["somewhere.test"] == {"unverified": 2}

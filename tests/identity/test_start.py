@@ -55,7 +55,7 @@ async def test_the_lines_lead_where_this_server_answers(ann: Visitor) -> None:
     shown = await ann.get("/connect")
     lines = [line for block in shown.tree.css("pre") for line in block.text().splitlines()]
     paths = [line.partition('href="')[2].partition('"')[0].removeprefix(ADDRESS) for line in lines]
-    assert len(paths) == 4
+    assert len(paths) == 5
     for path in paths:
         assert (await ann.client.get(path)).status_code in {200, 400, 401}, path
 
