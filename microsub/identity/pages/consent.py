@@ -200,7 +200,7 @@ async def _asked_page(visit: PageVisit, query: Query) -> Response:
         return _told(visit, app, target, problem)
     granted = await visit.site.identity.provider.apps(session.user)
     before = next((one for one in granted if one.client == asked.client), None)
-    posts_to = await _posts_to(visit, asked, session.me, max_age=PROFILE_RECENT)
+    posts_to = await _posts_to(visit, asked, session.me)
     offered = _offered(visit, asked, posts_to)
     return visit.page(
         "authorize.html",
@@ -332,14 +332,17 @@ async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tup
     return found, shown_app(found, target.redirect)
 
 
-async def _posts_to(visit: PageVisit, asked: AuthorizationRequest, me: str, *, max_age: float | None = None) -> PostsTo:
-    """Where the app will post: where the user's page says, read at most `max_age` seconds ago."""
+async def _posts_to(visit: PageVisit, asked: AuthorizationRequest, me: str) -> PostsTo:
+    """Where the app will post: where the user's page says."""
     if _AT_ONES_SITE.keys().isdisjoint(asked.scopes):
         return "nowhere"
     if is_own(me, visit.base):
         return "channel"  # the page that this server provides names this server
+    profiles = visit.site.identity.profiles
     try:
-        profile = await visit.site.identity.profiles.discover(me, max_age=max_age)
+        profile = await profiles.discover(me)
+        if profile.endpoints.micropub is None:  # people add the line after they were told so
+            profile = await profiles.discover(me, max_age=PROFILE_RECENT)
     except (InvalidRequest, ProfileError):
         return "channel"
     named = profile.endpoints.micropub

@@ -103,6 +103,9 @@ async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, si
     ):
         assert text in page.text
     assert boxes(page) == ["read", "profile"]
+    apps.say(f"{APP}id", {"client_id": f"{APP}id", "client_name": "Reads", "client_uri": APP})
+    page = await ann.get(address(client_id=f"{APP}id"))
+    assert "</strong>. Its page is <a" in page.response.text
 
 
 async def test_what_is_new_since_an_app_was_allowed_is_marked(

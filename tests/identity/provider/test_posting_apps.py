@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from microsub.identity.pages import consent
 from tests.identity.provider.test_consent import APP, CONSENT, address, answer, redeem
 from tests.support.apps import Apps
 from tests.support.reader import Reader
@@ -181,9 +182,9 @@ async def test_a_post_only_app_gets_a_channel_of_its_own(
 
 
 async def test_an_app_that_finds_no_endpoint_is_not_offered_posting(
-    server: World, ann: Visitor, apps: Apps, signed_in: Any
+    server: World, ann: Visitor, apps: Apps, signed_in: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the user's page names none. A page that can't be read may name one."""
+    """Where the user's page names none, until it does. A page that can't be read may name one."""
     await signed_in(ann)
     server.identity.profiles._sender = apps
     assert ticked(await ann.get(ASKED)) == ALL
@@ -195,6 +196,10 @@ async def test_an_app_that_finds_no_endpoint_is_not_offered_posting(
     assert "your page names no address for that" in page.text
     told = answer(await ann.submit(page, CONSENT, decision="allow", grant=["create", "read"], channel="notifications"))
     assert (await redeem(server, told["code"]))["scope"] == "read"
+    monkeypatch.setattr(consent, "PROFILE_RECENT", 0.0)
+    apps.say("https://ann.example/", f"<head>{links}<link rel=micropub href=/mine>".encode())
+    page = await ann.get(address(scope="create read"))
+    assert (ticked(page), page.tree.css("select")) == (["read", "create"], [])
 
 
 @dataclass
