@@ -46,6 +46,10 @@ def output() -> None:
 @click.argument("user")
 @click.argument("name")
 @click.option("--title", default=None, help="The title that readers show.  [default: NAME]")
+@click.option("--description", default=None, help="What the feed is about.")
+@click.option("--image", default=None, metavar="URL", help="Its picture, such as a podcast's cover.")
+@click.option("--author", default=None, metavar="NAME", help="Who publishes it.")
+@click.option("--language", default=None, metavar="TAG", help="The language of its posts, such as en.")
 @click.option("--channel", default=None, metavar="UID", help="Publish all posts of this channel.")
 @click.option("--search", "query", default=None, metavar="QUERY", help="Publish the posts that this search finds.")
 @click.option(
@@ -85,7 +89,17 @@ async def output_create(
         from microsub.model.query import parsed
 
         parsed(query, time.time())
-    made = await stores.outputs.create(user, name, replace(OutputConfig(), search=query, **given), time.time())
+    from microsub.kit.http.params import collect
+    from microsub.outputs.api.actions import output_settings
+
+    said = {field: value for field, value in given.items() if isinstance(value, str) and field != "channel"}
+    try:
+        wanted = output_settings(
+            collect(list(said.items())), replace(OutputConfig(), search=query, **given), time.time()
+        )
+    except InvalidRequest as error:
+        raise click.UsageError(str(error)) from None
+    made = await stores.outputs.create(user, name, wanted, time.time())
     await wiring.backend.write_back(settings, stores)
     await _print_addresses(stores, made, settings, as_json)
 

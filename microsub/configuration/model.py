@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from microsub.kit.identifiers import PROFILE, unfit_profile
-from microsub.kit.urls import domain, is_usable
+from microsub.kit.urls import MAX_URL, domain, is_usable
 from microsub.model.plaintext import unprintable
 from microsub.model.query import QueryUnreadable, parsed
 from microsub.model.settings import (
@@ -41,6 +41,7 @@ T = TypeVar("T")
 URL = "an http or https URL, such as https://blog.example/feed.xml"
 _HTTP = r"^([Hh][Tt][Tt][Pp][Ss]?://[^\s]+|.*\$\{.*)$"
 _DOMAIN = "a domain of two or more parts, such as example.org, which includes its subdomains"
+LANGUAGE = r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}$"
 NAME = "1 to 64 letters, digits, '_' or '-'"
 
 
@@ -50,6 +51,10 @@ def _no_name(text: str) -> str | None:
 
 def _no_url(text: str) -> str | None:
     return None if is_usable(text) else ""
+
+
+def _no_language(text: str) -> str | None:
+    return None if re.fullmatch(LANGUAGE, text) else ""
 
 
 def _no_domain(text: str) -> str | None:
@@ -77,6 +82,9 @@ Url = Annotated[str, Fits(_no_url, URL, _HTTP, 100_000)]
 Rule = Annotated[str, Fits(_no_url, URL, _HTTP)]
 Profile = Annotated[str, Fits(unfit_profile, PROFILE, _HTTP)]
 Title = Annotated[str, Fits(blank, "text that isn't blank", r"\S", 200)]
+Text = Annotated[str, Fits(blank, "text that isn't blank", r"\S", 2000)]
+Picture = Annotated[str, Fits(_no_url, "an http or https URL", _HTTP, MAX_URL)]
+Language = Annotated[str, Fits(_no_language, "a language tag such as en or pt-BR", LANGUAGE, 35)]
 SourceTitle = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 200)]
 Query = Annotated[str, Fits(_no_query, "a search in the syntax of `action=search`", r"\S", 10_000)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
@@ -367,6 +375,10 @@ class OutputConfig:
     __pydantic_config__ = FILE_OBJECT
 
     title: Maybe[Title] = declared("The title that readers show; by default the feed's name.")
+    description: Maybe[Text] = declared("What the feed is about, in a few sentences.")
+    image: Maybe[Picture] = declared("The URL of its picture, such as a podcast's cover.")
+    author: Maybe[Title] = declared("The name of the person who publishes it.")
+    language: Maybe[Language] = declared("The language of its posts, such as `en` or `pt-BR`.")
     channel: Maybe[Name] = declared("A channel whose posts are all published, besides items added by hand.")
     search: Maybe[Query] = declared(
         "A search in the syntax of `action=search`. Its results are published: from the channel, or from all channels "

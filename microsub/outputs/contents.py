@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ import structlog
 from microsub.configuration.model import OutputConfig, encode
 from microsub.errors import MicrosubError, NotFound
 from microsub.feeds.record import Feeds
-from microsub.formats.documents.values import FeedDocument, is_iri
+from microsub.formats.documents.values import FeedDocument, is_iri, permanent_id
 from microsub.formats.wire import from_wire, post_title
 from microsub.kit.digests import short_digest
 from microsub.kit.rate_limits import FixedWindow
@@ -34,18 +33,25 @@ from microsub.outputs.store import ARCHIVE, OutputFeeds
 from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputRow, PostVersion
 from microsub.posts.items import Items
 from microsub.posts.values import OWN, WRITTEN_GUID
+from microsub.redis.scripts import batches
 
 SHOWN = 2 * ARCHIVE
-"""Maximum number of items in a document."""
+"""Maximum number of items in a document with a maximum of impressions."""
+
+SHOWN_FOR_A_TIME = 500
+"""Maximum number of items in a document whose items only get too old: it has no archives with the rest."""
 
 MOST_BYTES = 4 * 1024 * 1024
 """Bytes of the posts in one document; further posts are listed with their addresses only."""
 
 _WINDOW = 200
-"""Newest items of a channel that a new feed starts with, items checked for edits, and new items read in one step."""
+"""Items checked for edits, and new items read in one step."""
 
 _STEPS = 10
 """Steps of one request, so that none takes long; the next request reads the remaining items."""
+
+_FIRST = _STEPS * _WINDOW
+"""Maximum number of newest items of a channel that a new feed starts with."""
 
 _MOST_REFUSED = 20_000
 _SEARCHED = 30.0
@@ -216,7 +222,7 @@ class OutputContents:
         channel, query = feed.settings.channel, feed.settings.search
         if query is not None:
             return await self._searched(feed, lambda search: search.newest(feed.user, channel or GLOBAL, query, now))
-        return await self._store.newest(feed, channel or GLOBAL, _WINDOW)
+        return await self._store.newest(feed, channel or GLOBAL, min(_FIRST, await self._room(feed.user)))
 
     async def _matching(self, feed: OutputFeed, ids: Sequence[str], now: float) -> tuple[Sequence[str], bool]:
         """The ids that the feed's search finds, and whether all of them could be checked."""
@@ -243,7 +249,10 @@ class OutputContents:
         offered = await self._store.never_in(feed, ids)
         versions = await self._wanted([item for item in offered if (filters, item) not in self._refused])
         if feed.settings.filters:
-            versions = await self._fitting(filters, versions)
+            chosen: dict[str, PostVersion] = {}
+            for batch in batches(list(versions.items()), _WINDOW):
+                chosen |= await self._fitting(filters, dict(batch))
+            versions = chosen
         if not versions:
             return
         # The first items of a feed are in it by their own dates. Later ones follow in the order of their arrival, so
@@ -285,11 +294,17 @@ class OutputContents:
         any other feed, all but the newest items are in archives. An archive's name is a digest of its items and of
         the archives before it, so the content at its address never changes.
         """
-        rows = await self._store.rows(feed, now, SHOWN if feed.is_limited else MOST_ITEMS)
+        settings = feed.settings
+        most = SHOWN if settings.max_impressions else SHOWN_FOR_A_TIME if settings.max_age else MOST_ITEMS
+        rows = await self._store.rows(feed, now, most)
         addresses = feed.addresses(base)
         whole = FeedDocument(
             id=f"urn:uuid:{feed.id}",
             title=feed.title,
+            description=settings.description or "",
+            image=settings.image or "",
+            author=Card(name=settings.author) if settings.author else None,
+            language=settings.language or "",
             addresses=addresses,
             updated=datetime.fromtimestamp(feed.modified, UTC),
             complete=feed.is_limited,
@@ -323,7 +338,7 @@ class OutputContents:
         entries = await self.entries([row.item for row in rows])
         listed = tuple(row for row in rows if row.item in entries)
         updated = max([document.updated.timestamp(), *(row.published for row in listed)])
-        shown = tuple(entries[row.item] for row in listed)
+        shown = tuple(_dated(entries[row.item], row) for row in listed)
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
 
     async def titles(self, ids: Sequence[str]) -> dict[str, str]:
@@ -360,7 +375,7 @@ class OutputContents:
             if not is_iri(identity) or identity in identities:
                 # Derived from facts that every instance has; copies of a post in two feeds may share the written guid.
                 url = (source or b"").decode() if record is None else canonical_feed_url(record.url)
-                identity = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {(guid or bytes()).decode()}')}"
+                identity = permanent_id((guid or b"").decode(), url)
             identities.add(identity)
             found[item] = replace(
                 entry,
@@ -382,6 +397,17 @@ def archive_names(rows: Sequence[OutputRow]) -> list[str]:
         inside = " ".join(f"{row.item}:{row.edition}" for row in oldest_first[start : start + ARCHIVE])
         names.append(short_digest(f"{names[-1] if names else ''} {inside}".encode(), 12))
     return names
+
+
+def _dated(entry: Entry, row: OutputRow) -> Entry:
+    """The entry with the time of its publication in the feed, if it was published again.
+
+    Its guid stays, so that readers update it and don't show it twice. After an edit, only the time of the edit is new.
+    """
+    if not row.again:
+        return entry
+    at = datetime.fromtimestamp(int(row.published), UTC)
+    return replace(entry, updated=at, published=at if row.again == "again" else entry.published)
 
 
 def _named(addresses: Mapping[str, str], archive: str) -> dict[str, str]:

@@ -41,6 +41,8 @@ _REPLIES = 1000
 _ADDRESSES = 1000
 _REMOVED = 2000
 _TIMES = 100
+_TEXTS = ("title", "description", "image", "author", "language", "channel", "search")
+"""Settings that are texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,9 +391,7 @@ def _fields(settings: OutputConfig) -> dict[str, str]:
     """The settings as the record stores them: '' for unset ones."""
     filters = encode(settings.filters)
     return {
-        "title": settings.title or "",
-        "channel": settings.channel or "",
-        "search": settings.search or "",
+        **{name: getattr(settings, name) or "" for name in _TEXTS},
         "filters": orjson.dumps(filters).decode() if filters else "",
         "max_impressions": str(settings.max_impressions or ""),
         "max_age": str(settings.max_age or ""),
@@ -406,9 +406,7 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
         return None
     with reading(keys.output(user, name)):
         settings = OutputConfig(
-            title=found.get("title"),
-            channel=found.get("channel"),
-            search=found.get("search"),
+            **{name: found.get(name) for name in _TEXTS},
             filters=Filters.of(orjson.loads(found.get("filters", "{}"))),
             max_impressions=int(found.get("max_impressions", 0)),
             max_age=int(found.get("max_age", 0)),

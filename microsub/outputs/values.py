@@ -81,7 +81,8 @@ class OutputFeed:
     def as_dict(self, base: str, size: tuple[int, int]) -> Mapping[str, object]:
         """The feed on the server at `base` for JSON, with its numbers of published and imported items."""
         settings = self.settings
-        chosen = {"channel": settings.channel, "search": settings.search, "filters": encode(settings.filters)}
+        chosen = {name: getattr(settings, name) for name in ("description", "image", "author", "language")}
+        chosen |= {"channel": settings.channel, "search": settings.search, "filters": encode(settings.filters)}
         return {
             "name": self.name,
             "title": self.title,

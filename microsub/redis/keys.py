@@ -501,11 +501,11 @@ Permanent, 1,000 at most. `outputs.store`.
 """
 
 output = key_of_two("user:{<name>}:output:<feed>")
-"""Hash, an output feed: `id` (UUID), `secret` (in its address), its settings (`title`, `channel`, `search`, `filters`
-as JSON, `max_impressions`, `max_age`, `republish`, `public`), the Unix times `created`, `changed` (its settings),
-`modified` (its content) and `removed` (from backend.json), `source` (creation time of its channel), `editions` (counter
-of publications), `place` (position in the user's order of arrival up to which it has added items), and `taken_from`
-(its `source` then). Permanent. `outputs.store`.
+"""Hash, an output feed: `id` (UUID), `secret` (in its address), its settings (`title`, `description`, `image`,
+`author`, `language`, `channel`, `search`, `filters` as JSON, `max_impressions`, `max_age`, `republish`, `public`), the
+Unix times `created`, `changed` (its settings), `modified` (its content) and `removed` (from backend.json), `source`
+(creation time of its channel), `editions` (counter of publications), `place` (position in the user's order of arrival
+up to which it has added items), and `taken_from` (its `source` then). Permanent. `outputs.store`.
 """
 
 output_published = key_of_two("user:{<name>}:output:<feed>:published")

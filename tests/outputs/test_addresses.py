@@ -120,9 +120,10 @@ async def test_conditional_by_date(alice: Publisher) -> None:
     addresses, ids = await alice.make(), await alice.items()
     reply = await alice.get(addresses["atom"])
     stamp = reply.headers["last-modified"]
-    assert parsedate_to_datetime(stamp).timestamp() == int(alice.server.now)
+    assert parsedate_to_datetime(stamp).timestamp() == int(alice.server.now) - 1, "not later than `Date`"
     assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 200, "in the same second"
     alice.server.now += 60
+    stamp = (await alice.get(addresses["atom"], if_modified_since=stamp)).headers["last-modified"]
     assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 304
     await alice.add(ids["a"])
     assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 200
@@ -165,6 +166,71 @@ async def test_archives_never_change_and_end(alice: Publisher) -> None:
     assert [(await alice.get(address)).content for address in archives] == before
     assert (await alice.get(grown["next_url"])).json()["next_url"] == archives[0]
     assert (await alice.get(addresses["rss"] + "?archive=guessed")).status_code == 404
+
+
+async def test_a_new_feed_begins_with_all_of_its_channel(alice: Publisher) -> None:
+    """Subscribers reach every post by `next`, which is the next archive, or by `next_url`."""
+    await alice.publish(*[f"post {number:03}" for number in range(259)])
+    addresses = await alice.make(channel="home")
+    for form, following in (("json", r'"next_url":"([^"]*)"'), ("rss", r'rel="next"[^>]* href="([^"]*)"')):
+        seen, address = 0, addresses[form]
+        while address:
+            page = (await alice.get(address)).text
+            seen += page.count('"id":' if form == "json" else "<item>")
+            found = re.search(following, page)
+            address = found[1] if found else ""
+        assert seen == 262, form
+
+
+async def test_what_a_feed_says_of_itself_is_in_every_format(alice: Publisher) -> None:
+    """Description, picture, author and language; a podcast app shows the picture as cover."""
+    said = {
+        "title": "Tides",
+        "description": "High & low water",
+        "image": "https://alice.example/cover.png",
+        "author": "Alice",
+        "language": "pt-BR",
+    }
+    addresses = await alice.make(**said)
+    for form, kind in FORMS.items():
+        reply = await alice.get(addresses[form])
+        feed = parse(reply.content, addresses[form], kind)
+        assert (feed.name, feed.photo) == ("Tides", "https://alice.example/cover.png"), form
+        assert feed.author is not None
+        assert feed.author.name == "Alice", form
+        assert "pt-BR" in reply.text
+        if form != "html":
+            assert feed.description == "High & low water", form
+    rss = (await alice.get(addresses["rss"])).text
+    assert '<itunes:image href="https://alice.example/cover.png"/>' in rss
+    (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
+    assert {name: feed[name] for name in said} == said
+    for name, value in {"image": "javascript:alert(1)", "language": "x y", "author": "x" * 201}.items():
+        refused = await alice.reader.post(400, action="outputs", method="change", output="picks", **{name: value})
+        assert f"'{name}' can't be used" in refused["error_description"]
+
+
+async def test_publishing_again_gives_an_item_new_dates_and_the_first_place(alice: Publisher) -> None:
+    """Its guid stays, so that no reader shows it twice; an edit changes only the time of the edit."""
+    addresses, ids = await alice.make(), await alice.items()
+    await alice.add(ids["a"], ids["b"])
+    before = {item["title"]: item for item in (await alice.get(addresses["json"])).json()["items"]}
+    alice.server.now += 86_400
+    await alice.add(ids["a"], method="publish")
+    await alice.publish("a", "b", "c", text="Says something else.")
+    items = (await alice.get(addresses["json"])).json()["items"]
+    assert [item["title"] for item in items] == ["b", "a"]
+    after = {item["title"]: item for item in items}
+    for title in ("a", "b"):
+        assert after[title]["id"] == before[title]["id"]
+        assert after[title]["date_modified"] > before[title]["date_published"]
+    assert after["b"]["date_published"] == before["b"]["date_published"]
+    await alice.add(ids["a"], method="publish")
+    item = (await alice.get(addresses["rss"])).text.partition("<item>")[2].partition("</item>")[0]
+    stamp = re.search("<pubDate>(.*)</pubDate>", item)
+    assert stamp is not None
+    assert parsedate_to_datetime(stamp[1]).timestamp() == int(alice.server.now)
+    assert "<title>a</title>" in item
 
 
 async def test_a_feed_that_counts_is_complete(alice: Publisher) -> None:
@@ -257,6 +323,7 @@ async def test_a_date_never_hides_what_has_changed(alice: Publisher) -> None:
     server, ids = alice.server, await alice.items()
     limited, plain = await alice.make("limited", max_age="1h"), await alice.make("plain")
     await alice.add(ids["a"], name="limited")
+    server.now += 2
     stamp = (await alice.get(plain["json"])).headers["last-modified"]
     assert "last-modified" not in (await alice.get(limited["json"])).headers
     server.now += 4000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.formats.documents import page, xml
-from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title
+from microsub.formats.documents.values import FeedDocument, files, link, media_type, printable, shown, title, uri
 from microsub.formats.wire import dump, timestamp
 from microsub.model.jf2 import Card, Enclosure, Entry
 
@@ -38,9 +38,12 @@ def json_feed(document: FeedDocument) -> bytes:
     head = {
         "version": "https://jsonfeed.org/version/1.1",
         "title": document.title,
-        "home_page_url": document.addresses["html"],
-        "feed_url": document.addresses["json"],
+        "home_page_url": uri(document.addresses["html"]),
+        "feed_url": uri(document.addresses["json"]),
         "description": document.description,
+        "icon": uri(document.image),
+        "authors": _authors(document.author),
+        "language": document.language,
         "next_url": document.previous.get("json"),
         "hubs": [{"type": "WebSub", "url": hub} for hub in document.hubs],
     }
@@ -50,17 +53,17 @@ def json_feed(document: FeedDocument) -> bytes:
 
 
 def _item(entry: Entry) -> dict[str, Any]:
-    content = body(entry)
+    content = shown(entry)
     external = next((target for target in entry.bookmark_of if target != entry.url), None)
     found = {
         "id": entry.guid,
-        "url": link(entry),
-        "external_url": external,
-        "title": entry.name,
+        "url": uri(link(entry)),
+        "external_url": external and uri(external),
+        "title": title(entry),
         "content_html": content,
         "summary": entry.summary,
-        "image": entry.featured if entry.name else None,
-        "banner_image": None if entry.name else entry.featured,
+        "image": uri(entry.featured) if entry.featured and entry.name else None,
+        "banner_image": uri(entry.featured) if entry.featured and not entry.name else None,
         "date_published": entry.published and timestamp(entry.published),
         "date_modified": entry.updated and timestamp(entry.updated),
         "authors": _authors(entry.author),
@@ -68,19 +71,18 @@ def _item(entry: Entry) -> dict[str, Any]:
         "attachments": [_attachment(one) for one in files(entry)],
     }
     # One of the two is required, and the title isn't repeated.
-    text = entry.summary or ("" if entry.name else title(entry))
-    return _stated(found) | ({} if content else {"content_text": text})
+    return _stated(found) | ({} if content else {"content_text": entry.summary or ""})
 
 
 def _authors(author: Card | None) -> list[dict[str, Any]]:
     if author is None or not (author.name or author.url):
         return []
-    return [_stated({"name": author.name, "url": author.url, "avatar": author.photo})]
+    return [_stated({"name": author.name, "url": uri(author.url or ""), "avatar": uri(author.photo or "")})]
 
 
 def _attachment(one: Enclosure) -> dict[str, Any]:
     sizes = {"size_in_bytes": one.length, "duration_in_seconds": one.duration}
-    return _stated({"url": one.url, "mime_type": media_type(one), "title": one.title, **sizes})
+    return _stated({"url": uri(one.url), "mime_type": media_type(one), "title": one.title, **sizes})
 
 
 def _stated(members: dict[str, Any]) -> dict[str, Any]:

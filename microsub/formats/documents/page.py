@@ -7,6 +7,7 @@ from dataclasses import replace
 from html import escape
 from typing import Literal
 
+from microsub.formats.documents.context import context
 from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title
 from microsub.formats.wire import timestamp
 from microsub.formats.xml.media import kind_of
@@ -38,9 +39,9 @@ def write_post(entry: Entry, address: str, stylesheet: str) -> bytes:
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
 
-def _head(name: str, stylesheet: str) -> Iterator[str]:
+def _head(name: str, stylesheet: str, language: str = "") -> Iterator[str]:
     yield "<!DOCTYPE html>"
-    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<html lang="{escape(language or "en")}"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{escape(name)}</title>"
     if stylesheet:
@@ -49,7 +50,7 @@ def _head(name: str, stylesheet: str) -> Iterator[str]:
 
 def _page(document: FeedDocument) -> Iterator[str]:
     name = escape(document.title)
-    yield from _head(document.title, document.stylesheet)
+    yield from _head(document.title, document.stylesheet, document.language)
     yield f'<link rel="canonical self" href="{escape(document.addresses["html"])}">'
     feeds = document.current or document.addresses
     for form, kind in _ALTERNATES.items():
@@ -59,6 +60,10 @@ def _page(document: FeedDocument) -> Iterator[str]:
     yield "</head><body>"
     yield '<main class="h-feed">'
     yield f'<h1><a class="p-name u-url u-uid" href="{escape(feeds["html"])}">{name}</a></h1>'
+    if document.image:
+        yield f'<p><img class="u-photo" alt="" width="120" src="{escape(document.image)}"></p>'
+    if document.author and (document.author.name or document.author.url):
+        yield f"<p>{_card(document.author)}</p>"
     if document.description:
         yield f'<p class="p-summary">{escape(document.description)}</p>'
     addresses = (f'<a href="{escape(feeds[form])}">{_NAMES[form]}</a>' for form in _ALTERNATES)
@@ -82,12 +87,12 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield f"<p>{' · '.join(_byline(entry))}</p>"
     if entry.summary:
         yield f'<p class="p-summary" dir="auto">{escape(entry.summary)}</p>'
+    if about := context(entry):
+        yield f'<div dir="auto">{about}</div>'
     if content := body(entry):
         yield f'<div class="e-content" dir="auto">{content}</div>'
     if entry.featured:
         yield f'<p><a class="u-featured" href="{escape(entry.featured)}">Picture</a></p>'
-    for target in entry.in_reply_to:
-        yield f'<p>In reply to <a class="u-in-reply-to" href="{escape(target)}">{escape(target)}</a></p>'
     for one in files(entry):
         yield _file(one)
     if entry.category:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import html
 import mimetypes
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import quote
 
+from microsub.formats.documents.context import context, told
 from microsub.formats.xml.media import kind_of
 from microsub.kit.urls import ascii_host, parts_of
-from microsub.model.jf2 import Content, Enclosure, Entry
+from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 _ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,\d{4}[^\s:]*:)[^\s<>\"{}|\\^`]+", re.I)
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UNKNOWN_TYPE = "application/octet-stream"
+_SAFE = "!#$%&'()*+,/:;=?@~"
+_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
+_URI = re.compile(r"[a-z][a-z0-9+.-]*:(?://(?:\[[0-9a-f:.]+\])?)?(?:[a-z0-9!#$&'()*+,/:;=?@~._-]|%[0-9a-f]{2})*", re.I)
 _TITLE = 80
 """Characters of an entry's text that replace a missing title in formats that need one."""
 
@@ -25,7 +30,8 @@ _TITLE = 80
 class FeedDocument:
     """A feed with its entries, newest first, each with a guid; all addresses are absolute.
 
-    `id` is an absolute IRI, permanent and the same for all formats. `addresses` are those of this document by format.
+    `id` is an absolute IRI, permanent and the same for all formats. `addresses` are those of this document by format,
+    and `html` that of the feed's page. `image` is the address of its picture, `language` a tag such as `de`.
     `complete`: entries that aren't listed are no longer part of the feed; `archive`: it never changes again (RFC 5005).
     `previous` has the addresses of the next older archive, `current` those of the feed's newest document, by format;
     `hubs` are WebSub hubs. `stylesheet` is for the page.
@@ -37,6 +43,9 @@ class FeedDocument:
     updated: datetime
     entries: Sequence[Entry] = ()
     description: str = ""
+    image: str = ""
+    author: Card | None = None
+    language: str = ""
     complete: bool = False
     archive: bool = False
     previous: Mapping[str, str] = field(default_factory=dict)
@@ -69,14 +78,30 @@ def _text(text: str | None) -> str | None:
 
 
 def uri(address: str) -> str:
-    """An address in ASCII, as RSS and headers require (RFC 3987, 3.1)."""
-    if address.isascii():
+    """An address as a URI (RFC 3986, 2; RFC 3987, 3.1): what it can't have is escaped."""
+    if _URI.fullmatch(address):
         return address
-    parts = parts_of(address)
-    host = ascii_host(parts.hostname or "")
-    port = f":{parts.port}" if parts.port else ""
-    whole = parts._replace(netloc=host + port).geturl() if host else address
-    return quote(whole, safe="!#$%&'()*+,/:;=?@[]~")
+    try:
+        parts = parts_of(address)
+        host, port = ascii_host(parts.hostname or ""), f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return quote(address, safe=_SAFE)
+    if ":" in host:
+        host = f"[{host}]"
+    escaped = {
+        name: quote(_PERCENT.sub("%25", getattr(parts, name)), safe=_SAFE) for name in ("path", "query", "fragment")
+    }
+    return parts._replace(**escaped, netloc=quote(host, safe="[:]") + port).geturl()
+
+
+def permanent_id(guid: str, feed: str) -> str:
+    """An absolute IRI derived from a guid and the address of its feed."""
+    return f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{feed} {guid}')}"
+
+
+def shown(entry: Entry) -> str:
+    """The HTML of a post that stands alone: what it is about, and its content. Empty if there is neither."""
+    return "\n".join(filter(None, (context(entry), body(entry))))
 
 
 def body(entry: Entry) -> str:
@@ -87,10 +112,10 @@ def body(entry: Entry) -> str:
 
 
 def title(entry: Entry) -> str:
-    """The title, else the beginning of the text, else the address, else "Untitled"."""
+    """The title, else the beginning of the text, else what it is about, else the address, else "Untitled"."""
     if entry.name:
         return entry.name
-    text = " ".join(((entry.content and entry.content.text) or entry.summary or "").split())
+    text = " ".join(((entry.content and entry.content.text) or entry.summary or "").split()) or told(entry)
     if len(text) > _TITLE:
         text = text[:_TITLE].rsplit(" ", 1)[0] + "…"
     return text or link(entry) or "Untitled"

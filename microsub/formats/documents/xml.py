@@ -5,7 +5,7 @@ and complete feeds), https://www.rssboard.org/media-rss, Dublin Core, RFC 4685 (
 
 Constructs that confuse readers are avoided: RSS's `<author>` requires an e-mail address, so names are in `dc:creator`;
 a second `<enclosure>` of an item is written as Media RSS; a guid is never marked as an address; the root element is on
-one line.
+one line. Of Podcasting 2.0 (https://podcasting2.org/docs/podcast-namespace) both formats have what the post has.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from html import escape
 from microsub.formats.documents.values import (
     FeedDocument,
     allowed,
-    body,
     files,
     is_playable,
     link,
     media_type,
     printable,
+    shown,
     title,
     uri,
 )
 from microsub.formats.wire import timestamp
-from microsub.model.jf2 import Card, Enclosure, Entry
+from microsub.model.jf2 import Card, Enclosure, Entry, Podcast
 
 _GENERATOR = "microsub-server"
 _NAMESPACES = {
@@ -39,6 +39,8 @@ _NAMESPACES = {
     "fh": "http://purl.org/syndication/history/1.0",
     "itunes": "http://www.itunes.com/dtds/podcast-1.0.dtd",
     "media": "http://search.yahoo.com/mrss/",
+    "podcast": "https://podcastindex.org/namespace/1.0",
+    "psc": "http://podlove.org/simple-chapters",
     "thr": "http://purl.org/syndication/thread/1.0",
 }
 _MARKUP = re.compile(r"<|&#?\w+;")
@@ -48,11 +50,12 @@ _ENDS = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
 def rss(document: FeedDocument) -> bytes:
     """The document in RSS 2.0."""
     parts = [
-        _root("rss", ("atom", "content", "dc", "fh", "itunes", "media", "thr"), version="2.0"),
+        _root("rss", ("atom", "content", "dc", "fh", "itunes", "media", "podcast", "psc", "thr"), version="2.0"),
         "<channel>",
         _element("title", _as_html(document.title)),
         _element("link", uri(document.addresses["html"])),
         _element("description", _as_html(document.description or document.title)),
+        *_rss_head(document),
         _element("generator", _GENERATOR),
         _element("lastBuildDate", _rfc_822(document.updated)),
         *_relations(document, "rss", "atom:link"),
@@ -65,18 +68,41 @@ def rss(document: FeedDocument) -> bytes:
 def atom(document: FeedDocument) -> bytes:
     """The document in Atom."""
     parts = [
-        _root("feed", ("fh", "itunes", "media", "thr"), xmlns=_NAMESPACES["atom"]),
+        _root(
+            "feed",
+            ("fh", "itunes", "media", "podcast", "psc", "thr"),
+            xmlns=_NAMESPACES["atom"],
+            **({"xml:lang": document.language} if document.language else {}),
+        ),
         _element("title", document.title),
         _element("id", document.id),
         _element("updated", timestamp(document.updated)),
         _element("generator", _GENERATOR),
         *([_element("subtitle", document.description)] if document.description else []),
-        _empty("link", rel="alternate", type="text/html", href=document.addresses["html"]),
+        *([_element("logo", uri(document.image))] if document.image else []),
+        *(_person(document.author) if _writer(document.author) else []),
+        _empty("link", rel="alternate", type="text/html", href=uri(document.addresses["html"])),
         *_relations(document, "atom", "link"),
     ]
     for entry in map(printable, document.entries):
         parts += _atom_entry(entry, document)
     return _written([*parts, "</feed>"])
+
+
+def _rss_head(document: FeedDocument) -> Iterator[str]:
+    """Language, author and picture, for readers and for podcast apps."""
+    if document.language:
+        yield _element("language", document.language)
+    if writer := _writer(document.author):
+        yield _element("dc:creator", writer)
+        yield _element("itunes:author", writer)
+    if document.image:
+        yield "<image>"
+        yield _element("url", uri(document.image))
+        yield _element("title", _as_html(document.title))
+        yield _element("link", uri(document.addresses["html"]))
+        yield "</image>"
+        yield _empty("itunes:image", href=uri(document.image))
 
 
 def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
@@ -86,7 +112,9 @@ def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
     for hub in document.hubs:
         yield _empty(tag, rel="hub", href=uri(hub))
     if form in document.previous:
-        yield _empty(tag, rel="prev-archive", type=kind, href=uri(document.previous[form]))
+        # Readers that know no archives may know pages.
+        for rel in ("prev-archive", "next"):
+            yield _empty(tag, rel=rel, type=kind, href=uri(document.previous[form]))
     if form in document.current:
         yield _empty(tag, rel="current", type=kind, href=uri(document.current[form]))
     if document.archive:
@@ -96,13 +124,12 @@ def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
 
 
 def _rss_item(entry: Entry) -> Iterator[str]:
-    content = body(entry)
+    content = shown(entry)
     # Readers take the longer one as the content, so a longer summary is left out.
     summary = escape(entry.summary or "", quote=False)
     summary = summary if not content or len(summary) < len(content) else ""
     yield "<item>"
-    if entry.name or not (content or summary):
-        yield _element("title", _as_html(title(entry)))
+    yield _element("title", _as_html(title(entry)))
     if address := link(entry):
         yield _element("link", uri(address))
     yield _element("guid", entry.guid or "", isPermaLink="false")
@@ -111,9 +138,9 @@ def _rss_item(entry: Entry) -> Iterator[str]:
     if entry.updated:
         yield _element("atom:updated", timestamp(entry.updated))
     if writer := _writer(entry.author):
-        yield _element("dc:creator", _as_html(writer))
+        yield _element("dc:creator", writer)
     for category in entry.category:
-        yield _element("category", _as_html(category))
+        yield _element("category", category)
     if summary or content:
         yield _element("description", summary or content)
     if summary and content:
@@ -130,21 +157,17 @@ def _rss_item(entry: Entry) -> Iterator[str]:
 
 
 def _atom_entry(entry: Entry, document: FeedDocument) -> Iterator[str]:
-    content, address = body(entry), link(entry)
+    content, address = shown(entry), link(entry)
     yield "<entry>"
     yield _element("title", title(entry))
     yield _element("id", entry.guid or "")
     yield _element("updated", timestamp(entry.updated or entry.published or document.updated))
     if entry.published:
         yield _element("published", timestamp(entry.published))
-    yield "<author>"
-    yield _element("name", _writer(entry.author) or document.title)
-    if entry.author and entry.author.name and entry.author.url:
-        yield _element("uri", entry.author.url)
-    yield "</author>"
+    yield from _person(entry.author, document.title)
     # One of the two is required (4.1.2).
     if address or not content:
-        yield _empty("link", rel="alternate", type="text/html", href=address or document.addresses["html"])
+        yield _empty("link", rel="alternate", type="text/html", href=uri(address or document.addresses["html"]))
     for category in entry.category:
         yield _empty("category", term=category)
     if entry.summary:
@@ -155,7 +178,7 @@ def _atom_entry(entry: Entry, document: FeedDocument) -> Iterator[str]:
     for one in found:
         named = {"title": one.title} if one.title else {}
         length = {"length": str(one.length)} if one.length else {}
-        yield _empty("link", rel="enclosure", type=media_type(one), href=one.url, **length, **named)
+        yield _empty("link", rel="enclosure", type=media_type(one), href=uri(one.url), **length, **named)
     yield from _media(entry, found, [])
     yield "</entry>"
 
@@ -171,8 +194,63 @@ def _media(entry: Entry, found: list[Enclosure], others: list[Enclosure]) -> Ite
         yield _empty("media:content", url=uri(one.url), type=media_type(one), **more)
     if entry.featured:
         yield _empty("media:thumbnail", url=uri(entry.featured))
+        if played:
+            yield _empty("itunes:image", href=uri(entry.featured))
     for target in entry.in_reply_to:
-        yield _empty("thr:in-reply-to", ref=target, href=target)
+        yield _empty("thr:in-reply-to", ref=uri(target), href=uri(target))
+    if entry.podcast is not None:
+        yield from _episode(entry.podcast)
+
+
+def _episode(podcast: Podcast) -> Iterator[str]:
+    if podcast.season:
+        yield _element("itunes:season", podcast.season)
+        yield _element("podcast:season", podcast.season, **_stated(name=podcast.season_name))
+    if podcast.episode:
+        yield _element("itunes:episode", podcast.episode)
+        yield _element("podcast:episode", podcast.episode)
+    if podcast.episode_type:
+        yield _element("itunes:episodeType", podcast.episode_type)
+    for one in podcast.transcript:
+        kind = one.type or media_type(Enclosure(one.url))
+        yield _empty("podcast:transcript", url=uri(one.url), type=kind, **_stated(language=one.language))
+    if podcast.chapters:
+        yield _empty("podcast:chapters", url=uri(podcast.chapters), type="application/json+chapters")
+    if podcast.chapter:
+        yield _opening("psc:chapters", version="1.2")
+        for part in podcast.chapter:
+            about = _stated(href=part.url and uri(part.url), image=part.photo and uri(part.photo))
+            yield _empty("psc:chapter", start=_clock(part.start), title=part.title or "", **about)
+        yield "</psc:chapters>"
+    for person in podcast.person:
+        about = _stated(role=person.role, href=person.url and uri(person.url), img=person.photo and uri(person.photo))
+        yield _element("podcast:person", person.name, **about)
+    for file in podcast.alternate:
+        length = str(file.length) if file.length else None
+        yield _opening("podcast:alternateEnclosure", type=media_type(file), **_stated(length=length, title=file.title))
+        yield _empty("podcast:source", uri=uri(file.url))
+        yield "</podcast:alternateEnclosure>"
+    for page in podcast.funding:
+        yield _element("podcast:funding", page.title or "", url=uri(page.url))
+
+
+def _stated(**values: str | None) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _clock(seconds: float) -> str:
+    """A place in a recording: hours, minutes, seconds and milliseconds."""
+    whole = round(seconds * 1000)
+    return f"{whole // 3_600_000:02}:{whole // 60_000 % 60:02}:{whole // 1000 % 60:02}.{whole % 1000:03}"
+
+
+def _person(author: Card | None, otherwise: str = "") -> Iterator[str]:
+    """An author of Atom."""
+    yield "<author>"
+    yield _element("name", _writer(author) or otherwise)
+    if author and author.name and author.url:
+        yield _element("uri", uri(author.url))
+    yield "</author>"
 
 
 def _writer(author: Card | None) -> str:
@@ -192,7 +270,11 @@ def _rfc_822(moment: datetime) -> str:
 
 def _root(tag: str, prefixes: tuple[str, ...], **attributes: str) -> str:
     declared = {f"xmlns:{prefix}": _NAMESPACES[prefix] for prefix in prefixes}
-    return f"<{tag}{_attributes({**attributes, **declared})}>"
+    return _opening(tag, **attributes, **declared)
+
+
+def _opening(tag: str, **attributes: str) -> str:
+    return f"<{tag}{_attributes(attributes)}>"
 
 
 def _element(tag: str, text: str, **attributes: str) -> str:

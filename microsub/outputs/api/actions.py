@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from microsub.configuration.model import MOST_IMPRESSIONS, OutputConfig, Republish
+from microsub.configuration.model import LANGUAGE, MOST_IMPRESSIONS, OutputConfig, Republish
 from microsub.kit.http.params import TRUTHS, Params, wrong
+from microsub.kit.urls import MAX_URL, is_usable
 from microsub.model.query import parsed
 from microsub.outputs.contents import Edited
 from microsub.outputs.values import OutputFeed, require_name, seconds_of
@@ -20,6 +21,7 @@ from microsub.timelines.api.arguments import Action, Call, Reply, Table
 from microsub.timelines.channels import MOST_OF_NAME
 
 SCOPE = "channels"
+MOST_OF_DESCRIPTION = 2000
 
 
 async def listed(call: Call) -> Reply:
@@ -107,10 +109,19 @@ async def _require_channel(call: Call, settings: OutputConfig) -> None:
 def output_settings(params: Params, before: OutputConfig, now: float) -> OutputConfig:
     """`before` changed by the parameters of a request or the fields of a form. Raises InvalidRequest."""
     given: dict[str, Any] = {}
-    if (title := params.text("title")) is not None:
-        given["title"] = " ".join(title.split())
-        if not 0 < len(given["title"]) <= MOST_OF_NAME or not given["title"].isprintable():
-            raise wrong("title", title, f"1 to {MOST_OF_NAME} printable characters")
+    for name, most in {"title": MOST_OF_NAME, "author": MOST_OF_NAME, "description": MOST_OF_DESCRIPTION}.items():
+        if (words := params.text(name)) is not None:
+            given[name] = " ".join(words.split())
+            if not 0 < len(given[name]) <= most or not given[name].isprintable():
+                raise wrong(name, words, f"1 to {most} printable characters")
+    if (image := params.text("image")) is not None:
+        if not is_usable(image) or len(image) > MAX_URL:
+            raise wrong("image", image, f"an http or https URL of at most {MAX_URL} characters")
+        given["image"] = image
+    if (language := params.text("language")) is not None:
+        if not re.fullmatch(LANGUAGE, language):
+            raise wrong("language", language, "a language tag such as en or pt-BR")
+        given["language"] = language
     if params.text("channel") is not None:
         given["channel"] = arguments.channel(params, allow_global=False)
     if (search := params.text("search")) is not None:

@@ -353,7 +353,9 @@ def _reply(
     body, tag = written.body, written.tag
     # Items of a limited feed expire at times that aren't recorded, so clients compare only its tag.
     modified = None if feed.is_limited else datetime.fromtimestamp(int(feed.modified), UTC)
-    headers = [*_headers(feed, form, archive, tag, modified), *_hubs(written.document, form)]
+    # Not later than the reply's own `Date`, which the server renews once a second.
+    stated = modified and min(modified, datetime.fromtimestamp(int(now) - 1, UTC))
+    headers = [*_headers(feed, form, archive, tag, stated), *_hubs(written.document, form)]
     if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
     kind: Header = (b"content-type", FORMATS[form].content_type.encode())

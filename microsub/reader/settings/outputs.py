@@ -180,6 +180,10 @@ def _fields(feed: OutputFeed) -> dict[str, str]:
     settings = feed.settings
     texts = {
         "title": feed.title,
+        "description": settings.description or "",
+        "image": settings.image or "",
+        "author": settings.author or "",
+        "language": settings.language or "",
         "channel": settings.channel or "",
         "search": settings.search or "",
         "max_impressions": str(settings.max_impressions or ""),
