@@ -293,7 +293,7 @@ def _fork_beside(address: str) -> None:
         end, held = os.pipe()
         with open(end, "rb") as parent, open(os.devnull, "wb") as nothing:
             process = forked(address, module, (), env, [parent.fileno(), nothing.fileno(), 2])
-        process.stdin = os.fdopen(held, "wb")  # type: ignore[attr-defined]  # it ends with us
+        process.stdin = os.fdopen(held, "wb", buffering=0)  # type: ignore[attr-defined]  # it ends with us
         return process
 
     asyncio.create_subprocess_exec = fork  # type: ignore[assignment]

@@ -1,8 +1,9 @@
 """A process of the server, from its start to the signal that ends it: web, worker or both.
 
 A server runs its worker in a separate process, so that polling doesn't slow down requests. That process gets its
-settings as environment variables, and its standard input is a pipe that the server keeps open: the worker ends when the
-server does, however that happens. A worker that ends earlier, or can't be started, is started again.
+settings as environment variables, and its standard input is a pipe that the server keeps open: the worker ends when
+the server does, however that happens. It loads its code while the server starts, and begins when a byte in the pipe
+says so. A worker that ends earlier, or can't be started, is started again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import ipaddress
 import os
 import signal
@@ -164,6 +166,9 @@ async def _run(settings: Settings, parts: Parts) -> None:
 async def _run_on_stores(settings: Settings, parts: Parts, stop: asyncio.Event, waiting: StartWait) -> None:
     """Run until `stop`. Raises StoreUnavailable if Redis isn't there; `waiting` knows whether that was at the start."""
     async with contextlib.AsyncExitStack() as stack:
+        beside = None
+        if parts.worker == "beside":
+            beside = await stack.enter_async_context(worker_beside(settings))
         stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
         await wiring.stores.warn_of_losses(settings, stores)
         config = None
@@ -175,9 +180,11 @@ async def _run_on_stores(settings: Settings, parts: Parts, stop: asyncio.Event, 
             if parts.listener is None:
                 giving_way = asyncio.create_task(_give_way_after(inside), name="giving way")
                 stack.callback(giving_way.cancel)
-        elif parts.worker == "beside":
+        elif beside is not None:
             await stack.enter_async_context(wiring.worker.worker_to_come(stores))
-            worker = await stack.enter_async_context(worker_beside(settings))
+            stack.push_async_callback(beside.end)  # before the stores are closed
+            worker = beside
+            beside.begin()
         sizes = await _sizes(stores) if parts.parent is None else ""
         if parts.listener is not None and config is not None:
             app, stop_waiting = await stack.enter_async_context(wiring.web.open_app(settings, stores, config))
@@ -391,6 +398,8 @@ class WorkerBeside:
         self._figures = figures
         self._process: Process | None = None
         self._stopping = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._ended = asyncio.Event()
 
     @property
     def pid(self) -> int | None:
@@ -404,8 +413,29 @@ class WorkerBeside:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
+    def begin(self) -> None:
+        """Let the process begin its work, now that the stores and the configuration are there."""
+        self._begun.set()
+
+    async def end(self) -> None:
+        """`stop`, and wait for the end of the process; a hanging one is killed."""
+        self.stop()
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self._ended.wait()
+        except TimeoutError:
+            if self._process is not None:
+                self._process.kill()
+            await self._ended.wait()
+
     async def run(self) -> None:
         """Keep one process running until `stop`."""
+        try:
+            await self._run()
+        finally:
+            self._ended.set()
+
+    async def _run(self) -> None:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -436,30 +466,48 @@ class WorkerBeside:
         self._process = process
         if self._stopping.is_set():  # while it was being started
             self.stop()
+        beginning = asyncio.create_task(self._let_begin(process), name="worker begins")
         try:
             return await process.wait()
         finally:
+            beginning.cancel()
             self._process = None
             if process.returncode is None:
                 process.kill()
                 await process.wait()
             metrics.forget(process.pid, self._figures)
 
+    async def _let_begin(self, process: Process) -> None:
+        await self._begun.wait()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.write(b"\n")
+
 
 @contextlib.asynccontextmanager
 async def worker_beside(settings: Settings) -> AsyncIterator[WorkerBeside]:
-    """Run a worker process within the block; its metrics are added to ours."""
+    """Load a worker process within the block, which works from `begin` on; its metrics are added to ours."""
     with tempfile.TemporaryDirectory(prefix="microsub-metrics-") as folder, metrics.added(Path(folder)) as figures:
         worker = WorkerBeside(settings, figures)
         running = asyncio.create_task(worker.run(), name="worker beside")
         try:
             yield worker
         finally:
-            worker.stop()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    await running
+            await worker.end()
+            await running
+
+
+_OF_WORKERS = ("delivery.stage", "parsing.pool", "polling.poll", "push.deliveries", "wiring.fetching", "wiring.worker")
+"""Modules that load what a worker needs first; it would import them one by one later."""
+
+
+def work_when_told(parent: int) -> None:
+    """Load the code of a worker, and run it after a byte from `parent`; end with it."""
+    for name in _OF_WORKERS:
+        importlib.import_module(f"microsub.{name}")
+    if os.read(parent, 1):
+        start(read_settings(os.environ), Parts(worker="inside", parent=parent))
 
 
 if __name__ == "__main__":
-    start(read_settings(os.environ), Parts(worker="inside", parent=sys.stdin.fileno()))
+    work_when_told(sys.stdin.fileno())
