@@ -220,6 +220,13 @@ class Settings:
         "How many replicas must confirm a change before it counts as stored. Default: 1 in a Redis Cluster if the "
         "master has a replica, otherwise 0.",
     )
+    redis_memory_mb: int | None = setting(
+        _number(0, 100_000_000, "a number of megabytes", "megabytes"),
+        None,
+        "Memory that the embedded Redis may use for data; beyond it, posts can be read, but nothing is stored until "
+        "there is room. 0 means no limit. By default two thirds of the machine's memory, or of the container's. It "
+        "applies from the next start of the embedded Redis on.",
+    )
     allow_private_networks: tuple[Network, ...] = setting(
         _list_of_networks("10.0.0.0/8,fd00::/8"),
         "",

@@ -139,7 +139,8 @@ async def open_stores(settings: Settings, *, create: bool = False) -> AsyncItera
         where = f"Redis at {mask_password(url)}" if url else ""
         embedded = None
         if url is None:
-            embedded = await asyncio.to_thread(start_embedded, settings.data_dir)
+            memory = None if settings.redis_memory_mb is None else settings.redis_memory_mb * 1024 * 1024
+            embedded = await asyncio.to_thread(start_embedded, settings.data_dir, memory)
             stack.push_async_callback(asyncio.to_thread, embedded.stop)
             url, where = embedded.url, f"{embedded.data_dir} (embedded Redis {embedded.version})"
         redis = await connect(url, replicas=None if settings.embedded else settings.redis_replicas)

@@ -90,6 +90,25 @@ def test_it_keeps_data_from_one_start_to_the_next(data_dir):
     assert not (data_dir / "redis.sock").exists()
 
 
+def test_its_memory_has_a_limit(data_dir, tmp_path, monkeypatch):
+    """Two thirds of the machine's or the container's; beyond it, nothing is dropped, and writes are refused."""
+    for limit, expected in (("3000000", 2_000_000), ("max", 0)):
+        (tmp_path / "memory.max").write_text(limit)
+        monkeypatch.setattr(embedded, "_LIMITS", (tmp_path / "missing", tmp_path / "memory.max"))
+        found = embedded.default_memory()
+        assert found == expected if expected else found > 100_000_000
+    server = start_embedded(data_dir, 4_000_000)
+    with client(server) as redis:
+        found = redis.config_get("maxmemory*")
+        assert (found["maxmemory"], found["maxmemory-policy"]) == ("4000000", "noeviction")
+        replies = [redis.execute_command("SETRANGE", name, 300_000, "x") for name in "abc"]
+        redis.config_set("maxmemory", 1_500_000)  # as if there were more
+        with pytest.raises(redis_py.exceptions.OutOfMemoryError):
+            redis.set("d", "x")
+        assert (replies, redis.dbsize()) == ([300_001] * 3, 3)
+    assert server.stop()
+
+
 def test_many_processes_at_once_start_one_server(data_dir):
     """The lock file lets one process start the server; the others wait and adopt it."""
     processes = [in_process(ATTACH, data_dir) for _ in range(3)]

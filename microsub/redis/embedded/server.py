@@ -147,8 +147,11 @@ def text_of(version: Version) -> str:
 class EmbeddedRedis:
     """An attached embedded server; `adopted` means that it was running before we attached."""
 
-    def __init__(self, url: str, data_dir: Path, *, adopted: bool, version: str, pid: int, users: IO[bytes]) -> None:
+    def __init__(
+        self, url: str, data_dir: Path, memory: int, *, adopted: bool, version: str, pid: int, users: IO[bytes]
+    ) -> None:
         self.url = url
+        self.memory = memory
         self.data_dir = data_dir
         self.adopted = adopted
         self.version = version
@@ -183,7 +186,7 @@ class EmbeddedRedis:
         """
         folder = Folder(self.data_dir)
         with folder.starting():
-            running = _running(folder) or _start(folder)
+            running = _running(folder) or _start(folder, self.memory)
         if socket_url(running.socket) != self.url:
             raise StoreUnusable(f"it listens on another socket than before: {running.socket}")
         self.pid, self.version = running.pid, running.version
@@ -195,31 +198,32 @@ class EmbeddedRedis:
         return folder.is_running() and (record is None or record.pid == self.pid)
 
 
-def start_embedded(data_dir: Path) -> EmbeddedRedis:
+def start_embedded(data_dir: Path, memory: int | None = None) -> EmbeddedRedis:
     """Attach to the server of `data_dir`, starting it if needed. Blocks until it answers.
+
+    A started one uses at most `memory` bytes for data (0: any number; None: `SHARE` of the machine's).
 
     Raises ConfigError if no usable redis-server exists or the folder can't be used, SchemaMismatch if the data was
     written by a newer Redis than the installed one, StoreUnavailable if the server doesn't come up.
     """
     folder = Folder(prepared(data_dir))
     try:
-        return _attached(folder)
+        return _attached(folder, default_memory() if memory is None else memory)
     except OSError as error:
         raise DataFolderUnusable("write to", error.filename or folder.path, error) from error
 
 
-def _attached(folder: Folder) -> EmbeddedRedis:
+def _attached(folder: Folder, memory: int) -> EmbeddedRedis:
     with folder.starting():
         running = _running(folder)
         adopted = running is not None
         if running is None:
-            running = _start(folder)
+            running = _start(folder, memory)
         # We attach before we release the lock: nobody can stop the server in between.
         users = private(folder.users)  # it stays open for as long as we are attached
         fcntl.flock(users, fcntl.LOCK_SH)
-    return EmbeddedRedis(
-        socket_url(running.socket), folder.path, adopted=adopted, version=running.version, pid=running.pid, users=users
-    )
+    url, version, pid = socket_url(running.socket), running.version, running.pid
+    return EmbeddedRedis(url, folder.path, memory, adopted=adopted, version=version, pid=pid, users=users)
 
 
 # --- a running server --------------------------------------------------------------------------------------------
@@ -306,7 +310,7 @@ def _wait(condition: Callable[[], bool], seconds: float, failure: str) -> None:
 # --- starting one ------------------------------------------------------------------------------------------------
 
 
-def _start(folder: Folder) -> Record:
+def _start(folder: Folder, memory: int) -> Record:
     before = folder.record()
     program = choose(programs(), folder.written_by(before), folder.path)
     remove_socket(before, folder.path)
@@ -315,7 +319,7 @@ def _start(folder: Folder) -> Record:
     with private(folder.running) as running, private(folder.log) as log:
         fcntl.flock(running, fcntl.LOCK_EX)
         child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
-            [str(program.path), *_arguments(folder.path, address)],
+            [str(program.path), *_arguments(folder.path, address, memory)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -365,7 +369,7 @@ def _reap() -> None:
         del _children[pid]
 
 
-def _arguments(data_dir: Path, address: str) -> list[str]:
+def _arguments(data_dir: Path, address: str, memory: int) -> list[str]:
     return [
         *("--port", "0"),
         *("--unixsocket", address),
@@ -375,7 +379,29 @@ def _arguments(data_dir: Path, address: str) -> list[str]:
         *("--appendfsync", "everysec"),
         *("--save", ""),  # the append-only file holds everything already
         *("--daemonize", "no"),
+        *("--maxmemory", str(memory)),
+        *("--maxmemory-policy", "noeviction"),
     ]
+
+
+SHARE = 2 / 3
+"""The part of the machine's memory that the data may use by default; the rest is for our processes, and for changes of
+the data while Redis rewrites its file.
+"""
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Files with the limit of a container, for cgroups of both versions."""
+
+
+def default_memory() -> int:
+    """Bytes that the data may use by default; 0 if the machine's memory is unknown."""
+    try:
+        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (ValueError, OSError):
+        return 0
+    for file in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # `max` for no limit
+            found.append(int(file.read_text()))
+    return int(min(found) * SHARE)
 
 
 def _last_words(log: Path) -> str:
