@@ -12,6 +12,7 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -28,23 +29,35 @@ _REMEMBERED = 1000
 
 
 class LibraryLogger:
-    """The logger of a library module: silent until the program configures structlog.
+    """The logger of a library module: structlog's if the program configures structlog, otherwise the standard one.
 
-    Unconfigured, structlog prints to standard output, which belongs to the program.
+    Unconfigured, structlog prints to standard output, which belongs to the program. The standard logger of that name
+    writes nothing either until the program configures `logging`.
     """
 
     def __init__(self, name: str) -> None:
         self._logger = structlog.get_logger(name)
+        self._standard = logging.getLogger(name)
 
     def __getattr__(self, level: str) -> Callable[..., Any]:
-        if structlog.is_configured():
-            written: Callable[..., Any] = getattr(self._logger, level)
-            return written
-        return _discard
+        written: Callable[..., Any] = (
+            getattr(self._logger, level)
+            if structlog.is_configured()
+            else partial(_write_standard, self._standard, level)
+        )
+        return written
 
 
-def _discard(*_: object, **__: object) -> None:
-    """Drop what is logged before logging is configured."""
+# Without a handler, Python would write warnings to standard error.
+logging.getLogger("microsub").addHandler(logging.NullHandler())
+
+
+def _write_standard(logger: logging.Logger, level: str, event: str, **values: Any) -> None:
+    trace = values.pop("exc_info", level == "exception")
+    number = logging.ERROR if level == "exception" else logging.getLevelNamesMapping()[level.upper()]
+    if logger.isEnabledFor(number):
+        details = "".join(f" {name}={_shown(value)}" for name, value in values.items() if value is not None)
+        logger.log(number, "%s", event + details, exc_info=trace)
 
 
 def set_up_logs(form: str, level: str) -> None:

@@ -57,7 +57,8 @@ class CachedFeed:
     with this call, `not_modified` if the publisher confirmed the stored one, and `cache` if no request was sent or it
     failed; then `error` says why. `final_url` is where the document was found, after redirects. `fetched_at` is the
     Unix time when these bytes arrived. `page` is the page that names this feed, if `url` led to a page; otherwise
-    None.
+    None. `storage_error` is what the storage raised during this call, if anything: then the copy may be missing, and
+    the next call sends a request again.
     """
 
     url: str
@@ -70,6 +71,7 @@ class CachedFeed:
     etag: str | None = None
     last_modified: str | None = None
     page: str | None = None
+    storage_error: Exception | None = None
 
 
 class FeedCache:
@@ -128,6 +130,7 @@ class FeedCache:
         (with `offline`, of the reason `offline`) or ParseError. After a `Retry-After`, no request is sent until the
         pause is over; after a 410, none without `force`.
         """
+        _require_text(url)
         own = self._ttls.get(canonical_feed_url(url), self._ttl) if ttl is None else ttl
         found = await self._copies.find(Ask(url, own, force, offline), self._judge)
         error = None if found.failure is None else _error(url, found.failure)
@@ -136,7 +139,8 @@ class FeedCache:
         for link in await self._named(found.document) if follow else ():
             with contextlib.suppress(FetchError, ParseError):
                 named = await self.fetch(link, force, offline, ttl, follow=False)
-                return replace(named, url=url, page=found.document.final_url)
+                broken = named.storage_error or found.storage_error
+                return replace(named, url=url, page=found.document.final_url, storage_error=broken)
         return self._result(url, found, await self._feed(url, found.document), error)
 
     async def fetch_many(
@@ -163,7 +167,10 @@ class FeedCache:
                 except (FetchError, ParseError) as error:
                     return url, error
 
-        tasks = [asyncio.ensure_future(one(url)) for url in dict.fromkeys(urls)]
+        distinct = dict.fromkeys(urls)
+        for url in distinct:
+            _require_text(url)
+        tasks = [asyncio.ensure_future(one(url)) for url in distinct]
         try:
             for done in asyncio.as_completed(tasks):
                 yield await done
@@ -174,6 +181,7 @@ class FeedCache:
 
     async def remove(self, url: str) -> None:
         """Forget everything about `url`, including its validators, failures and pauses."""
+        _require_text(url)
         await self._copies.remove(url)
 
     async def purge(self, older_than: float) -> int:
@@ -232,7 +240,13 @@ class FeedCache:
             fetched_at=document.fetched_at,
             etag=document.etag,
             last_modified=document.last_modified,
+            storage_error=found.storage_error,
         )
+
+
+def _require_text(url: object) -> None:
+    if not isinstance(url, str):
+        raise TypeError(f"'url' is {url!r}: expected the http or https URL of a feed, as text")
 
 
 def as_storage(storage: Storage | Bytes | Opener) -> Storage:

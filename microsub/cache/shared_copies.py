@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,7 +40,7 @@ from microsub.kit.urls import canonical_feed_url, mask_credentials
 from microsub.logs import LibraryLogger
 from microsub.metrics import FEED_CACHE_ANSWERS
 
-log = LibraryLogger(__name__)
+log = LibraryLogger("microsub.cache")
 
 Source = Literal["network", "not_modified", "cache"]
 Answer = Literal["fresh", "paused", "coalesced", "revalidated", "fetched", "stale", "failed", "offline"]
@@ -84,7 +85,8 @@ class Ask:
 class CacheAnswer:
     """The result: the document, if there is one, and the last failure, if there was one.
 
-    `reply` is the publisher's reply, if this call sent the request itself.
+    `reply` is the publisher's reply, if this call sent the request itself; `storage_error` is the first error of the
+    storage during this call, which has no other effect than requests.
     """
 
     document: CachedDocument | None
@@ -92,7 +94,11 @@ class CacheAnswer:
     source: Source
     answer: Answer
     reply: FetchResult | None = None
+    storage_error: Exception | None = None
 
+
+_problems: ContextVar[list[Exception] | None] = ContextVar("storage_errors", default=None)
+"""Errors of the storage during one call."""
 
 Judge = Callable[[Fetched, CachedDocument | None], Awaitable[bytes | None]]
 """Examines a changed document before it replaces the stored one; returns the packed feed if it was parsed.
@@ -171,9 +177,14 @@ class SharedCopies:
 
     async def find(self, ask: Ask, judge: Judge) -> CacheAnswer:
         """The document at `ask.url`, requested if no copy is usable. A publisher can't make it raise."""
-        found = await self._find(ask, judge)
+        problems: list[Exception] = []
+        token = _problems.set(problems)
+        try:
+            found = await self._find(ask, judge)
+        finally:
+            _problems.reset(token)
         FEED_CACHE_ANSWERS.labels(found.answer).inc()
-        return found
+        return replace(found, storage_error=problems[0]) if problems else found
 
     async def _find(self, ask: Ask, judge: Judge) -> CacheAnswer:
         key = canonical_feed_url(ask.url)
@@ -312,7 +323,7 @@ class SharedCopies:
         try:
             return _decoded(await self._storage.get(key), key)
         except Exception as error:  # anything that a foreign mapping raises
-            log.warning("a stored copy can't be read", url=mask_credentials(key), problem=_text(error))
+            _note("a stored copy can't be read", key, error)
         return None
 
     async def _write(self, copy: CachedCopy, ttl: float, held: _Held | None = None) -> None:
@@ -333,7 +344,7 @@ class SharedCopies:
                 lock, held.lock = held.lock, None
                 await lock.end(data, seconds)
         except Exception as error:  # anything that a foreign mapping raises
-            log.warning("a copy can't be stored", url=mask_credentials(copy.url), problem=_text(error))
+            _note("a copy can't be stored", copy.url, error)
 
     @contextlib.asynccontextmanager
     async def _locked(self, key: str, looked: bool, seen: CachedCopy | None) -> AsyncIterator[_Held]:
@@ -353,12 +364,11 @@ class SharedCopies:
                 try:
                     await held.lock.release()
                 except Exception as error:  # it expires by itself
-                    log.warning("a lock can't be released", url=mask_credentials(key), problem=_text(error))
+                    _note("a lock can't be released", key, error)
 
     async def _held(self, key: str, looked: bool, seen: CachedCopy | None) -> _Held:
-        lock = self._storage.lock(key)
-        if lock is not None:
-            try:
+        try:
+            if (lock := self._storage.lock(key)) is not None:
                 is_ours, data = await lock.begin()
                 copy = _decoded(data, key)
                 if not looked:
@@ -367,8 +377,8 @@ class SharedCopies:
                     is_ours = await self._acquire(lock, key)
                     copy = await self._read(key)
                 return _Held(lock if is_ours else None, copy, _other(copy, seen))
-            except Exception as error:  # without a lock there may be one request too many, but there is a result
-                log.warning("a lock can't be taken", url=mask_credentials(key), problem=_text(error))
+        except Exception as error:  # without a lock there may be one request too many, but there is a result
+            _note("a lock can't be taken", key, error)
         copy = await self._read(key)
         return _Held(None, copy, _other(copy, seen) if looked else None)
 
@@ -411,5 +421,8 @@ async def _renew(lock: UrlLock, every: float) -> None:
             await lock.renew()
 
 
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _note(event: str, url: str, error: Exception) -> None:
+    """Log an error of the storage, and keep it for the caller."""
+    log.warning(event, url=mask_credentials(url), problem=f"{type(error).__name__}: {error}")
+    if (problems := _problems.get()) is not None:
+        problems.append(error)

@@ -7,11 +7,11 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class UrlLock(Protocol):
 
 
 class Storage(Protocol):
-    """Bytes by URL. Its errors are logged, and it then counts as empty."""
+    """Bytes by URL. Its errors are logged and in `CachedFeed.storage_error`, and it then counts as empty."""
 
     async def get(self, url: str) -> bytes | None:
         """The bytes last stored, or None."""
@@ -101,7 +101,6 @@ class KeyLock(Protocol):
         ...
 
 
-@runtime_checkable
 class Lockable(Protocol):
     """A thread-safe mapping that offers a lock per key, across processes."""
 
@@ -111,25 +110,30 @@ class Lockable(Protocol):
 
 
 class MappingStorage:
-    """Any `MutableMapping[str, bytes]` as a storage, or a function that opens one.
+    """A mapping of text to bytes as a storage, or a function that opens one. Raises TypeError for anything else.
 
-    The function is for mappings that must be used in the thread that opened them (`shelve` on SQLite).
+    A mapping is what values can be read from and written to by key (`__getitem__`, which raises KeyError, or `get`, and
+    `__setitem__`); without `__delitem__` it gets an empty value instead, and without a list of its keys `purge` finds
+    nothing. The function is for mappings that must be used in the thread that opened them (`shelve` on SQLite).
 
     A dict is used directly. A mapping with a `lock` method is used from several threads at once, any other from only
     one thread, so it needn't be thread-safe.
     """
 
     def __init__(self, mapping: Mapping | Opener) -> None:
-        self._open = None if isinstance(mapping, MutableMapping) else mapping
-        self._mapping = mapping if isinstance(mapping, MutableMapping) else None
+        is_open = _is_mapping(mapping)
+        if not is_open and not callable(mapping):
+            raise _no_storage(mapping)
+        self._open: Any = None if is_open else mapping
+        self._mapping: Any = mapping if is_open else None
         self._plain: Mapping | None = mapping if isinstance(mapping, dict) else None
-        self._lockable: Any = mapping if isinstance(mapping, Lockable) else None
+        self._lockable: Any = mapping if is_open and callable(getattr(mapping, "lock", None)) else None
         self._threads: ThreadPoolExecutor | None = None
         self._process = os.getpid()
 
     async def get(self, url: str) -> bytes | None:
         """See `Storage.get`."""
-        return await self._run(lambda mapping: mapping.get(url))
+        return await self._run(lambda mapping: _value(mapping, url))
 
     async def put(self, url: str, value: bytes, seconds: float) -> None:
         """See `Storage.put`. A mapping doesn't expire values: `FeedCache.purge` does."""
@@ -137,11 +141,11 @@ class MappingStorage:
 
     async def remove(self, url: str) -> None:
         """See `Storage.remove`."""
-        await self._run(lambda mapping: mapping.pop(url, None))
+        await self._run(lambda mapping: _forget(mapping, url))
 
     async def urls(self) -> list[str]:
         """See `Storage.urls`."""
-        return await self._run(list)
+        return await self._run(_keys)
 
     async def tidy(self) -> None:
         """See `Storage.tidy`."""
@@ -160,17 +164,19 @@ class MappingStorage:
             self._threads.shutdown(wait=False)
         self._threads = None
 
-    async def _run(self, work: Callable[[Mapping], T]) -> T:
+    async def _run(self, work: Callable[[Any], T]) -> T:
         if self._plain is not None:
             return work(self._plain)
         if self._lockable is not None and self._mapping is not None:
             return await asyncio.to_thread(work, self._mapping)
         return await asyncio.get_running_loop().run_in_executor(self._thread(), self._work, work)
 
-    def _work(self, work: Callable[[Mapping], T]) -> T:
+    def _work(self, work: Callable[[Any], T]) -> T:
         if self._mapping is None:
-            assert self._open is not None
-            self._mapping = self._open()
+            opened = self._open()
+            if not _is_mapping(opened):
+                raise _no_storage(opened)
+            self._mapping = opened
         return work(self._mapping)
 
     def _thread(self) -> ThreadPoolExecutor:
@@ -178,6 +184,40 @@ class MappingStorage:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="feed-cache")
             self._process = os.getpid()
         return self._threads
+
+
+def _is_mapping(value: object) -> bool:
+    return hasattr(value, "__getitem__") and hasattr(value, "__setitem__") and not isinstance(value, Sequence | type)
+
+
+def _no_storage(value: object) -> TypeError:
+    return TypeError(
+        f"the storage of a feed cache is {type(value).__name__}: expected a mapping of text to bytes, a function that "
+        "opens one, or a Storage; a folder is DirectoryMapping(path)"
+    )
+
+
+def _value(mapping: Any, key: str) -> bytes | None:
+    value = None
+    if hasattr(mapping, "get"):
+        value = mapping.get(key)
+    else:
+        with suppress(KeyError):
+            value = mapping[key]
+    return value if hasattr(mapping, "__delitem__") else value or None
+
+
+def _forget(mapping: Any, key: str) -> None:
+    with suppress(KeyError):
+        if hasattr(mapping, "__delitem__"):
+            del mapping[key]
+        elif _value(mapping, key) is not None:
+            mapping[key] = b""
+
+
+def _keys(mapping: Any) -> list[str]:
+    # Without `__iter__`, Python would read the items 0, 1 and so on.
+    return list(mapping) if hasattr(mapping, "__iter__") else list(mapping.keys()) if hasattr(mapping, "keys") else []
 
 
 class _ThreadedLock:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from microsub.cache import CachedFeed, FeedCache, FetchError, ParseError, feeds
+from microsub.cache import CachedFeed, DirectoryMapping, FeedCache, FetchError, ParseError, feeds
 from microsub.fetch import Fetched, FetchRequest, FetchResult, NotModified
 from microsub.formats.parse import parse
 from microsub.metrics import FEED_CACHE_ANSWERS
@@ -528,3 +528,90 @@ async def test_a_storage_that_fails_is_in_nobodys_way() -> None:
             assert (await cache.fetch(URL)).source == "network"
             assert (await cache.fetch(URL)).source == "network"
     assert {line["problem"] for line in lines} == {"OSError: no disk", "OSError: disk full"}
+
+
+class Locked:
+    """A storage as an earlier feed cache had it: a lock that isn't a method, and nothing but reading and writing."""
+
+    def __init__(self, storage: dict[str, bytes]) -> None:
+        self.lock = threading.Lock()
+        self.storage = storage
+
+    def get(self, key: str, default: Any = None) -> Any:
+        with self.lock:
+            return self.storage.get(key, default)
+
+    def __getitem__(self, key: str) -> bytes:
+        with self.lock:
+            return self.storage[key]
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        with self.lock:
+            self.storage[key] = value
+
+
+class Unregistered:
+    """What has the methods of a mapping, without being registered as one."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def __getitem__(self, key: str) -> bytes:
+        return self.kept[key]
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        self.kept[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.kept[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kept)
+
+
+@pytest.mark.parametrize("storage", [Locked({}), Unregistered()])
+async def test_anything_that_reads_and_writes_by_key_is_a_storage(storage: Any) -> None:
+    """Three calls, one request; forgetting a URL works too."""
+    web = site()
+    async with FeedCache(storage, fetcher=web, clock=Clock()) as cache:
+        found = [await cache.fetch(URL) for _ in range(3)]
+        assert [one.storage_error for one in found] == [None] * 3
+        assert len(web.asked) == 1
+        await cache.remove(URL)
+        assert (await cache.fetch(URL)).source == "network"
+        assert len(web.asked) == 2
+        await cache.purge(older_than=10.0)
+
+
+@pytest.mark.parametrize("storage", ["feeds", b"", [], 3, Path("feeds"), object()])
+def test_what_is_no_storage_is_refused_at_once(storage: Any) -> None:
+    with pytest.raises(TypeError, match="expected a mapping of text to bytes"):
+        FeedCache(storage)
+
+
+async def test_an_error_of_the_storage_comes_with_the_feed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And stands in the program's own log."""
+    (tmp_path / "file").touch()
+    structlog_config = structlog.get_config() if structlog.is_configured() else None
+    structlog.reset_defaults()
+    try:
+        async with FeedCache(DirectoryMapping(tmp_path / "file" / "feeds"), fetcher=site(), clock=Clock()) as cache:
+            found = await cache.fetch(URL)
+        async with FeedCache(object, fetcher=site(), clock=Clock()) as cache:  # type: ignore[arg-type]
+            opened = await cache.fetch(URL)
+    finally:
+        if structlog_config is not None:
+            structlog.configure(**structlog_config)
+    assert isinstance(found.storage_error, OSError)
+    assert isinstance(opened.storage_error, TypeError)
+    assert {record.name for record in caplog.records} == {"microsub.cache"}
+    assert f"a copy can't be stored url={URL} problem=" in caplog.text
+
+
+@pytest.mark.parametrize("url", [None, b"https://blog.example/feed", 7])
+async def test_an_address_is_a_text(url: Any) -> None:
+    async with FeedCache(fetcher=site(), clock=Clock()) as cache:
+        with pytest.raises(TypeError, match="expected the http or https URL of a feed"):
+            await cache.fetch(url)
+        with pytest.raises(TypeError, match="expected the http or https URL of a feed"):
+            _ = [one async for one in cache.fetch_many([URL, url])]
