@@ -166,6 +166,25 @@ def is_beginning(text: str | None, body: str) -> bool:
     return _begins(fold(text or ""), fold(body))
 
 
+def is_teaser(summary: str, body: str) -> bool:
+    """Whether a summary only repeats the beginning of `body`, even if the publisher's software adds a line to it."""
+    folded, text = fold(summary), fold(body)
+    if _begins(folded, text):
+        return True
+    begin = _ADDED.split(folded, maxsplit=1)[0].rstrip()
+    return len(begin) > 10 and len(folded) - len(begin) <= _MOST_ADDED and _begins(begin, text)
+
+
+# What WordPress and its plug-ins write below a teaser: "[…] The post X appeared first on Y."
+_ADDED = re.compile(
+    r"(?i)\s?\[(?:…|\.\.\.|&hellip;)\]|…|\bThe post .{1,300} (?:appeared first|first appeared) on "
+    r"|\bDer Beitrag .{1,300} erschien zuerst auf |\bL.article .{1,300} est apparu en premier sur "
+    r"|\bLa entrada .{1,300} (?:se public. primero en|aparece primero en) |\bL.articolo .{1,300} proviene da "
+    r"|\bHet bericht .{1,300} verscheen eerst op |\bContinue reading\b|\bRead more\b|\bWeiterlesen\b"
+)
+_MOST_ADDED = 500
+
+
 def _begins(folded: str, body: str) -> bool:
     if body.startswith(folded):
         # Engines truncate long texts anywhere; a short title must end at a word boundary: "Go" doesn't match "Gophers".

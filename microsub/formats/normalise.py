@@ -14,12 +14,20 @@ from typing import Any, Generic, TypeVar, cast
 from urllib.parse import urljoin
 
 from microsub.errors import ParseError
-from microsub.formats.entry_id import bounded, fold, is_beginning, post_type, says_no_more
+from microsub.formats.entry_id import bounded, fold, is_teaser, post_type, says_no_more
 from microsub.formats.html.sanitise import clean_html, text_to_html, with_links, without_images
 from microsub.formats.html.text import html_to_text, without_controls
 from microsub.formats.podcast import bounded_podcast
 from microsub.formats.xml.media import kind_of
-from microsub.kit.urls import EXECUTABLE, MAX_URL, safe_url, without_secret_path, without_secrets, without_tracking
+from microsub.kit.urls import (
+    EXECUTABLE,
+    MAX_URL,
+    safe_url,
+    without_redirect,
+    without_secret_path,
+    without_secrets,
+    without_tracking,
+)
 from microsub.model.jf2 import Card, Content, Entry, Feed, Review
 
 MAX_ENTRIES = 300
@@ -296,7 +304,7 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
     if raw.summary_html:
         summary = html_to_text(clean_html(raw.summary_html, raw.base))
     summary = without_controls(summary or "")[:MAX_SUMMARY]
-    if not summary or is_beginning(summary, body):
+    if not summary or is_teaser(summary, body):
         summary = None
     name = _word(entry.name, MAX_NAME) or ""
     name = "" if says_no_more(name, body or summary or "") else name
@@ -319,7 +327,7 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
             changes[field] = _word(word)
     for field in _URLS:
         changes[field] = safe_url(getattr(entry, field))
-    changes["url"] = changes["url"] and without_tracking(changes["url"])
+    changes["url"] = changes["url"] and without_tracking(without_redirect(changes["url"]))
     if changes["url"] is None:
         files = changes.get("enclosure") or ()
         changes["fallback_url"] = files[0].url if files else changes["fallback_url"] or home
@@ -338,7 +346,23 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
         changes["refs"] = {url: _safe_card(ref) if isinstance(ref, Card) else ref for url, ref in refs}
     values = {name: changes[name] if name in changes else getattr(entry, name) for name in _FIELDS}
     values["post_type"] = values["post_type"] or post_type(cast("Entry", SimpleNamespace(**values)))
+    if values["photo"] and content and content.html and not raw.photos_in_body:
+        _show_once(values, content)
     return Entry(**values)
+
+
+def _show_once(values: dict[str, Any], content: Content) -> None:
+    """Remove pictures that are listed and in the body from one of both: from an article's list, or a note's body.
+
+    An article keeps the first as its main picture, if it names no other.
+    """
+    html = content.html or ""
+    twice = [url for url in values["photo"] if f'src="{entities.escape(url)}"' in html]
+    if twice and values["name"]:
+        values["photo"] = tuple(url for url in values["photo"] if url not in twice)
+        values["featured"] = values["featured"] or twice[0]
+    elif twice:
+        values["content"] = replace(content, html=without_images(html, twice))
 
 
 _FIELDS = tuple(field.name for field in fields(Entry))

@@ -74,7 +74,17 @@ _TRACKING = re.compile(
 _CAMPAIGN = re.compile(
     r"(?i)[?&#](?:amp;)?(?:utm_\w+|(?:pk|mtm|piwik)_(?:campaign|kwd|keyword|source|medium|content|cid|group|placement)"
     r"|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|igshid|igsh|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor"
-    r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|at_(?:medium|campaign)|__twitter_impression)(?==|&|#|\Z)"
+    r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|at_(?:medium|campaign)|__twitter_impression"
+    r"|gclsrc|srsltid|_openstat|itm_\w+|campaign_(?:id|medium|name|source|term|content)|mkt_tok|sc_cid|_bhlid|ysclid|mc_tc"
+    r"|fb_(?:action_ids|action_types|source|ref|comment_id)|hmb_(?:campaign|medium|source)|hsa_\w+|__hs(?:tc|sc|fp)"
+    r"|hsctatracking|_branch_(?:match_id|referrer)|ref_src|ref_url|source(?==rss-[\w-]*(?:&|#|\Z)))(?==|&|#|\Z)"
+)
+# Addresses that only lead to the one in their query, by host and path; the query's name.
+_REDIRECTS = re.compile(
+    r"(?i)https?://(?:(?:www\.)?google\.[a-z.]{2,6}/url\?(?:[^#]*&)?(?:url|q)"
+    r"|(?:l|lm|www)\.facebook\.com/l\.php\?(?:[^#]*&)?u|l\.instagram\.com/\?(?:[^#]*&)?u"
+    r"|(?:www\.)?youtube\.com/redirect\?(?:[^#]*&)?q|duckduckgo\.com/l/\?(?:[^#]*&)?uddg"
+    r"|slack-redir\.net/link\?(?:[^#]*&)?url)=(https?(?::|%3a)[^&#]+)"
 )
 _TRACKING_FRAGMENT = re.compile(
     r"(?i)(?:utm_\w+|xtor|ref|src|rss|sc|at_\w+|mc_[ce]id|ns_\w+|ftag)(?:=.*)?\Z|.*[?&]?utm_\w+="
@@ -296,6 +306,20 @@ def without_tracking(url: str) -> str:
     kept = "&".join(pair for pair in query.split("&") if not _CAMPAIGN.match(f"&{pair}"))
     fragment = "" if _CAMPAIGN.match(f"#{fragment}") else mark + fragment
     return f"{path}?{kept}{fragment}" if kept else path + fragment
+
+
+def without_redirect(url: str) -> str:
+    """The address that a search engine's or network's link leads to by way of its own counter."""
+    found = _REDIRECTS.match(url) if "=http" in url.lower() else None
+    return url if found is None else safe_url(unquote(found[1])) or url
+
+
+def without_referrer(url: str, page: str) -> str:
+    """`url` without the name of the site on which it is, `page`'s, which some publishers add to each link (`ref=`)."""
+    host = host_of(page).removeprefix("www.")
+    if not host or f"ref={host}" not in url:
+        return url
+    return re.sub(rf"(?<=[?&])ref={re.escape(host)}(?:&|(?=#|\Z))", "", url).replace("?#", "#").rstrip("?&")
 
 
 def without_secrets(url: str) -> str:

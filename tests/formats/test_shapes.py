@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html as entities
 import re
 
 import pytest
@@ -224,3 +225,24 @@ def test_an_id_can_not_be_one_of_the_page() -> None:
     long = "x" * 101
     assert " id=" not in clean_html(f'<a href="#{long}">x</a><b id="{long}">y</b>', BASE)
     assert " id=" not in clean_html('<a href="/other#main">x</a><b id="main">y</b><b name="main">z</b>', BASE)
+
+
+@pytest.mark.parametrize(
+    ("href", "opened"),
+    [
+        ("https://www.google.com/url?rct=j&sa=t&url=https://n.example/a%3Fb%3D1&ct=ga", "https://n.example/a?b=1"),
+        ("https://l.facebook.com/l.php?u=https%3A%2F%2Fn.example%2Fa%3Ffbclid%3D1&h=AT0", "https://n.example/a"),
+        ("https://www.google.com/url?q=javascript:alert(1)", "https://www.google.com/url?q=javascript:alert(1)"),
+        ("https://evil.example/url?url=https://n.example/", "https://evil.example/url?url=https://n.example/"),
+        ("https://n.example/?srsltid=1&itm_source=a&campaign_id=2&mkt_tok=3&ysclid=4&x=5", "https://n.example/?x=5"),
+        ("https://n.example/?_hsenc=1&__hssc=2&hsa_cam=3&fb_action_ids=4&_openstat=5", "https://n.example/"),
+        ("https://n.example/?source=rss-8d8c1&ref_src=twsrc", "https://n.example/"),
+        ("https://n.example/?source=rss&ref=friend", "https://n.example/?source=rss&ref=friend"),
+        ("https://n.example/?ref=s.example", "https://n.example/"),
+        ("https://n.example/?a=1&ref=s.example&b=2#c", "https://n.example/?a=1&b=2#c"),
+        ("https://n.example/?ref=s.example.org", "https://n.example/?ref=s.example.org"),
+    ],
+)
+def test_links_lead_where_they_say_without_a_counter(href: str, opened: str) -> None:
+    """Redirects of search engines and networks are opened, parameters that only count are removed."""
+    assert plain(f'<a href="{entities.escape(href)}">x</a>') == f'<a href="{entities.escape(opened)}">x</a>'

@@ -33,7 +33,7 @@ _PAGES = tuple(
     for player, page, still in (
         (r"https://(?:www\.)?youtube(?:-nocookie)?\.com/embed/videoseries\?(?:[^#]*&)?list=([\w-]{5,80})",
          "https://www.youtube.com/playlist?list={}", ""),
-        (r"https://(?:www\.)?youtube(?:-nocookie)?\.com/embed/([\w-]{6,20})",
+        (r"https://(?:www\.)?youtube(?:-nocookie)?\.com/embed/([\w-]{3,20})",
          "https://www.youtube.com/watch?v={}", "https://i.ytimg.com/vi/{}/hqdefault.jpg"),
         (r"https://player\.vimeo\.com/video/(\d+)", "https://vimeo.com/{}", ""),
         (r"https://www\.dailymotion\.com/embed/video/(\w+)",
@@ -55,7 +55,7 @@ _BUTTONS = re.compile(
     r"|/plugins/(?:like|share_button|page|comments)\b|tweet_button|follow_button|slashdot-it\.pl|[?&]pixel\b"
     r"|\.swf(?:[?#]|\Z)"
 )
-_FLASH = re.compile(r"(?i)https?://(?:www\.)?youtube(?:-nocookie)?\.com/v/([\w-]{6,20})")
+_FLASH = re.compile(r"(?i)https?://(?:www\.)?youtube(?:-nocookie)?\.com/v/([\w-]{3,20})")
 _FALLBACK = re.compile(r"(?is)<a\s[^<>]{0,500}?\bhref\s*=\s*[\"']?([^\"'\s<>]{1,2000})[^<>]{0,500}>(.{0,500}?)</a\s*>")
 _TAG = re.compile(r"<[^<>]*>")
 
@@ -95,13 +95,13 @@ def _secure(url: str) -> str | None:
     return url if PLAYER.match(url) else None
 
 
-def frame(source: str, base: str, title: str = "", inner: str = "", size: str = "") -> str:
+def frame(source: str, base: str, title: str = "", inner: str = "", size: str = "", still: str = "") -> str:
     """Markup for a frame: the player if it may be framed, else a link.
 
     `inner` is the frame's markup for browsers without frames, whose link is the best; `size` are attributes to keep.
     The result is sanitised later.
     """
-    player, page, still = framed(source, base)
+    player, page, found = framed(source, base)
     title = fold(title)[:300]
     if player:
         named = f' title="{escape(title)}"' if title else ""
@@ -109,7 +109,7 @@ def frame(source: str, base: str, title: str = "", inner: str = "", size: str = 
     if fallback := _FALLBACK.search(inner[:5000]):
         words = fold(unescape(_TAG.sub(" ", fallback[2])))
         return f'<a href="{escape(unescape(fallback[1]))}">{escape(words or fallback[1])}</a>'
-    return player_link(page, title, still) if page else ""
+    return player_link(page, title, found or still) if page else ""
 
 
 def player_link(page: str, title: str = "", still: str = "") -> str:

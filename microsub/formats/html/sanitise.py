@@ -26,7 +26,7 @@ from microsub.formats.html.players import PLAYER
 from microsub.formats.html.shapes import DROPPED, MATH, TAGS, pieces, plain_shapes, unscripted
 from microsub.formats.html.trees import is_crowded, too_deep
 from microsub.kit.digests import short_digest
-from microsub.kit.urls import LINK, safe_url, without_tracking
+from microsub.kit.urls import LINK, safe_url, without_redirect, without_referrer, without_tracking
 
 ATTRIBUTES = {
     "*": {"title", "lang", "dir", "id"},
@@ -282,7 +282,7 @@ def _linked_inside(cleaned: str, base: str, page: str) -> str:
 def _link(tag: str, name: str, value: str, base: str) -> str | None:
     if name == "href":
         url = safe_url(value, base, LINK)
-        return url and without_tracking(url)
+        return url and without_tracking(without_referrer(without_redirect(url), base))
     url = safe_url(value, base)
     if url is None or (tag == "img" and BEACON.search(url)):
         return None

@@ -321,6 +321,14 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     def _end_media_player(self) -> None:
         self.pop("media_player")
 
+    def _start_media_embed(self, attrs_d: Attributes) -> None:
+        if address := attrs_d.get("url"):
+            self._get_context().setdefault("media_embed_url", address)
+        self.push("media_embed", 0)
+
+    def _end_media_embed(self) -> None:
+        self.pop("media_embed")
+
     def _end_media_group(self) -> None:
         self._group = 0
 

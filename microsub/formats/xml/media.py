@@ -17,6 +17,7 @@ _EXTENSIONS = {
 }
 _KIND_OF_EXTENSION = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names.split()}
 _KIND_OF_TYPE = {"image": "photo", "video": "video", "audio": "audio"}
+_YOUTUBE = re.compile(r"[\w-]{3,20}", re.ASCII)
 _PERIOD = re.compile(r"PT(?:(\d{1,3})H)?(?:(\d{1,4})M)?(?:(\d{1,6})(?:\.\d+)?S)?\Z")
 _CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
 # Portraits of the author that WordPress and GitHub declare as the post's pictures.
@@ -125,6 +126,17 @@ def _file_name(url: str | None) -> str:
     return (url or "").partition("?")[0].rpartition("/")[2]
 
 
+def player(node: Node, base: str) -> Enclosure | None:
+    """The page in which the entry's video plays, if the feed has no file of it: YouTube's, or by Media RSS."""
+    number_of = str(node.get("yt_videoid") or "").strip()
+    named = f"https://www.youtube.com/embed/{number_of}" if _YOUTUBE.fullmatch(number_of) else None
+    url = named or safe_url(node.get("media_embed_url"), base) or safe_url(node.get("media_player_url"), base)
+    if url is None:
+        return None
+    lengths = (seconds(item.get("duration")) for item in (*(node.get("media_content") or ()), {}))
+    return Enclosure(url, "text/html", duration=next((one for one in lengths if one), None))
+
+
 def _one_of_each(items: list[Node]) -> list[Node]:
     """Drop Flash, which nothing plays any more, and keep one file of each kind from a group.
 
@@ -151,7 +163,11 @@ def _media_type(item: Node) -> str | None:
 
 def featured(node: Node, base: str) -> str | None:
     """The picture of the entry: its thumbnail, else its iTunes image, else its image element."""
-    for item in node.get("media_thumbnail") or []:
+    # The largest; of those without a width, the first.
+    thumbnails = sorted(
+        node.get("media_thumbnail") or [], key=lambda item: number(item.get("width")) or 0, reverse=True
+    )
+    for item in thumbnails:
         if (url := safe_url(item.get("url"), base)) and not _PORTRAITS.match(host_of(url)):
             return url
     pictures = (node.get(name) for name in ("itunes_image", "item_image", "news_image"))

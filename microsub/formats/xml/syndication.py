@@ -17,6 +17,8 @@ from typing import Any
 
 from microsub.errors import ParseError
 from microsub.formats.dates import from_text
+from microsub.formats.html import players
+from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import title_text
 from microsub.formats.normalise import RawEntry, RawFeed
 from microsub.formats.podcast import place_of, podcast_of
@@ -200,6 +202,13 @@ def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
     )
     # Short messages have no titles, and their line breaks count.
     plain = kind == "text/plain" or not (atom or entry.name or "<" in body or _MARKUP.search(body))
+    film = media.player(node, base)
+    if film is not None and not any(media.kind_of(file) == "video" for file in entry.enclosure):
+        entry = replace(entry, post_type="video", enclosure=(*entry.enclosure, film))
+        # Apps show the player where the body begins; a host that may not be framed gets a link.
+        shown = players.frame(film.url, base, still=entry.featured or "")
+        body = f"<p>{shown}</p>" + (text_to_html(body) if plain else body)
+        plain = False
     return RawEntry(
         entry,
         own_base or entry.url or feed_base,

@@ -213,7 +213,8 @@ def _host(url: str | None) -> str:
 def _photos(entry: Entry) -> Sequence[str]:
     """The pictures that are shown next to the body, not in it."""
     html = entry.content.html or "" if entry.content is not None else ""
-    listed = entry.photo or ((entry.featured,) if entry.featured else ())
+    # A player in the body shows its still.
+    listed = entry.photo or ((entry.featured,) if entry.featured and "<iframe" not in html else ())
     return [url for url in listed if Markup.escape(url) not in html]
 
 
@@ -228,7 +229,10 @@ def _clock(seconds: float) -> str:
 
 def _files(entry: Entry) -> Iterator[FileView]:
     seen: set[str] = set()
+    html = entry.content.html or "" if entry.content is not None else ""
     for enclosure in entry.enclosure:
+        if enclosure.type == "text/html" and Markup.escape(enclosure.url) in html:
+            continue  # a player, which is in the body
         if web(enclosure.url) and not (enclosure.type or "").startswith("image/"):
             seen.add(enclosure.url)
             kind = (enclosure.type or "").partition("/")[0]
