@@ -60,6 +60,10 @@ class DueTimes:
         """Plan work for members that have none planned."""
         await self._add(times, ("NX",))
 
+    async def forget(self, member: str) -> None:
+        """Plan no work for that member any more."""
+        await self._redis.command("ZREM", self._key(member), member)
+
     async def visit(self, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
         """Run `work` for each due member; it returns the next due time, or None for never.
 
@@ -102,12 +106,13 @@ class DueTimes:
         return ("ZRANGEBYSCORE", keys.due(self._what, str(shard)), *bounds, "LIMIT", 0, most)
 
     async def _add(self, times: Mapping[str, float], options: tuple[Arg, ...]) -> None:
-        shards: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        shards: defaultdict[str, dict[str, float]] = defaultdict(dict)
         for member, at in times.items():
-            shards[zlib.crc32(member.partition(" ")[0].encode()) % self._shards][member] = at
-        await self._redis.pipeline(
-            [("ZADD", keys.due(self._what, str(shard)), *options, *_pairs(part)) for shard, part in shards.items()]
-        )
+            shards[self._key(member)][member] = at
+        await self._redis.pipeline([("ZADD", key, *options, *_pairs(part)) for key, part in shards.items()])
+
+    def _key(self, member: str) -> str:
+        return keys.due(self._what, str(zlib.crc32(member.partition(" ")[0].encode()) % self._shards))
 
 
 async def _all(parts: Iterable[Awaitable[T]]) -> list[T]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pytest
 
@@ -212,7 +213,9 @@ async def test_removing_a_user(ann: Reader) -> None:
             await ann.it.accounts.delete_disabled(user)
 
     async def left() -> list[bytes]:
-        return [name async for batch in ann.redis.scan() for name in batch if b"ann" in name]
+        names = [name async for batch in ann.redis.scan() for name in batch]
+        planned = [await ann.redis.command("ZRANGE", name, 0, -1) for name in names if name.startswith(b"due:")]
+        return [name for name in (*names, *chain(*planned)) if b"ann" in name]
 
     await killed_anywhere(ann.redis, disabled, remove, left)
     assert await left() == []

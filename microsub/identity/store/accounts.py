@@ -28,6 +28,7 @@ from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import GLOBAL, MOVE, NAME, STANDING, Credential, FeedMove, Grant, read_moves
 from microsub.redis import keys
+from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import raw_fields, reading, text, texts
@@ -206,6 +207,8 @@ class Accounts:
                 return False
         # Before the end, since a user with the same name may be created and get its own limits.
         await redis.command("HDEL", keys.settings(), f"user:{name}")
+        for what in ("follows", "mentions"):
+            await DueTimes(redis, what).forget(name)
         rules = keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL)
         last = int(user.disabled // DAY)
         days = (keys.follows(name, str(day)) for day in (last - 1, last))
