@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
+import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from microsub.errors import StoreError
 from microsub.health import HealthReport
 from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.api import OAuthEndpoint
@@ -28,13 +30,14 @@ from microsub.identity.pages.visit import PageSite, missing_page
 from microsub.identity.protocol.documents import WEBMENTION
 from microsub.kit.digests import is_same
 from microsub.kit.http.headers import is_of_this_machine, is_passed_on
-from microsub.kit.http.responses import CORS
+from microsub.kit.http.responses import CORS, error_reply, retry_after
 from microsub.kit.rate_limits import client_address
 from microsub.library.api import PATH as POST_STORE
 from microsub.library.api import PostStoreEndpoint
 from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
+from microsub.model.plaintext import shown
 from microsub.outputs.api import actions as output_actions
 from microsub.outputs.api.documents import OutputEndpoint
 from microsub.outputs.values import HUB
@@ -104,6 +107,8 @@ ENDPOINT = "/microsub"
 TABLE: Table = {**READING, **output_actions.TABLE, **TOPIC_ACTIONS}
 """All actions of the Microsub endpoint."""
 
+log = structlog.get_logger(__name__)
+
 LAST_WORD = 0.5
 """Seconds for telling a client that the server is stopping."""
 _BEGINNING = "the server is starting and waits for its store: try again in a few seconds"
@@ -151,6 +156,13 @@ class Application(Starlette):
                 await self._endpoint(scope, receive, send)
             else:
                 await super().__call__(scope, receive, send)
+        except StoreError as error:
+            # Before the reply has begun, it becomes an error; later, uvicorn cuts it, as its end can't be known.
+            path, kind = shown(scope.get("path", "")), type(error).__name__
+            log.error("store failed in the middle of a reply", path=path, kind=kind, detail=str(error))  # noqa: TRY400
+            failure = error_reply(error)
+            with suppress(RuntimeError):
+                await _json(failure.content, failure.status, {"retry-after": retry_after(error)})(scope, receive, send)
         except asyncio.CancelledError:  # the server is stopping, and can't wait for this request any longer
             # If the response has begun, this fails, or waits for a client that reads nothing.
             with suppress(RuntimeError, TimeoutError):

@@ -128,6 +128,24 @@ def identified(data: bytes, item_id: str, source: str) -> bytes:
     return b'%b,"_id":"%b","_source":"%b"}' % (data[:-1], item_id.encode(), source.encode())
 
 
+_DAY_AGO = 86_400.0
+"""Seconds: dates that are a day old in any time zone aren't in the future."""
+
+
+def not_ahead(data: bytes, now: float) -> bytes:
+    """A stored item whose `published` and `updated` are at most `now` (Unix time).
+
+    They are later if the clock was ahead when the item was stored.
+    """
+    recent = datetime.fromtimestamp(now - _DAY_AGO, UTC).date().isoformat().encode()
+    places = [(data.find(b'"%b":"' % name), len(name) + 4) for name in (b"published", b"updated")]
+    if all(at < 0 or data[at + name : at + name + 10] < recent for at, name in places):
+        return data
+    wire, latest = orjson.loads(data), datetime.fromtimestamp(now, UTC)
+    ahead = [one for one in ("published", "updated") if one in wire and datetime.fromisoformat(wire[one]) > latest]
+    return dump({**wire, **dict.fromkeys(ahead, timestamp(latest))}) if ahead else data
+
+
 def redated(data: bytes, published: str) -> bytes:
     """The JSON of an entry with another time of publication, ISO 8601."""
     return dump({**orjson.loads(data), "published": published}) if published else data

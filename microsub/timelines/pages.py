@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import compress
 from typing import Any, Literal, NamedTuple
 
+from microsub.formats.wire import not_ahead
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
@@ -264,7 +265,10 @@ class ItemCache:
         max_bytes: int,
         *,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
+        """`clock` counts seconds; `now` is Unix time: no item is later."""
+        self._now = now
         self._items = items
         self._tracker = tracker
         self._max_bytes = max_bytes
@@ -337,7 +341,8 @@ class ItemCache:
         self._reads.add(read)
         try:
             found = await self._items.data_up_to(missing, most, within_reach=within_reach)
-            values = [data[1:] if isinstance(data, bytes) else data for data in found]
+            now = self._now()
+            values = [not_ahead(data, now)[1:] if isinstance(data, bytes) else data for data in found]
         finally:
             self._reads.discard(read)
         if not read.all_stale:

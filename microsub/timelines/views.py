@@ -457,7 +457,7 @@ def _unavailable(item_id: str, score: str) -> dict[str, str]:
     """An item that can't be read now: its id, and when it was published if the row says so."""
     found = {"_id": item_id}
     if score:
-        found["published"] = datetime.fromtimestamp(float(score), UTC).isoformat()
+        found["published"] = datetime.fromtimestamp(min(float(score), time.time()), UTC).isoformat()
     return found
 
 

@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from starlette.routing import Match, Route
+from structlog.testing import capture_logs
 
 from microsub.app import create_app
 from microsub.configuration.sync import Status
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.health import PROBE_SECONDS, Health
+from microsub.kit.http.responses import HttpReply
 from microsub.redis.streams import Message
+from microsub.timelines.api.endpoint import MicrosubEndpoint
 from tests.support.readers import Reader
 from tests.support.world import World
 
@@ -127,6 +130,38 @@ async def test_health_writes_seldom(server: World, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(server.redis, "command", count)
     await asyncio.gather(*(server.client.get("/health", headers=LOCAL) for _ in range(10)))
     assert asked.count("SET") == 1
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_store_that_fails_in_the_middle_of_a_reply_is_one_line(
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """The reply is cut, or becomes a 503 if nothing was sent; there is no traceback."""
+
+    async def broken(self: Any, exchange: Any, send: Any, reply: HttpReply) -> None:
+        if has_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+            await send({"type": "http.response.body", "body": b"{", "more_body": True})
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(MicrosubEndpoint, "deliver", broken)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start" and sent:
+            raise RuntimeError("the response has begun")
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    headers = [(b"authorization", f"Bearer {alice.token}".encode())]
+    scope = {"type": "http", "method": "GET", "path": "/microsub", "query_string": b"action=channels"}
+    with capture_logs() as lines:
+        await server.app({**scope, "headers": headers, "client": None}, receive, send)
+    assert [line["event"] for line in lines] == ["store failed in the middle of a reply"]
+    assert sent[0]["status"] == (200 if has_begun else 503)
+    assert len(sent) == 2
 
 
 async def test_metrics_count_requests(server: World, alice: Reader) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from microsub.cli.serving import process
-from microsub.errors import TooManyRequests
+from microsub.errors import StoreFull, TooManyRequests
 from microsub.fetch import FetchFailed, Sending
 from microsub.identity.limits import IMAGES_OF_USER
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import images
 from microsub.reader.reading.images import LIMITS, Images, kind_of_picture
+from microsub.redis import keys
 from tests.reader.conftest import ReadingVisitor, reading
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Publisher
@@ -170,3 +172,27 @@ async def test_no_address_of_others_is_loaded(ann: ReadingVisitor) -> None:
             "20",
             "lazy",
         )
+
+
+async def test_a_full_redis_that_never_had_a_key_for_pictures_hides_no_page(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages and their pictures work until there is room; then all processes share a key."""
+    await ann.publish_entry(Entry(photo=("https://pictures.example/a.png",)))
+    command, full = ann.server.redis.command, True
+
+    async def refuse(*args: Any) -> Any:
+        if args[:2] == ("SET", keys.image_secret()) and full:
+            raise StoreFull("Redis refuses writes")
+        return await command(*args)
+
+    monkeypatch.setattr(ann.server.redis, "command", refuse)
+    pages = [await ann.get("/channel/home?show=all") for _ in range(2)]
+    first, second = (page.tree.css_first(".photos img").attributes["src"] for page in pages)
+    assert (pages[0].status, first) == (200, second)
+    full = False
+    own = Images(ann.server.redis, ann.server.fetcher)
+    address = (await own.addresses("ann"))("https://pictures.example/a.png")
+    assert address != first
+    shown = await ann.get("/channel/home?show=all")
+    assert shown.tree.css_first(".photos img").attributes["src"] == address

@@ -1,7 +1,9 @@
 """The cache of wire JSON. Tests of client tracking run on a real Redis."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta, timezone
 
+import orjson
 import pytest
 
 from microsub.posts.items import Items
@@ -181,3 +183,26 @@ async def test_a_quiet_connection_is_asked_whether_it_lives(real_redis, redis_ur
     await wait_until(several)
     assert not losses
     await cache.aclose()
+
+
+async def test_no_item_is_from_the_future() -> None:
+    """A clock that was ahead when a post was stored leaves `published` and `updated` of the present, in any zone."""
+    now, late = datetime(2026, 11, 24, 12, tzinfo=UTC), timedelta(hours=1)
+    zone = timezone(-timedelta(hours=12))
+
+    def dated(**times: datetime) -> bytes:
+        return orjson.dumps({"type": "entry", **{name: time.isoformat() for name, time in times.items()}})[1:]
+
+    source = Source(
+        a=dated(published=now + late, updated=now + 400 * late),
+        b=dated(published=(now + late).astimezone(zone), updated=now - late),
+        c=dated(published=(now - late).astimezone(zone)),
+        d=dated(),
+    )
+    cache = ItemCache(source, None, 100_000, now=now.timestamp)
+    found = [orjson.loads(b"{" + data) for data in await cache.get(["a", "b", "c", "d"])]
+    present = now.isoformat()
+    assert [item.get("published") for item in found] == [
+        *(present, present, (now - late).astimezone(zone).isoformat(), None),
+    ]
+    assert [item.get("updated") for item in found] == [present, (now - late).isoformat(), None, None]

@@ -11,10 +11,10 @@ import binascii
 import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from microsub.errors import NotFound, TooManyRequests
+from microsub.errors import NotFound, StoreFull, StoreUnavailable, TooManyRequests
 from microsub.fetch import Answered, Sender, Sending, SendLimits
 from microsub.formats.xml.media import type_of
 from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_HALF, IMAGES_OF_USER, IMAGES_WHEN_BUSY
@@ -51,6 +51,7 @@ class Images:
         self._sender = sender
         self._limiter = RateLimiter()
         self._secret = b""
+        self._own = secrets.token_hex(32).encode()
 
     async def addresses(self, user: str) -> Callable[[str], str]:
         """A function from a picture's URL to its path here for this user; empty for a URL that is too long."""
@@ -88,10 +89,16 @@ class Images:
         return self._limiter.take([*needed, *either])
 
     async def _key(self) -> bytes:
-        if not self._secret:
-            await self._redis.command("SET", keys.image_secret(), secrets.token_hex(32), "NX")
+        """The secret of all processes; one of this process alone while Redis has none and takes none."""
+        if self._secret:
+            return self._secret
+        try:
+            await self._redis.command("SET", keys.image_secret(), self._own.decode(), "NX")
             self._secret = (text(await self._redis.command("GET", keys.image_secret())) or "").encode()
-        return self._secret
+        except (StoreFull, StoreUnavailable):  # pages are shown anyway
+            with suppress(StoreUnavailable):
+                self._secret = (text(await self._redis.command("GET", keys.image_secret())) or "").encode()
+        return self._secret or self._own
 
 
 def kind_of_picture(body: bytes) -> str | None:
