@@ -143,6 +143,11 @@ class Sources:
                 return source
         return None
 
+    async def former_channel(self, user: str, app: str) -> str | None:
+        """The channel into which that app last got a source, if it still leads there."""
+        found = [source for source in await self.all_of(user) if source.app == app]
+        return await self.channel_of(found[-1]) if found else None
+
     async def channels_of(self, user: str, sources: Collection[str]) -> dict[str, str | None]:
         """The channels into which these sources post; None for those whose user has ended that."""
         found = [source for source in await self.all_of(user) if source.id in sources] if sources else []

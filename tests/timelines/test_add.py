@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from microsub.model.reader import Cursor, PageQuery, Reason
+from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason
 from microsub.redis import keys
 from microsub.timelines.add import Added
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -29,6 +31,17 @@ async def test_as_many_of_a_large_first_fill_are_unread_as_are_to_be(world: OneR
     late = world.items.know("2", item(9000), item(3000, 800.5), item(3001, 801.5))
     again = await world.timelines.add(ANN, "work", "2", late, now=NOW, limit=0, fresh=3)
     assert (again.added, again.read) == (("9000", "3001"), ("3000",))
+
+
+async def test_what_its_user_wrote_is_added_as_read(world: OneReader) -> None:
+    """Also if another feed could have the same post; and what they mark as unread stays unread."""
+    own = replace(item(8, NOW), is_own=True, duplicates=(Duplicate("9", "2"),))
+    result = await world.add("home", own, replace(item(7, NOW), is_own=True), item(6, NOW))
+    assert (result.added, set(result.read)) == (("6",), {"7", "8"})
+    assert await world.unread("home") == 1
+    await world.timelines.mark_unread(ANN, "home", ["7"], NOW)
+    await world.add("home", replace(item(7, NOW), is_own=True))
+    assert await world.unread("home") == 2
 
 
 async def test_scores_round_trip_through_cursors(world: OneReader) -> None:

@@ -216,7 +216,7 @@ async def _asked_page(visit: PageVisit, query: Query) -> Response:
         # Such an app finds no endpoint, however it is allowed.
         is_kept_out=posts_to == "nowhere" and not _AT_ONES_SITE.keys().isdisjoint(asked.scopes),
         ticked=_ticked(visit, offered, posts_to, before),
-        target=await _target(visit, session.user, app, before) if posts_to == "channel" else None,
+        target=await _target(visit, session.user, app) if posts_to == "channel" else None,
         new=offered.names - before.scopes if before else (),
         before=before.last if before else None,
         fields={name: query[name][0] for name in _FIELDS if name in query},
@@ -283,7 +283,7 @@ class ChannelChoice:
     name: str
 
 
-async def _target(visit: PageVisit, user: str, app: App, before: GrantedApp | None) -> ChannelChoice:
+async def _target(visit: PageVisit, user: str, app: App) -> ChannelChoice:
     """The channels into which the app can post: as sent, its former one, or a new one that is named after the app.
 
     The channel for posts that concern the user comes last.
@@ -297,8 +297,7 @@ async def _target(visit: PageVisit, user: str, app: App, before: GrantedApp | No
     taken = {name.casefold() for _, name in channels}
     title = app.title[: LONGEST_NAME - 4]
     names = (title if number == 1 else f"{title} {number}" for number in range(1, len(taken) + 2))
-    former = await services.sources.channels_of(user, before.sources if before is not None else ())
-    chosen = next((uid for uid in former.values() if uid is not None), NEW_CHANNEL)
+    chosen = await services.sources.former_channel(user, app.info.id) or NEW_CHANNEL
     return ChannelChoice(channels, chosen, next(name for name in names if name.casefold() not in taken))
 
 

@@ -179,6 +179,9 @@ async def test_a_post_only_app_gets_a_channel_of_its_own(
     again = await ann.get(address(scope="create read"))
     assert ticked(again) == ["read", "create"]
     assert pressed(again)["channel"] == "quill-2"
+    await server.identity.provider.revoke_app("ann", APP)
+    afterwards = await ann.get(address(scope="create read"))
+    assert (ticked(afterwards), pressed(afterwards)["channel"]) == (["read"], "quill-2")
 
 
 async def test_an_app_that_finds_no_endpoint_is_not_offered_posting(
