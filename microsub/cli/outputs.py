@@ -14,7 +14,7 @@ from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say
 from microsub.errors import InvalidRequest
 from microsub.model.plaintext import counted, on_one_line
-from microsub.settings import Settings
+from microsub.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from microsub.outputs import Edited, OutputContents, OutputFeed, OutputItem
@@ -120,9 +120,10 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
         feeds = await stores.outputs.all_of(user)
         sizes = [await stores.outputs.size(feed) for feed in feeds]
         if as_json:
-            print_json([feed.as_dict(settings.public_url, size) for feed, size in zip(feeds, sizes, strict=True)])
+            base = await _base(stores, settings) or settings.public_url
+            print_json([feed.as_dict(base, size) for feed, size in zip(feeds, sizes, strict=True)])
         else:
-            _print_feeds(feeds, sizes, settings)
+            await _print_feeds(stores, feeds, sizes, settings)
         return
     feed = await stores.outputs.get(user, name)
     contents = wiring.stores.output_contents(stores)
@@ -132,7 +133,8 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
     for start in range(0, len(items), _STEP):
         titles |= await contents.titles([item.id for item in items[start : start + _STEP]])
     if as_json:
-        about = feed.as_dict(settings.public_url, await stores.outputs.size(feed))
+        base = await _base(stores, settings) or settings.public_url
+        about = feed.as_dict(base, await stores.outputs.size(feed))
         print_json({**about, "items": [item.as_dict(titles.get(item.id, "")) for item in items]})
         return
     for item in items:
@@ -261,29 +263,42 @@ async def _items(stores: Stores, feed: OutputFeed) -> list[OutputItem]:
     return found
 
 
+async def _base(stores: Stores, settings: Settings) -> str | None:
+    """The URL of the server on this data, None if it isn't known: as configured, or of the one that started last."""
+    usual = read_settings({}, {})
+    if settings.base_url is not None or settings.host != usual.host or settings.port not in {usual.port, 0}:
+        return settings.public_url
+    return await stores.applied.address()
+
+
 async def _print_addresses(stores: Stores, feed: OutputFeed, settings: Settings, as_json: bool) -> None:
+    base = await _base(stores, settings)
     if as_json:
-        print_json(feed.as_dict(settings.public_url, await stores.outputs.size(feed)))
+        print_json(feed.as_dict(base or settings.public_url, await stores.outputs.size(feed)))
         return
     say(feed.name)
-    for form, address in feed.addresses(settings.public_url).items():
+    for form, address in feed.addresses(base or settings.public_url).items():
         say(f"{form:5} {address}")
-    _say_assumed(settings)
+    if base is None:
+        _say_assumed(settings)
 
 
 def _say_assumed(settings: Settings) -> None:
-    """Warn that printed addresses are a guess if no base URL is set."""
-    if settings.base_url is None:
-        say(f"MICROSUB_BASE_URL isn't set, so these addresses assume a server on this machine at port {settings.port}; "
-            "set it to the server's public URL", err=True)  # fmt: skip
+    """Warn that printed addresses are a guess."""
+    say(
+        f"No server has been started on this data yet, so these addresses assume one at {settings.public_url}", err=True
+    )
 
 
-def _print_feeds(feeds: Sequence[OutputFeed], sizes: Sequence[tuple[int, int]], settings: Settings) -> None:
+async def _print_feeds(
+    stores: Stores, feeds: Sequence[OutputFeed], sizes: Sequence[tuple[int, int]], settings: Settings
+) -> None:
+    base = await _base(stores, settings)
     for feed, (published, imported) in zip(feeds, sizes, strict=True):
         say(f"{feed.name}  {on_one_line(feed.title)}  {published} published, {imported} imported")
-        for form, address in feed.addresses(settings.public_url).items():
+        for form, address in feed.addresses(base or settings.public_url).items():
             say(f"  {form:5} {address}")
-    if feeds:
-        _say_assumed(settings)
-    else:
+    if not feeds:
         say("no output feeds")
+    elif base is None:
+        _say_assumed(settings)

@@ -166,6 +166,15 @@ class Applied:
         await self._redis.command("SET", keys.instance(), secrets.token_hex(8), "NX")
         return await self.instance() or ""
 
+    async def note_address(self, url: str) -> None:
+        """Note the public URL of a web process that starts."""
+        await self._redis.command("SET", keys.address(), url)
+
+    async def address(self) -> str | None:
+        """The public URL of the web process that started last; None if there was none."""
+        found: str | None = text(await self._redis.command("GET", keys.address()))
+        return found
+
     # --- the lease
 
     def lease(self, token: str, seconds: float) -> Lease:

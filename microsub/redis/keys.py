@@ -56,6 +56,11 @@ instance = key("meta:instance")
 `configuration.store`.
 """
 
+address = key("meta:address")
+"""String: the public URL of the web process that started last, for commands that print addresses. Permanent.
+`configuration.store`.
+"""
+
 image_secret = key("meta:images")
 """String: a random secret that signs the addresses of pictures. Permanent. `reader.reading.images`."""
 

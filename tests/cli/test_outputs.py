@@ -38,6 +38,24 @@ def declared() -> dict[str, Any]:
     return found
 
 
+def test_addresses_are_those_of_the_running_server(run: Run, ids: list[str]) -> None:
+    """Of the web process that started last, unless host, port or base URL are given; before any, they are assumed."""
+
+    async def start(url: str) -> None:
+        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
+            await stores.applied.note_address(url)
+
+    assumed = run("output", "create", "alice", "picks", "--public")
+    assert "No server has been started on this data yet" in assumed.stderr
+    asyncio.run(start("http://127.0.0.1:9321"))
+    for command in (["create", "alice", "more", "--public"], ["list", "alice"]):
+        known = run("output", *command)
+        assert ("http://127.0.0.1:9321/feeds/alice/more.rss" in known.stdout, known.stderr) == (True, "")
+    (feed, _) = json.loads(run("output", "list", "alice", "--json").stdout)
+    assert feed["addresses"]["rss"] == "http://127.0.0.1:9321/feeds/alice/more.rss"
+    assert "http://127.0.0.1:9999/feeds/" in run("output", "list", "alice", "--port", "9999").stdout
+
+
 def test_the_commands(run: Run, ids: list[str]) -> None:
     """Their output, and the resulting backend.json."""
 

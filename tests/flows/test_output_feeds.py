@@ -47,6 +47,7 @@ class Passing:
     async def create(self, name: str, *flags: str) -> dict[str, str]:
         """Create a feed; its addresses as the command prints them, on the first server."""
         made = json.loads(await self.command("create", "alice", name, *flags, "--json"))
+        assert made["addresses"]["rss"].startswith(self.urls[1]), "the server that was started last"
         paths = {form: urlsplit(address).path for form, address in made["addresses"].items()}
         return {form: self.urls[0] + path for form, path in paths.items()}
 

@@ -34,7 +34,7 @@ from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
 from microsub.cli.serving.webport import bounded, look_at_all
 from microsub.configuration.sync import first
-from microsub.errors import ConfigError, MicrosubError, StoreUnavailable, StoreUnusable
+from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable, StoreUnusable
 from microsub.kit.urls import parts_of
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import counted
@@ -192,6 +192,8 @@ async def _run_on_stores(settings: Settings, parts: Parts, stop: asyncio.Event, 
             await waiting.end()
             await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
             stack.callback(stop_waiting)
+            with contextlib.suppress(StoreError):  # a full Redis is no reason to end
+                await stores.applied.note_address(settings.public_url)
         await waiting.end()
         if parts.parent is None:
             _log_start(settings, sizes, parts)
