@@ -12,26 +12,25 @@ from microsub.model.words import Phrase, folded, words_of
 MOST_CHARACTERS = 100_000
 """Indexed characters of one post: books are published as feeds too."""
 
-MARK = "\ue000"
-"""The prefix of words for addresses, kinds and feeds; no word of a text starts with it."""
-
-ALL = f"{MARK}all"
-"""A word of every post, the base of queries that only exclude."""
+_LINK, _FEED, _KIND, ALL = "\ue000", "\ue001", "\ue002", "\ue003"
+"""Prefixes of words for addresses, feeds and kinds: each its own, and no word of a text contains one. `ALL` is a word
+of every post, the base of queries that only exclude.
+"""
 
 
 def link_words(address: str) -> list[str]:
     """The words of an address, marked, in order."""
-    return [MARK + word for word in words_of(address.partition("://")[2] or address)]
+    return [_LINK + word for word in words_of(address.partition("://")[2] or address)]
 
 
 def feed_word(feed_id: str) -> str:
     """The word of all posts of that feed."""
-    return f"{MARK}f{feed_id}"
+    return _FEED + feed_id
 
 
 def kind_word(kind: str) -> str:
     """The word of all posts of that kind (`post-type`)."""
-    return f"{MARK}k{kind}"
+    return _KIND + kind
 
 
 class IndexedPost(NamedTuple):
@@ -135,7 +134,7 @@ def _any(conditions: Iterator[str] | Sequence[str]) -> str:
 
 def _condition(term: Term, feeds: Mapping[str, Sequence[str]]) -> str:
     if term.field == "feed":
-        return _any([f'"{feed_word(feed)}"' for feed in feeds[term.text]] or [f'"{MARK}nothing"'])
+        return _any([f'"{feed_word(feed)}"' for feed in feeds[term.text]] or [f'"{feed_word("none")}"'])
     if term.field == "kind":
         return f'"{kind_word(term.text)}"'
     found = _quoted(term.phrase)

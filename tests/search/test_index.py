@@ -61,7 +61,7 @@ def test_scripts_without_blanks_are_found_in_any_part_of_two_characters_and_by_o
 def test_fields_kinds_feeds_links_and_what_is_quoted(made: Generation) -> None:
     put(
         made, 1, "Late again #ferry", name="The tide", author={"type": "card", "name": "Ann Harbour", "url": "https://ann.example/"},
-        url="https://pier.example/2024/tide", category=["weather", "sea"],
+        url="https://pier.example/2024/tide/f22/krepost", category=["weather", "sea"],
     )  # fmt: skip
     quoted = {
         "type": "entry",

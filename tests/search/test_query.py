@@ -11,16 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsub.model.query import MOST_BYTES, MOST_TERMS, QueryUnreadable, parsed
-from microsub.search.words import MARK, expression
+from microsub.search.words import ALL, document, expression, feed_word, kind_word, link_words
 from tests.support import examples
 
+PREFIXES = [link_words("x")[0][:-1], feed_word(""), kind_word(""), ALL]
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC).timestamp()
 
 
 def asked(text: str, **feeds: list[str]) -> str:
-    """The FTS5 expression, with `~` for the prefix of words that no text contains."""
+    """The FTS5 expression, with `~`, `~f`, `~k` and `~all` for the prefixes of words that no text contains."""
     query = parsed(text, NOW)
-    return expression(query, {name: feeds.get(name, []) for name in query.feeds}).replace(MARK, "~")
+    found = expression(query, {name: feeds.get(name, []) for name in query.feeds})
+    return found.translate(str.maketrans(dict(zip(PREFIXES, ("~", "~f", "~k", "~all"), strict=True))))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def asked(text: str, **feeds: list[str]) -> str:
         ("-title:tide*", '("~all") NOT (title : "tide" *)'),
         ("kind:Photo OR kind:video", '("~kphoto" OR "~kvideo")'),
         ("feed:pier", '(("~f7" OR "~f9"))'),
-        ("feed:nowhere", '(("~nothing"))'),
+        ("feed:nowhere", '(("~fnone"))'),
         ("Café naïve Łódź Straße", '("cafe") AND ("naive") AND ("lodz") AND ("strasse")'),
         ("東京", '("東京")'),
         ("東京タワー", '("東京 京タ タワ ワー")'),
@@ -145,3 +147,14 @@ def test_any_text_is_answered_or_refused_with_a_place(table: sqlite3.Connection,
         return
     found = expression(query, {name: [str(number) for number in range(500)] for name in query.feeds})
     table.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 3", (found,)).fetchall()
+
+
+def test_words_of_links_feeds_kinds_and_texts_have_nothing_in_common() -> None:
+    """A part of an address that looks like another's word is none."""
+    assert len(set(PREFIXES)) == len(PREFIXES)
+    address = "https://blog.example/f12/kphoto/all/none/" + "".join(PREFIXES)
+    post = document(1, 1.0, {"url": address, "name": address, "_source": "7", "post-type": "note"})
+    marks = post.marks.split()
+    assert marks[:3] == [ALL, feed_word("7"), kind_word("note")]
+    assert {mark[0] for mark in marks[3:]} == {PREFIXES[0]}
+    assert not set("".join(PREFIXES)) & set(post.title)
