@@ -36,7 +36,7 @@ from microsub.library.posts import (
     text,
     whole,
 )
-from microsub.library.saved import as_json, as_mapping, entry_of, loads, moment, wrong
+from microsub.library.saved import as_json, as_mapping, entry_of, loads, moment, unused, wrong
 from microsub.model.jf2 import Card, Feed
 from microsub.model.reader import Cursor
 from microsub.posts import garbage
@@ -68,11 +68,15 @@ _LEASE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The result of saving a post: whether it is new, otherwise its changed fields, saved or shown."""
+    """The result of saving a post: whether it is new, otherwise its changed fields, saved or shown.
+
+    `unused` are the given fields that are stored, but not shown to readers.
+    """
 
     post: Post
     created: bool
     changed: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 class PostStore(Posts):
@@ -200,7 +204,7 @@ class PostStore(Posts):
         post = await self.get_by_guid(feed.id, form)
         if post is None:
             raise PostDeleted(guid)
-        return Saved(post, bool(added.new), added.changed)
+        return Saved(post, bool(added.new), added.changed, unused(fields))
 
     @staticmethod
     def _to_store(feed: FeedRecord, guid: str, all_fields: Mapping[str, Any], now: float) -> ItemToStore:

@@ -75,6 +75,17 @@ def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: 
     return finish(RawEntry(entry, base, html=html, text=text), None if entry.author else author)
 
 
+_USED = frozenset({"guid", "timestamp", "url", "updated", "category", "content", "enclosure"}).union(
+    _TEXTS, _LINKS, _LINK_LISTS, _CARDS
+)
+"""Names of fields that readers see, with `_`, and of the two that every post has."""
+
+
+def unused(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the fields that no reader sees, in alphabetical order."""
+    return tuple(sorted(name for name in fields if name.replace("-", "_") not in _USED))
+
+
 def moment(name: str, value: object) -> datetime:
     """A time in the forms that programs use: an aware datetime, Unix seconds, or ISO 8601 with an offset."""
     expected = "Unix seconds, a datetime with a time zone, or ISO 8601 with an offset"

@@ -568,3 +568,11 @@ async def test_a_written_feed_whose_address_is_a_feed_is_polled_as_any_other(it:
         failed = await it.poll(feed)
         assert failed.failed
         assert failed.next_poll is not None
+
+
+async def test_fields_that_readers_do_not_see_are_named(posts: PostStore) -> None:
+    """A program with names of its own learns it from the first post that it saves."""
+    mine = {"title": "One", "link": "https://blog.test/1", "date_published": "2024-01-31", "score": 1}
+    saved = await posts.save(FEED, fields(**mine, **{"in-reply-to": [], "in_reply_to": [], "content": "x"}))
+    assert saved.unused == ("date_published", "link", "score", "title")
+    assert (await posts.update_or_create(FEED, "post-1", {"name": "One"})).unused == ()
