@@ -344,7 +344,7 @@ class Configuration:
                         backend,
                     )
         why = "has no 'x-version'" if token is None else "has an 'x-version' of which no version is kept"
-        return f"backend.json {why}, so it counts as an edit of the current version, and changes all that differs", None
+        return f"backend.json {why}, so it counts as a complete new file: what it lacks is removed", None
 
     def _token_of(self, name: str) -> str | None:
         with contextlib.suppress(OSError):

@@ -10,14 +10,16 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
 import microsub
 from microsub.configuration.model import SourceConfig, encode
+from microsub.formats.wire import identified
 from microsub.model.plaintext import escaped_json
 from microsub.model.reader import GLOBAL
+from microsub.redis.replies import text
 from microsub.timelines.restore import absences, states
 from microsub.transfer.records import (
     ExportedAbsences,
@@ -156,13 +158,14 @@ class UserExport:
         for start in range(0, len(ids), _BATCH):
             texts = [str(one) for one in ids[start : start + _BATCH]]
             for some in by_bytes(texts, await self.items.sizes(texts), _BATCH_BYTES):
-                rows = await self.items.get_many(some)
-                there = [(one, row) for one, row in zip(some, rows, strict=True) if row and row.get("score")]
-                async for feed in self._named([row["feed"] for _, row in there], named):
+                rows = dict(zip(some, await self.items.raw(some), strict=True))
+                rows = {one: row for one, row in rows.items() if row.get(b"score")}
+                async for feed in self._named([text(row[b"feed"]) for row in rows.values()], named):
                     yield feed
-                posts.update(int(one) for one, _ in there)
+                posts.update(map(int, rows))
+                lines = await asyncio.to_thread(lambda there: [_line(*one) for one in there.items()], rows)
                 del rows
-                for line in await asyncio.to_thread(_lines, there):
+                for line in lines:
                     yield line
 
     async def _tombstones(self, feeds: Iterable[str], ids: set[int]) -> Mapping[int, tuple[str, str]]:
@@ -225,23 +228,20 @@ def by_bytes(things: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[l
         yield some
 
 
-def _lines(posts: Sequence[tuple[str, Mapping[str, str]]]) -> list[bytes]:
-    return [encoded(_post(item_id, row)) for item_id, row in posts]
-
-
-def _post(item_id: str, row: Mapping[str, str]) -> ExportedPost:
-    jf2 = orjson.loads(row["Data"])
-    del jf2["_id"], jf2["_source"]
-    extra = {name: value for name, value in row.items() if name not in OWN_FIELDS}
-    return ExportedPost(
-        item_id,
-        row["guid"],
-        float(row["score"]),
-        row["hash"],
-        jf2,
-        feed=row["feed"],
-        link=row.get("link", ""),
-        extra=extra,
+def _line(item_id: str, fields: Mapping[bytes, bytes]) -> bytes:
+    """The line of a post. Its JSON isn't parsed but copied, because it may have megabytes."""
+    row = {text(name): value for name, value in fields.items()}
+    wire = row.pop("Data")
+    known = {name: text(value) for name, value in row.items()}
+    own = identified(b"}", item_id, known["feed"])
+    if wire.endswith(own):
+        jf2: Any = orjson.Fragment(wire[: -len(own)] + b"}")
+    else:
+        jf2 = {name: value for name, value in orjson.loads(wire).items() if name not in {"_id", "_source"}}
+    extra = {name: value for name, value in known.items() if name not in OWN_FIELDS}
+    score, link = float(known["score"]), known.get("link", "")
+    return encoded(
+        ExportedPost(item_id, known["guid"], score, known["hash"], jf2, feed=known["feed"], link=link, extra=extra)
     )
 
 
@@ -249,4 +249,7 @@ def encoded(record: ExportRecord) -> bytes:
     """A line, which begins with its type; empty fields are left out."""
     said = {name: value for name in record.__slots__ if (value := getattr(record, name)) not in (None, (), {}, "")}
     kind = said.pop("type")
-    return escaped_json(orjson.dumps({"type": kind, **said}).decode()).encode() + b"\n"
+    line = orjson.dumps({"type": kind, **said})
+    plain = line.decode()
+    safe = escaped_json(plain)
+    return (line if safe == plain else safe.encode()) + b"\n"

@@ -533,9 +533,9 @@ async def test_long_posts_come_over_in_small_parts(real_redis: Redis, monkeypatc
         await there.following.follow("ann", "home", A, there.now - 50)
         await there.publish(A, *(candidate(f"a{n}", at=NOON + n, text="ä" * 1000) for n in range(40)))
         sizes: list[int] = []
-        get_many = there.items.get_many
+        raw = there.items.raw
         monkeypatch.setattr(user_export, "_BATCH_BYTES", 10_000)
-        monkeypatch.setattr(there.items, "get_many", lambda ids: sizes.append(len(ids)) or get_many(ids))
+        monkeypatch.setattr(there.items, "raw", lambda ids: sizes.append(len(ids)) or raw(ids))
         body = await export(there)
         assert (sum(sizes), max(sizes)) == (40, 2)
         assert body.count(b'"type":"post"') == 40
