@@ -12,13 +12,15 @@ more than two for each post.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from microsub.errors import StoreDamaged
 from microsub.formats.entry_id import fold, guid_digest
 from microsub.kit.urls import normalise_url
 from microsub.posts.values import ANY, WRITTEN_GUID, ItemToStore, Listing
@@ -26,6 +28,9 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import filled, text
 from microsub.redis.scripts import batches, load
+
+if TYPE_CHECKING:
+    from microsub.feeds.record import FeedRecord
 
 FORMER_GUID = "former_guid"
 """The field of an item with the guid that it had before its present one."""
@@ -57,12 +62,18 @@ def window(listing: Listing) -> int:
 
 
 async def changed_guids(
-    redis: Redis, feed_id: str, home: str | None, fresh: Sequence[ItemToStore], latest: Sequence[str], listing: Listing
+    redis: Redis,
+    feed: FeedRecord,
+    fresh: Sequence[ItemToStore],
+    latest: Sequence[str],
+    listing: Listing,
+    known: Collection[str],
 ) -> dict[str, str]:
     """The stored posts that `fresh` entries are (guid → item id), once their new guids are recorded.
 
-    `latest` are ids of the feed's latest posts (`window`), `home` its page. One round trip; up to three more, and one
-    for each sixteen posts whose texts are compared, if posts have the links of fresh entries.
+    `latest` are ids of the feed's latest posts (`window`), `known` those of posts that other entries of the document
+    are. One round trip; up to three more, and one for each sixteen posts whose texts are compared, if posts have the
+    links of fresh entries. Posts that can't be read are left out.
     """
     entries = [(one, _compared(one.link)) for one in fresh if one.link]
     if not entries or not latest:
@@ -73,14 +84,18 @@ async def changed_guids(
         post for item_id, row in zip(latest, rows, strict=True) if (post := _read(item_id, row)) and post.link in wanted
     ]
     listed = listing.digests
-    left = [post for post in posts if not listed & {guid_digest(post.guid), guid_digest(post.former)}]
+    left = [
+        post
+        for post in posts
+        if post.id not in known and not listed & {guid_digest(post.guid), guid_digest(post.former)}
+    ]
     if not left:
         return {}
     found: list[tuple[ItemToStore, _Post]] = []
     unsure: list[tuple[ItemToStore, _Post]] = []
     shared = {link for link, count in Counter(post.link for post in posts).items() if count > 1}
     shared |= {link for link, count in Counter(link for _, link in entries).items() if count > 1}
-    shared |= {link for link in wanted if _is_front(link, home)}
+    shared |= {link for link in wanted if _is_front(link, feed.home)}
     alike = _one_each([(_looks(one, link), one) for one, link in entries])
     looks = _one_each([(_looks(post, post.link), post) for post in left])
     alone = {post.link: post for post in left if post.link not in shared}
@@ -91,7 +106,7 @@ async def changed_guids(
         elif key in alike and key in looks:
             found.append((one, looks[key]))
     found += [pair async for pair in _same(redis, unsure)]
-    return await _record(redis, feed_id, found)
+    return await _record(redis, feed.id, found)
 
 
 async def _same(redis: Redis, pairs: Sequence[tuple[ItemToStore, _Post]]) -> AsyncIterator[tuple[ItemToStore, _Post]]:
@@ -103,8 +118,9 @@ async def _same(redis: Redis, pairs: Sequence[tuple[ItemToStore, _Post]]) -> Asy
             room -= len(data or b"")
             if room < 0:
                 return
-            if data and _is_same(orjson.loads(one.wire), orjson.loads(data), abs(one.score - post.score) < 1):
-                yield one, post
+            with suppress(ValueError):  # it is corrupt
+                if data and _is_same(orjson.loads(one.wire), orjson.loads(data), abs(one.score - post.score) < 1):
+                    yield one, post
 
 
 def _is_same(new: Mapping[str, Any], old: Mapping[str, Any], same_time: bool) -> bool:
@@ -148,8 +164,10 @@ def _one_each(pairs: Sequence[tuple[tuple[str, str, int], Any]]) -> dict[tuple[s
 
 
 def _read(item_id: str, row: Sequence[bytes | None]) -> _Post | None:
-    guid, former, link, digest, score = filled(row)
-    return _Post(item_id, guid, former, _compared(link), digest, float(score)) if link and score else None
+    with suppress(StoreDamaged, ValueError):
+        guid, former, link, digest, score = filled(row)
+        return _Post(item_id, guid, former, _compared(link), digest, float(score)) if link and score else None
+    return None
 
 
 def _compared(link: str) -> str:

@@ -229,8 +229,7 @@ class PostWriter:
                 known = {guid: one for guid, one in known.items() if guid not in returned}
             fresh = [one for guid, one in listed.items() if guid not in ids]
             if fresh and (listing.left or 2 * len(fresh) > len(listing)):
-                unlisted = [item_id for item_id in latest if item_id not in ids.values()]
-                changed = await changed_guids(self._redis, feed_id, feed.home, fresh, unlisted, listing)
+                changed = await changed_guids(self._redis, feed, fresh, latest, listing, frozenset(ids.values()))
                 ids |= changed
                 known |= await self._known(changed) if changed else {}
         apart = {

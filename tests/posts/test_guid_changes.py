@@ -143,3 +143,24 @@ async def test_a_site_that_moves_to_www_keeps_its_posts(it: World, site: Publish
     assert feed_id is not None
     await it.poll_id(feed_id)
     assert [row.id for row in await it.rows()] == before
+
+
+async def test_a_daily_page_is_new_each_day_also_after_a_restart(it: World, site: Publisher) -> None:
+    """Yesterday's entry is processed again, for lack of fingerprints, and still shows that the link is shared."""
+    days = [E(f"d{n}", "/daily", "The daily", "The same words", n) for n in range(1, 5)]
+    assert len(await polled(it, site, days[1::-1])) == 2
+    feed_id = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed_id is not None
+    await it.redis.command("DEL", keys.feed_fingerprints(feed_id))
+    assert len(await polled(it, site, days[2:0:-1])) == 3
+
+
+async def test_a_corrupt_post_stops_no_new_one(it: World, site: Publisher) -> None:
+    before = await polled(it, site, blog("old-"))
+    await it.redis.command("HSET", keys.item(before[0]), "score", "many")
+    await it.redis.command("HSET", keys.item(before[1]), "Data", b"{")
+    changed = [E("new-5", "/5", "Post 5", "Other words", 5), E("new-6", "/6", "Post 6", "About 6", 6), E("x", "/x")]
+    site.serve_document("/feed", rss(*changed))
+    feed_id = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed_id is not None
+    assert (await it.poll_id(feed_id)).new == 3
