@@ -392,3 +392,12 @@ def test_a_signature_is_over_bytes() -> None:
     assert signed(b"what do ya want for nothing?", "Jefe", f"sha256={digest}")
     assert signed(b"what do ya want for nothing?", "Jefe", f"SHA256={digest.upper()}")
     assert not signed(b"what do ya want for nothing!", "Jefe", f"sha256={digest}")
+
+
+async def test_a_delivery_with_changed_guids_doubles_nothing(push: Push) -> None:
+    """Their links and texts are those of known posts."""
+    await push.subscribe()
+    await push.deliver(push.publish("second"))
+    body = push.document("third").replace(b"<guid isPermaLink='false'>", b"<guid isPermaLink='false'>new-")
+    assert await push.deliver(body) == [202]
+    assert await push.shown() == ["third", "second", "first"]
