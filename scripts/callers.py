@@ -20,6 +20,7 @@ OFFERED = {
     "microsub/posts.py": "the library for programs",
     "microsub/library/post_store.py": "the library for programs",
     "microsub/cache/": "the feed cache, usable alone",
+    "microsub/formats/write.py": "the writers for programs",
     "microsub/cache/redis_mapping.py": "the feed cache, usable alone",
     "microsub/conformance/": "a program of its own",
 }

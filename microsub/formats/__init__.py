@@ -1,6 +1,7 @@
 """Parses documents to jf2 and writes them. Everything here is pure: no network, no clock, no Redis.
 
     parse      any feed document -> jf2.Feed          identity   which post is which
+    write      jf2.Feed -> RSS, Atom, JSON Feed
     wire       jf2.Entry -> the JSON that clients read   discovery  which feeds a page names
 
 One module per format (`syndication`, `jsonfeed`, `hfeed`) passes raw values to `normalise`, which cleans them all in

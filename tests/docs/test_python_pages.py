@@ -18,6 +18,7 @@ from microsub.discovery.links import FeedLink
 from microsub.feeds.events import Event, Kind
 from microsub.fetch import REASONS, Fetcher, FetchRequest, FetchResult
 from microsub.formats.parse import parse
+from microsub.formats.write import write_atom, write_jsonfeed, write_rss
 from microsub.library import post_store
 from microsub.library.api import _RESOURCES, PATH
 from microsub.library.post_store import EventPage, FeedPage, Post, PostPage, PostStore, Saved, open_post_store
@@ -108,5 +109,11 @@ def test_every_name_of_the_formats_is_described() -> None:
     """Fields by name, functions with their arguments in order, as in the code."""
     for value in (Feed, Entry, Content, Card, Enclosure, FeedLink):
         assert {field.name for field in fields(value) if f"`{field.name}`" not in FORMATS} == set()
-    for function in (parse, *(getattr(links, name) for name in links.__all__ if name != "FeedLink")):
+    for function in (
+        parse,
+        write_rss,
+        write_atom,
+        write_jsonfeed,
+        *(getattr(links, name) for name in links.__all__ if name != "FeedLink"),
+    ):
         assert f"`{function.__name__}({', '.join(inspect.signature(function).parameters)})`" in FORMATS

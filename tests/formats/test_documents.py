@@ -10,6 +10,7 @@ import html
 import json
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,6 +25,7 @@ from microsub.formats.documents.values import FeedDocument, files, is_iri, media
 from microsub.formats.entry_id import says_no_more
 from microsub.formats.html.text import html_to_text
 from microsub.formats.parse import parse
+from microsub.formats.write import write_atom, write_jsonfeed, write_rss
 from microsub.model.jf2 import (
     Card,
     Content,
@@ -410,6 +412,29 @@ def test_an_episode_has_what_podcast_apps_show() -> None:
         back = parse(written, ADDRESSES[form], FORMATS[form].content_type).entries[0]
         assert back.podcast == podcast, form
         assert not feedparser.parse(written).bozo
+
+
+@pytest.mark.parametrize(("form", "write"), {"rss": write_rss, "atom": write_atom, "json": write_jsonfeed}.items())
+def test_programs_write_what_they_picked(form: str, write: Callable[[Feed], bytes]) -> None:
+    """Entries of two feeds with the same guid stay two, in their order, with the ids that they have each time."""
+    entries = [
+        Entry(
+            guid="1", name=f"The {name}", enclosure=(Enclosure(f"https://{name}.example/1.mp3"),), fallback_url=address
+        )
+        for name, address in (("tide", "https://tide.example/1.mp3"), ("gale", "https://gale.example/1.mp3"))
+    ]
+    kept = Entry(guid="tag:ann.example,2026:1", url="https://ann.example/1", published=datetime(2026, 11, 23, 5))
+    feed = Feed(ADDRESSES[form], "rss", "Picks", "https://ann.example/", entries=(*entries, kept, kept))
+    written = write(feed)
+    RULES[form](written)
+    back = parse(written, feed.url, FORMATS[form].content_type)
+    assert (back.name, back.home) == ("Picks", "https://ann.example/")
+    assert [entry.name for entry in back.entries][:2] == ["The tide", "The gale"]
+    guids = [entry.guid for entry in back.entries]
+    assert len(set(guids)) == 4
+    assert guids[2] == kept.guid
+    assert write(feed) == written
+    RULES[form](write(Feed(ADDRESSES[form], "rss")))
 
 
 @pytest.mark.parametrize("form", sorted(RULES))
