@@ -412,3 +412,31 @@ def test_a_network_of_ipv6_is_one_address() -> None:
     entered = [clients.enter(f"2001:db8:0:1::{host}") for host in range(3)]
     assert entered == ["2001:db8:0:1::/64", "2001:db8:0:1::/64", None]
     assert clients.enter("2001:db8:0:2::1") is not None
+
+
+async def test_a_server_that_stops_answers_what_the_kernel_has_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that it never saw, and one whose first request comes late; an idle one is closed."""
+    request, shutdown = HEAD + b"Content-Length: 0\r\n\r\n", process._Server.shutdown
+    unseen: list[socket.socket] = []
+
+    async def stop(server: process._Server, sockets: list[socket.socket] | None = None) -> None:
+        # The loop accepts nothing between this and the end of the listening socket.
+        unseen.append(socket.create_connection(("127.0.0.1", port.port)))
+        unseen[0].sendall(request)
+        asyncio.get_running_loop().call_later(0.02, late.write, request)
+        await shutdown(server, sockets)
+
+    monkeypatch.setattr(process._Server, "shutdown", stop)
+    async with serving() as port:
+        idle, sends = await port.connect()
+        sends.write(request)
+        await idle.readuntil(b"fine")
+        fresh, late = await port.connect()
+        await wait_until(lambda: sum(port.clients._open.values()) == 2)
+    for answered in (unseen[0].recv(1000), await fresh.read()):
+        assert status(answered).split()[1] == "200"
+        assert b"connection: close" in answered
+    assert await idle.read() == b""
+    unseen[0].close()
+    with pytest.raises(ConnectionError):
+        await port.connect()

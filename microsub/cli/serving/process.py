@@ -347,6 +347,30 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop. Connections that the kernel has accepted for us by now are answered too, instead of reset."""
+        copies = [one.dup() for one in sockets or ()]
+        for server in self.servers:
+            server.close()
+        for copy in copies:
+            await self._take_waiting(copy)
+            copy.close()
+        await super().shutdown(sockets)
+
+    async def _take_waiting(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        for _ in range(self.config.backlog):
+            with contextlib.suppress(ConnectionError):
+                try:
+                    connection, _ = listener.accept()
+                except BlockingIOError:
+                    return
+                connection.setblocking(False)
+                state = self.lifespan.state
+                protocol = self.config.http_protocol_class(self.config, self.server_state, state)  # type: ignore[call-arg]
+                loop = asyncio.get_running_loop()
+                await loop.connect_accepted_socket(lambda protocol=protocol: protocol, connection)  # type: ignore[misc]
+
     async def on_tick(self, counter: int) -> bool:  # ten times a second
         if counter % 10 == 0:
             look_at_all(list(self.server_state.connections), asyncio.get_running_loop().time())

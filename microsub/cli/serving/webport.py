@@ -50,6 +50,10 @@ PARTS, PART_BYTES = 20_000, 64
 """How many parts a body may have, and their average bytes if it has more: a part takes a microsecond."""
 PIPELINED = 16
 """How many requests may wait after the one being answered."""
+FIRST_REQUEST = 1.0
+"""Seconds that a new connection has to begin its request when the server stops; otherwise its client gets no reply."""
+LAST_REQUEST = 0.1
+"""The same for a connection that was idle: a request may have arrived that isn't read yet."""
 RESERVED = 128
 """File descriptors reserved for Redis, publishers and files."""
 
@@ -171,6 +175,7 @@ class WebProtocol(HttpToolsProtocol):
     """Bytes outside of bodies since the last complete head, chunk or message."""
     _parts = _bytes = 0
     """How many parts of the body have arrived so far, and their bytes."""
+    _is_leaving = False
     _refusal: HTTPStatus | None = None
     written = 0
     """Bytes of responses on this connection so far."""
@@ -236,6 +241,24 @@ class WebProtocol(HttpToolsProtocol):
         self.headers = []  # for trailers, which aren't part of the request's headers
         if not self.pipeline:
             self.due = _NOW_ON
+
+        if self._is_leaving:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """Answer the request that has begun, or begins at this moment, and close. Replaces uvicorn's method."""
+        self._is_leaving = True
+        if self._is_idle():
+            self.loop.call_later(FIRST_REQUEST if self.cycle is None else LAST_REQUEST, self._leave)
+        else:
+            self.cycle.keep_alive = False
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _leave(self) -> None:
+        if self._is_idle():
+            self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body and set the time for the next, unless the response is finished.
