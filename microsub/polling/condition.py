@@ -13,7 +13,7 @@ from microsub.polling.plan import held_until
 DAY = 86_400.0
 MONTH = 30 * DAY
 
-State = Literal["gone", "failing", "new", "quiet", "ok"]
+State = Literal["gone", "failing", "written", "new", "quiet", "ok"]
 Answer = tuple[float, str]
 """Unix time and outcome of a poll."""
 
@@ -75,6 +75,8 @@ def _state(feed: FeedRecord, last_post: float, now: float) -> State:
         return "gone"
     if feed.failures:
         return "failing"
+    if feed.is_written:
+        return "written"
     if feed.last_success is None:
         return "new"
     return "quiet" if now - last_post > MONTH else "ok"

@@ -10,6 +10,7 @@ from microsub.configuration.model import Quotas
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.reader.channels import pages as channels
 from tests.reader.conftest import ReadingVisitor
+from tests.support.polling import post_store
 from tests.support.readers import FEED, posts
 from tests.support.world import World
 
@@ -265,3 +266,14 @@ async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisito
     assert not (await ann.get("/")).tree.css("#channels .attention")
     await survey.look(server.now)
     assert not (await ann.get("/")).tree.css("#channels .attention")
+
+
+async def test_a_feed_that_only_programs_write_is_no_trouble_on_its_channels_page(ann: ReadingVisitor) -> None:
+    """It says where the posts come from, and can't be polled."""
+    url = "https://service.example/articles"
+    await post_store(ann.server).save(url, {"guid": "1", "timestamp": 1_700_000_000, "name": "One"})
+    await ann.reader.post(action="follow", channel="later", url=url)
+    page = await ann.get("/channels/later")
+    assert "Programs save its posts here" in page.text
+    assert "not polled yet" not in page.text
+    assert not page.tree.css("form[action='/channels/later/poll']")
