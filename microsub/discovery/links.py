@@ -182,8 +182,12 @@ def _own_first(links: Iterable[FeedLink], url: str, tree: LexborHTMLParser) -> l
     path = parts_of(url).path.rstrip("/")
     if not path or len(found) < 2 or tree.css_first(_POST) is not None:
         return found
-    own = re.compile(rf"(?:{re.escape(path)}(?:/?\Z|[/.])|/.*{re.escape(path)}(?:/|\.\w{{1,5}}\Z|\Z))")
-    return sorted(found, key=lambda link: not (_same_site(link.url, url) and own.match(parts_of(link.url).path)))
+
+    def is_own(link: FeedLink) -> bool:
+        its = parts_of(link.url).path
+        return (its.endswith(path) or f"{path}/" in its or f"{path}." in its) and _same_site(link.url, url)
+
+    return sorted(found, key=lambda link: not is_own(link))
 
 
 def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:

@@ -51,10 +51,15 @@ def test_hostile_pages_take_no_time() -> None:
         b"<div>" * 300_000,
         b"<a href=/feed.xml>x</a>" * 80_000,
         b"<link rel=alternate type=text/rss href=/?%d>" * 9,
+        b"<link rel=alternate type=application/rss+xml href=/" + b"a" * 2000 + b"/b>" * 1000,
     ]
     start = time.process_time()
     for body in hostile:
-        for url in ("https://podcasts.apple.com/id1", "https://www.youtube.com/@x", URL):
+        for url in (
+            "https://podcasts.apple.com/id1",
+            "https://www.youtube.com/@x",
+            f"https://blog.example/{'a' * 1000}",
+        ):
             discover(body, url, "text/html", "<" * 10_000)
             better_feeds(body, url, "text/html", "; rel=" * 10_000)
             forwarded(body, url, "text/html")
