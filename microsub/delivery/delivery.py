@@ -22,13 +22,15 @@ from microsub.errors import NotFound
 from microsub.feeds.events import announce
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.metrics import ITEMS_DELIVERED
-from microsub.model.reader import Reason
+from microsub.model.reader import SAVED, Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts.values import ItemsStored
 from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
 from microsub.timelines.backlog import MOST_ITEMS, TimelineBacklog, oldest
 from microsub.timelines.remove import Leaving, Left, left_of, restore_lost, take_out
+from microsub.timelines.restore import RestoredItem, restore
 from microsub.timelines.rules import settle_in
+from microsub.timelines.saved import saved_of
 from microsub.timelines.sync.arrivals import repair_all_arrivals
 
 if TYPE_CHECKING:
@@ -161,6 +163,24 @@ class Delivery:
 
             await _in_batches(chosen.later, note)
         await self._add(feed_id, items, chosen.now, now)
+        await self._save_instead(feed_id, items, places, now)
+
+    async def _save_instead(
+        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float
+    ) -> None:
+        """Replace saved copies of these posts, from imports, and keep their read state."""
+        copies = {one.item: item for item in items for one in item.duplicates if one.feed == feed_id}
+
+        async def replace(batch: Sequence[Place]) -> None:
+            for user, saved in await saved_of(self.redis, {user for user, _ in batch}, list(copies)):
+                oldest_first = sorted(saved, key=lambda copy: float(copies[copy].score))
+                back = [RestoredItem(copies[copy], saved[copy]) for copy in oldest_first]
+                with contextlib.suppress(NotFound):
+                    await restore(self.redis, self.items, user, SAVED, back, (), now)
+                    await take_out(self.redis, user, SAVED, list(saved), Leaving(Reason.DUPLICATE), now)
+
+        if copies:
+            await _in_batches(places, replace)
 
     async def _recipients(self, places: Sequence[Place], now: float) -> Recipients:
         limits = self.limits()

@@ -6,7 +6,7 @@ times are Unix seconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from microsub.errors import QuotaReached
 from microsub.identity.store import absent
@@ -83,3 +83,17 @@ async def count_saved(redis: Redis, user: str) -> int:
 async def saved_among(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
     """The given ids that the user has saved. One round trip."""
     return await members_at(redis, [keys.posts(user, SAVED)], distinct(ids))
+
+
+async def saved_of(
+    redis: Redis, users: Collection[str], ids: Sequence[str]
+) -> list[tuple[str, dict[str, float | None]]]:
+    """The users who have saved any of these items: user, and time of reading (None for unread) by id."""
+    commands = [("ZMSCORE", key(user, SAVED), *ids) for user in users for key in (keys.posts, keys.read)]
+    replies = await redis.pipeline(commands)
+    found = []
+    for user, shown, read in zip(users, replies[::2], replies[1::2], strict=True):
+        rows = zip(ids, shown, read, strict=True)
+        if saved := {item: float(at) if at is not None else None for item, score, at in rows if score is not None}:
+            found.append((user, saved))
+    return found

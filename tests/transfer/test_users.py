@@ -606,6 +606,8 @@ async def test_own_copies_become_the_posts_that_the_feed_lists(there: World, her
     news = {item.decode() for item in await here.redis.command("ZRANGE", keys.posts("ann", "news"), 0, -1)}
     assert len(listed) == 32
     assert len(news & set(listed)) == sum(row[0] == A for row in before["news posts"])
+    saved = {item.decode() for item in await here.redis.command("ZRANGE", keys.posts("ann", "saved"), 0, -1)}
+    assert len(saved & set(listed)) == sum(row[0] == A for row in before["saved posts"]) > 0
     assert (await here.check()).left == ()
     await bring(here, body, trusted=False)
     assert bare(await Everything(here, "ann").look()) == bare(before)
