@@ -21,8 +21,8 @@ import structlog
 from microsub.configuration.model import OutputConfig, encode
 from microsub.errors import MicrosubError, NotFound
 from microsub.feeds.record import Feeds
-from microsub.formats.documents.values import FeedDocument, is_iri, permanent_id
-from microsub.formats.wire import from_wire, post_title
+from microsub.formats.documents.values import FeedDocument, is_iri, permanent_id, title
+from microsub.formats.wire import from_wire
 from microsub.kit.digests import short_digest
 from microsub.kit.rate_limits import FixedWindow
 from microsub.kit.urls import canonical_feed_url
@@ -342,10 +342,11 @@ class OutputContents:
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
 
     async def titles(self, ids: Sequence[str]) -> dict[str, str]:
-        """Names for the stored items among these, in lists; those beyond `MOST_BYTES` are named by their ids."""
+        """The titles of the stored items among these, as in documents; beyond `MOST_BYTES` their ids."""
         there = [item for item, (score,) in zip(ids, await self._items.fields(ids, ("score",)), strict=True) if score]
         data = await self._data(there)
-        return {item: post_title({"_id": item, **orjson.loads(data.get(item) or b"{}")}) for item in there}
+        found = {item: orjson.loads(wire) for item in there if (wire := data.get(item))}
+        return {item: title(from_wire(found[item])) if item in found else item for item in there}
 
     async def _data(self, ids: Sequence[str]) -> dict[str, bytes | None]:
         """The posts' JSON, as far as there is room for it."""

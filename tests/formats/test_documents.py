@@ -405,12 +405,17 @@ def test_an_episode_has_what_podcast_apps_show() -> None:
         funding=(Support("https://pod.example/pay", "Support us"),),
     )
     file = Enclosure("https://pod.example/7.mp3", "audio/mpeg", 5, 4000)
-    entry = Entry(guid="urn:x:7", url="https://pod.example/7", name="Gale", enclosure=(file,), podcast=podcast)
+    husum = Card(name="Husum", latitude="54.47", longitude="9.05")
+    entry = Entry(
+        guid="urn:x:7", url="https://pod.example/7", name="Gale", enclosure=(file,), podcast=podcast, location=husum
+    )
     for form in ("rss", "atom"):
         written = FORMATS[form].write(document(entry))
         RULES[form](written)
         back = parse(written, ADDRESSES[form], FORMATS[form].content_type).entries[0]
         assert back.podcast == podcast, form
+        assert back.location is not None
+        assert (back.location.name, back.location.latitude) == ("Husum", "54.47")
         assert not feedparser.parse(written).bozo
 
 

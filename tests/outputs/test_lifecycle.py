@@ -11,6 +11,7 @@ from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 from microsub.outputs import OutputContents
 from microsub.posts.entries import items_to_store
 from microsub.posts.garbage import candidates
+from microsub.redis import keys
 from microsub.upkeep.sweep import Sweeping, erase
 from microsub.wiring.stores import output_contents, unlimited
 from tests.outputs.conftest import Publisher
@@ -131,6 +132,21 @@ async def test_what_comes_from_the_feed_or_changes_by_itself_publishes_nothing_a
     assert await alice.state() == {"wave": ("imported", 1)}
     await read("The weblog", "Surf. 4 comments", 2)
     assert await alice.shown(addresses["json"]) == ["wave"]
+
+
+async def test_items_published_by_an_earlier_release_are_not_published_again(alice: Publisher) -> None:
+    """Their editions have no digest of the post's own words; from the next change on, they have one."""
+    addresses, ids = await alice.make(max_impressions=2, republish="edits"), await alice.items()
+    await alice.add(ids["a"])
+    assert await alice.shown(addresses["json"]) == ["a"]
+    key = keys.output_editions("alice", "picks")
+    number, digest = (await alice.server.redis.command("HGET", key, ids["a"])).split()[:2]
+    await alice.server.redis.command("HSET", key, ids["a"], number + b" " + digest)
+    await alice.publish("a", text="Other words.")
+    assert await alice.state() == {"a": ("published", 1)}
+    await alice.publish("a", text="Other words again.")
+    assert await alice.state() == {"a": ("published", 0)}
+    assert (await alice.server.check()).is_clean
 
 
 async def test_times_and_titles_are_in_the_list_of_items(alice: Publisher) -> None:

@@ -198,8 +198,17 @@ def _media(entry: Entry, found: list[Enclosure], others: list[Enclosure]) -> Ite
             yield _empty("itunes:image", href=uri(entry.featured))
     for target in entry.in_reply_to:
         yield _empty("thr:in-reply-to", ref=uri(target), href=uri(target))
+    if played and entry.location is not None:
+        yield from _location(entry.location)
     if entry.podcast is not None:
         yield from _episode(entry.podcast)
+
+
+def _location(place: Card) -> Iterator[str]:
+    """The place that an episode is about, if it has a name."""
+    if place.name:
+        point = f"geo:{place.latitude},{place.longitude}" if place.latitude and place.longitude else None
+        yield _element("podcast:location", place.name, **_stated(geo=point))
 
 
 def _episode(podcast: Podcast) -> Iterator[str]:
