@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from microsub.posts.garbage import candidates, delete
 from microsub.redis import keys
 from tests.support.polling import World
-from tests.support.redis_wrappers import Between, once
+from tests.support.redis_wrappers import Between, KilledError, once
 from tests.support.web import Publisher
 
 
@@ -164,3 +166,29 @@ async def test_a_corrupt_post_stops_no_new_one(it: World, site: Publisher) -> No
     feed_id = await it.feeds.find(site.url("/feed", "blog.test"))
     assert feed_id is not None
     assert (await it.poll_id(feed_id)).new == 3
+
+
+async def test_a_worker_killed_while_guids_change_doubles_nothing(it: World, site: Publisher) -> None:
+    """Between any two round trips; the next poll ends what it has begun."""
+    before = await polled(it, site, blog("old-"))
+    feed_id = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed_id is not None
+    step, killed = 0, True
+    while killed:
+        site.serve_document("/feed", rss(*blog(f"{step}-")))
+        left, killed = step, False
+
+        async def die_at_step(_name: str, _args: Any) -> None:
+            nonlocal left, killed
+            left -= 1
+            if left < 0:
+                killed = True
+                raise KilledError
+
+        with suppress(KilledError):
+            await it.through(Between(it.redis, die_at_step)).poller.poll(feed_id)
+        await it.poll_id(feed_id)
+        assert [row.id for row in await it.rows()] == before
+        step += 1
+    assert step > 8
+    assert (await it.check()).is_clean
