@@ -113,6 +113,11 @@ class Quotas(Level):
         "users who registered themselves.",
         le=10**12,
     )
+    posts: Maybe[int] = number(
+        "Bytes of posts of feeds that nobody else follows, and of the user's sources. By default 300,000,000 for users "
+        "who registered themselves.",
+        le=10**12,
+    )
 
 
 MOST_RULES = 1000
@@ -136,6 +141,7 @@ OF_DECLARED = Quotas(
     output_items=OUTPUT_ITEMS,
     sources=0,
     media=200_000_000,
+    posts=0,
 )
 """The default quotas of users declared by the admin."""
 OF_REGISTERED = replace(
@@ -148,6 +154,7 @@ OF_REGISTERED = replace(
     outputs=20,
     sources=20,
     media=20_000_000,
+    posts=300_000_000,
 )
 """The default quotas of users who registered themselves."""
 
@@ -279,7 +286,7 @@ class Registration:
         metadata={
             "description": "Quotas of each of these users. By default 50 channels, 500 feeds, 50 tokens, 1,000 "
             "mutes and blocks, 10,000 saved posts, 20 output feeds of 1,000 items, 20 sources with files of "
-            "20,000,000 bytes, and 600 requests a minute."
+            "20,000,000 bytes, 300,000,000 bytes of posts, and 600 requests a minute."
         },
     )
 

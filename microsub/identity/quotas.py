@@ -6,19 +6,22 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.configuration.store import InForce, SettingsInForce
-from microsub.errors import StoreError, StoreUnavailable, TooManyRequests
+from microsub.errors import QuotaReached, StoreError, StoreUnavailable, TooManyRequests
 from microsub.identity.limits import REGISTERED
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.kit.texts import Sentence
 from microsub.kit.ttl_cache import TtlCache
+from microsub.redis import keys
+from microsub.redis.protocol import Redis, ScriptCall
+from microsub.redis.scripts import load
 
 STEPS = 10
 """A process's reports of a user's requests before the limit is reached, if nothing else causes a report."""
@@ -29,6 +32,7 @@ _MINUTE = 60
 CountedQuota = Literal["channels", "feeds", "media", "output_items", "outputs", "rules", "saved", "sources", "tokens"]
 """The limits in `Quotas`, except for requests, which `UserQuotas.count` counts."""
 _MOST_COUNTED = 10_000
+_COUNT = load("posts_count")
 
 
 @dataclass(slots=True)
@@ -88,6 +92,65 @@ class RequestRate:
         while len(self._minutes) > _MOST_COUNTED:
             self._minutes.popitem(last=False)
         return minute
+
+
+@dataclass(slots=True)
+class _Room:
+    """What a process knows of a user's own posts until a time: their bytes, and the quota."""
+
+    until: float
+    used: int
+    most: int
+
+
+class PostRoom:
+    """The room for a user's own posts: those of feeds that nobody else follows, and of the user's sources.
+
+    Their bytes are counted when they are stored. That some were deleted since, or others follow their feed now, upkeep
+    finds out, and corrects the count.
+    """
+
+    def __init__(self, redis: Redis, in_force: SettingsInForce, clock: Callable[[], float] = time.monotonic) -> None:
+        self._redis = redis
+        self._in_force = in_force
+        self._clock = clock
+        self._rooms: OrderedDict[str, _Room] = OrderedDict()
+
+    async def require(self, user: str) -> None:
+        """Raise QuotaReached if there is no room. Reads Redis once a minute for each user."""
+        room = self._rooms.get(user)
+        if room is None or self._clock() >= room.until:
+            room = await self._read(user)
+        if room.most and room.used >= room.most:
+            raise QuotaReached("bytes of posts of feeds that nobody else follows", room.used, room.most)
+
+    def counting(self, user: str, size: int) -> Sequence[ScriptCall]:
+        """The call that counts `size` more bytes; none for a user without a quota."""
+        room = self._rooms.get(user)
+        if room is None or not room.most or not size:
+            return ()
+        room.used += size
+        return [(_COUNT, [keys.user(user)], ["add", size])]
+
+    async def is_uncertain(self, user: str) -> bool:
+        """Whether the count matters, because the user may be near the quota, or isn't known."""
+        room = await self._read(user)
+        return bool(room.most) and not 0 < room.used < room.most // 2
+
+    async def correct(self, user: str, size: int) -> None:
+        """Set the count to the bytes that are stored."""
+        await self._redis.script(_COUNT, [keys.user(user)], ["set", max(size, 1)])
+        self._rooms.pop(user, None)
+
+    async def _read(self, user: str) -> _Room:
+        everywhere = await self._in_force.everything()
+        registered, used = await self._redis.command("HMGET", keys.user(user), "registered", "post_bytes")
+        most = resolved(everywhere, user, registered=registered is not None).posts or 0
+        room = self._rooms[user] = _Room(self._clock() + _MINUTE, int(used or 0), most)
+        self._rooms.move_to_end(user)
+        while len(self._rooms) > _MOST_COUNTED:
+            self._rooms.popitem(last=False)
+        return room
 
 
 def step_of(limit: int) -> int:

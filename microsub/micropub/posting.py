@@ -100,8 +100,12 @@ class Posting:
         erase: Callable[[str], Awaitable[bool]],
         *,
         clock: Callable[[], float] = time.time,
+        require_room: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`erase` deletes a post from all timelines and the store, and returns whether it existed."""
+        """`erase` deletes a post from all timelines and the store, and returns whether it existed.
+
+        `require_room` raises QuotaReached for a user who has no room for further posts.
+        """
         self._redis = redis
         self._feeds = feeds
         self._items = items
@@ -111,6 +115,7 @@ class Posting:
         self._erase = erase
         self._deleted = DeletedPosts(redis, clock=clock)
         self._clock = clock
+        self._require_room = require_room
 
     async def token(self, source: Source, item: PostedItem, files: Sequence[bytes] = ()) -> str:
         """The token that identifies the post: the same for a repeated request with the same `files`."""
@@ -235,13 +240,15 @@ class Posting:
         base: str,
         before: Mapping[str, str] | None,
     ) -> None:
+        if self._require_room is not None:
+            await self._require_room(source.user)
         now, own = self._clock(), base + path_of(feed, token)
         entry = await self._parser.posted_entry(item.encoded(), own, (f"user {source.user}",))
         post = _to_store(entry, item, token, own, source, now)
         await self._media.shown(source.user, item.encoded(), feed.id, token)
         # Never older than the stored version, even if the clocks of other machines differ.
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
-        await self._ingest.add(feed, [post], now, version)
+        await self._ingest.add(feed, [post], now, version, owner=source.user)
 
     async def _token_in(self, source: Source, feed: FeedRecord, address: str) -> str:
         """The present token of the post at an address, whatever its host. Raises InvalidRequest."""

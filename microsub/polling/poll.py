@@ -19,7 +19,7 @@ import structlog
 
 from microsub.configuration.model import InstanceSettings
 from microsub.discovery.sites import feeds_by_address
-from microsub.errors import ParseError, ParserUnavailable, ParsingStopped, StoreError
+from microsub.errors import ParseError, ParserUnavailable, ParsingStopped, QuotaReached, StoreError
 from microsub.feeds.events import describe
 from microsub.feeds.record import NEVER_POLLED, UNANNOUNCED
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
@@ -125,6 +125,11 @@ class FeedDue:
     fingerprints: bytes | None = None
     ending: Ending | None = None
 
+    @property
+    def owner(self) -> str:
+        """The only user who follows the feed; empty if there are several."""
+        return self.keys[0] if len(self.keys) == 1 else ""
+
 
 @dataclass(eq=False, repr=False)
 class Poller:
@@ -132,7 +137,8 @@ class Poller:
 
     `dead` gets posts that can't be stored. `on_answered` gets each feed that answered, as its document describes it,
     and how many posts the poll found that a trusted hub had not delivered. `on_trouble` gets each feed in trouble
-    before that is recorded, possibly repeatedly.
+    before that is recorded, possibly repeatedly. `require_room` raises QuotaReached for a user without room for posts
+    of feeds that nobody else follows.
 
     `on_refused` is for commands that run next to a server: it gets each feed whose address the command's own settings
     forbid. The feed's health and time don't change, because the server's settings may differ.
@@ -153,6 +159,7 @@ class Poller:
     on_refused: Callable[[PollResult], object] | None = None
     on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None
     on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None
+    require_room: Callable[[str], Awaitable[None]] | None = None
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, due or not, unless it is gone or nobody follows it.
@@ -263,10 +270,15 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
+        if due.owner and parsed.items and self.require_room is not None:
+            try:
+                await self.require_room(due.owner)
+            except QuotaReached as error:
+                return await self._settle(due, Failed("quota", error.description, seconds=seconds), {}, None)
         # Before the posts: mutes and blocks use the feed's home page too.
         await self._describe(due.feed, description_of(parsed.feed), now)
         due = replace(due, feed=replace(due.feed, hub=parsed.feed.hub, self_url=parsed.feed.self_url))
-        taken = await self._store(due.feed, parsed, now, mostly_new=fingerprints is not None)
+        taken = await self._store(due.feed, parsed, now, mostly_new=fingerprints is not None, owner=due.owner)
         outcome = FeedAnswered(
             taken.new, taken.updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds
         )
@@ -295,7 +307,7 @@ class Poller:
         await self.feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
-    async def _store(self, feed: FeedRecord, read: PostsRead, now: float, *, mostly_new: bool) -> Ingested:
+    async def _store(self, feed: FeedRecord, read: PostsRead, now: float, *, mostly_new: bool, owner: str) -> Ingested:
         """Store new and edited posts of a document at once, or if that fails one by one.
 
         Posts that fail alone too become dead letters, which neither stop the others nor repeat the poll. Raises
@@ -304,7 +316,7 @@ class Poller:
         posts, listing = read.items, read.listing
         try:
             # The number of unread posts of a first fill depends on all posts of the document.
-            return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new, listing=listing)
+            return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new, listing=listing, owner=owner)
         except Exception as error:
             if _is_passing(error):
                 raise
@@ -312,7 +324,7 @@ class Poller:
         taken = Ingested()
         for post in posts:
             try:
-                one = await self.ingest.add_read(feed, [post], now, mostly_new=mostly_new, listing=listing)
+                one = await self.ingest.add_read(feed, [post], now, mostly_new=mostly_new, listing=listing, owner=owner)
             except Exception as error:
                 if _is_passing(error):
                     raise

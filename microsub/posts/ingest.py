@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 import structlog
@@ -307,7 +307,7 @@ class PostWriter:
             await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
         if not reply:
             return None
-        stored = [WrittenItem(item_id, one.written_guid, one.incomplete) for item_id, one in won]
+        stored = [WrittenItem(item_id, one.written_guid, one.incomplete, growth=len(one.wire)) for item_id, one in won]
         return stored, [candidate for _, candidate in lost], frozenset(texts(reply[1])), frozenset(texts(reply[2]))
 
     async def _write_new(
@@ -374,8 +374,8 @@ class PostWriter:
             calls.append((_UPDATE, [keys.item(old.id)], ["change", version, "", *_flat(fields)]))
         written = await self._redis.scripts(calls)
         updated = [
-            _edited(old, candidate, version, names)
-            for (old, candidate), names, was_written in zip(edited, changed, written, strict=True)
+            replace(_edited(old, candidate, version, names), growth=len(candidate.wire) - len(data or b""))
+            for (old, candidate), names, data, was_written in zip(edited, changed, before, written, strict=True)
             if was_written
         ]
         if updated:
@@ -419,6 +419,13 @@ class Ingested:
     last: Sequence[ScriptCall] = ()
 
 
+class OwnRoom(Protocol):
+    """The room for posts that only one user follows."""
+
+    def counting(self, user: str, size: int) -> Sequence[ScriptCall]:
+        """The calls that count so many more bytes."""
+
+
 class Ingest:
     """Takes posts of feeds from polls and programs; several processes may take the same posts."""
 
@@ -431,8 +438,9 @@ class Ingest:
         *,
         clock: Callable[[], float] = time.time,
         notify: Callable[[], object] = lambda: None,
+        room: OwnRoom | None = None,
     ) -> None:
-        """`notify` is called when there is work for delivery or look-ups."""
+        """`notify` is called when there is work for delivery or look-ups; `room` counts posts of owners."""
         self._redis = redis
         self._feeds = feeds
         self._items = items
@@ -441,6 +449,7 @@ class Ingest:
         self._stream = events
         self._clock = clock
         self._notify = notify
+        self._room = room
 
     async def add(
         self,
@@ -452,14 +461,16 @@ class Ingest:
         *,
         mostly_new: bool = False,
         listing: Listing | None = None,
+        owner: str = "",
     ) -> Ingested:
         """Store posts of a feed and pass on new and edited ones, and those in the outbox since a crash.
 
         `version`, `mostly_new` and `listing` as in `PostWriter.write`. `changed` are properties that an edit changes in
-        addition to visible ones. Raises StoreError; repeat the call after an interruption.
+        addition to visible ones. `owner` is the only user who follows the feed, if there is only one. Raises
+        StoreError; repeat the call after an interruption.
         """
         stored = await self._writer.write(feed, posts, now, version, mostly_new=mostly_new, listing=listing)
-        added = await self._hand_on(feed, stored, changed)
+        added = await self._hand_on(feed, stored, owner, changed)
         await self._redis.scripts(added.last)
         return added
 
@@ -477,6 +488,7 @@ class Ingest:
         *,
         mostly_new: bool,
         listing: Listing | None = None,
+        owner: str = "",
     ) -> Ingested:
         """`add` for a reading of a feed; its number, `feed.reading`, is the version.
 
@@ -490,17 +502,19 @@ class Ingest:
         )
         if not stored.new and not stored.updated and feed.body_hash is not None:
             return Ingested()
-        return await self._hand_on(feed, stored)
+        return await self._hand_on(feed, stored, owner)
 
-    async def _hand_on(self, feed: FeedRecord, stored: Stored, changed: Iterable[str] = ()) -> Ingested:
-        """Announce stored posts; `changed` as in `add`."""
+    async def _hand_on(self, feed: FeedRecord, stored: Stored, owner: str, changed: Iterable[str] = ()) -> Ingested:
+        """Announce stored posts; `owner` and `changed` as in `add`."""
         if changed := set(changed):
             both = (tuple(sorted({*one.changed, *changed})) for one in stored.updated)
             edits = zip(stored.updated, both, strict=True)
             stored = replace(stored, updated=tuple(replace(one, changed=names, by_feed=False) for one, names in edits))
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
-        last = await self._announce(feed, stored)
+        last = [*await self._announce(feed, stored)]
+        if owner and self._room is not None:
+            last += self._room.counting(owner, sum(one.growth for one in (*stored.new, *stored.updated)))
         names = tuple(sorted({name for one in stored.updated for name in one.changed}))
         return Ingested(len(stored.new), len(stored.updated), names, last)
 

@@ -93,6 +93,8 @@ class WrittenItem:
     changed: tuple[str, ...] = ()
     note: str = ""
     by_feed: bool = False
+    growth: int = 0
+    """Bytes by which the stored JSON is larger than before."""
 
 
 @dataclass(frozen=True, slots=True)

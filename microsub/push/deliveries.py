@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.errors import ParseError, ParsingStopped
+from microsub.errors import ParseError, ParsingStopped, QuotaReached
 from microsub.fetch import Fetched
 from microsub.kit.digests import short_digest
 from microsub.kit.urls import host_of, mask_credentials
@@ -53,6 +53,7 @@ class Deliveries:
     parser: ParsePool
     _: KW_ONLY
     clock: Callable[[], float] = time.time
+    require_room: Callable[[str], Awaitable[None]] | None = None
 
     async def handle(self, message: Message) -> None:
         """Process one delivery; its faults are counted, never raised. Raises StoreError."""
@@ -83,9 +84,16 @@ class Deliveries:
                 end = "unreadable"
                 log.info("a delivery can't be read", feed=feed.id, hub=host_of(hub), why=error.detail)
             else:
-                version = version_of(received)
+                version, owner = version_of(received), users[0] if len(users) == 1 else ""
+                if owner and read.items and self.require_room is not None:
+                    try:
+                        await self.require_room(owner)
+                    except QuotaReached as error:
+                        log.info("a delivery isn't stored", feed=feed.id, user=owner, why=error.description)
+                        await self._note(feed, hub, digest, 0, seconds, brought=False)
+                        return "no_room"
                 taken = await self.ingest.add(
-                    feed, read.items, received, version, mostly_new=known is not None, listing=read.listing
+                    feed, read.items, received, version, mostly_new=known is not None, listing=read.listing, owner=owner
                 )
                 new = taken.new
                 # After a crash it is processed again, and its posts aren't new any more.

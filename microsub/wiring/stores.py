@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # most commands need only a few of these, and each takes time
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import Feeds
     from microsub.identity.admission import UserAddresses
+    from microsub.identity.quotas import PostRoom
     from microsub.identity.store.accounts import Accounts
     from microsub.micropub.sources import Sources
     from microsub.model.settings import OwnChannelSettings
@@ -107,6 +108,13 @@ class Stores:
         from microsub.configuration.store import SettingsInForce
 
         return SettingsInForce(self.applied, self.own_settings)
+
+    @cached_property
+    def room(self) -> PostRoom:
+        """See `identity.quotas`."""
+        from microsub.identity.quotas import PostRoom
+
+        return PostRoom(self.redis, self.in_force)
 
     async def own_settings(self, user: str, uid: str) -> OwnChannelSettings:
         """A channel's own settings. Raises NotFound."""
@@ -258,7 +266,8 @@ def ingest(stores: Stores, notify: Callable[[], object] = lambda: None) -> Inges
     """The service that stores all posts; `notify` is called when there is something to deliver."""
     from microsub.posts.ingest import Ingest
 
-    return Ingest(stores.redis, stores.feeds, stores.items, stores.events, clock=stores.clock, notify=notify)
+    parts = (stores.redis, stores.feeds, stores.items, stores.events)
+    return Ingest(*parts, clock=stores.clock, notify=notify, room=stores.room)
 
 
 def notifications(stores: Stores, taking_in: Ingest) -> Notifications:

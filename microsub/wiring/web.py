@@ -245,7 +245,7 @@ def posting(stores: Stores, parser: ParsePool, media: Media) -> Posting:
     """The service that accepts posts from sources."""
     erase = post_store(stores).delete
     parts = (stores.redis, stores.feeds, stores.items, ingest(stores), parser, media, erase)
-    return Posting(*parts, clock=stores.clock)
+    return Posting(*parts, clock=stores.clock, require_room=stores.room.require)
 
 
 def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]) -> AdminServices:

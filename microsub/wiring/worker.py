@@ -142,7 +142,8 @@ def delivery_stages(
         clock=stores.clock,
     )
     taking_in, agreements = ingest(stores, stages.wake), Agreements(stores.redis, clock=stores.clock)
-    stages.serve(STAGE, Deliveries(stores.feeds, agreements, taking_in, parser, clock=stores.clock).handle)
+    parts = (stores.feeds, agreements, taking_in, parser)
+    stages.serve(STAGE, Deliveries(*parts, require_room=stores.room.require, clock=stores.clock).handle)
     return stages
 
 
@@ -174,6 +175,7 @@ def feed_poller(
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,
         on_trouble=trouble.notify,
+        require_room=stores.room.require,
     )
 
 
@@ -455,6 +457,7 @@ def daily_jobs(
         "workers": functools.partial(forget_workers, stores.redis),
         "outputs": functools.partial(_forget_outputs, stores),
         "media": functools.partial(sweep_media, stores),
+        "posts": functools.partial(recount_posts, stores),
         "websub": subscriber.look_at_all,
         "mentions": verifier.look_at_all,
     }
@@ -492,6 +495,21 @@ async def sweep_media(stores: Stores, now: float) -> None:
     media = Media(stores.redis)
     for user in await stores.accounts.users():
         await media.sweep(user.name, stores.items, now)
+
+
+async def recount_posts(stores: Stores, now: float) -> None:
+    """Correct the bytes of posts that count for users near their quota."""
+    from microsub.redis.scripts import batches
+
+    for user in await stores.accounts.users():
+        if not await stores.room.is_uncertain(user.name):
+            continue
+        size = 0
+        for feed in await stores.channels.followed_feeds(user.name):
+            if {name for name, _ in await stores.feeds.subscribers(feed)} == {user.name}:
+                for part in batches(await stores.feeds.item_ids(feed)):
+                    size += sum(await stores.items.sizes(part))
+        await stores.room.correct(user.name, size)
 
 
 def figures(stores: Stores, index: IndexReader | None = None) -> Figures:

@@ -30,11 +30,13 @@ def test_whose_quotas_hold() -> None:
         instance,
         {"ann": UserSettings(quotas=Quotas(channels=1)), "bob": UserSettings(quotas=Quotas(feeds=0))},
     )
-    assert resolved(everywhere, "ann", registered=False) == Quotas(1, 7, 0, 0, 1000, 0, 0, 1000, 0, 200_000_000)
-    assert resolved(everywhere, "bob", registered=True) == Quotas(50, 0, 50, 0, 1000, 10_000, 20, 1000, 20, 20_000_000)
-    assert resolved(InForce(), "ann", registered=False) == Quotas(0, 0, 0, 0, 1000, 0, 0, 1000, 0, 200_000_000)
+    assert resolved(everywhere, "ann", registered=False) == Quotas(1, 7, 0, 0, 1000, 0, 0, 1000, 0, 200_000_000, 0)
+    assert resolved(everywhere, "bob", registered=True) == Quotas(
+        50, 0, 50, 0, 1000, 10_000, 20, 1000, 20, 20_000_000, 300_000_000
+    )
+    assert resolved(InForce(), "ann", registered=False) == Quotas(0, 0, 0, 0, 1000, 0, 0, 1000, 0, 200_000_000, 0)
     assert resolved(InForce(), "ann", registered=True) == Quotas(
-        50, 500, 50, 600, 1000, 10_000, 20, 1000, 20, 20_000_000
+        50, 500, 50, 600, 1000, 10_000, 20, 1000, 20, 20_000_000, 300_000_000
     )
 
 

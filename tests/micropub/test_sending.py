@@ -376,6 +376,15 @@ async def test_files_have_a_quota(sender: SourceClient, server: World) -> None:
     assert (await sender.get(q="source"))["items"] == []
 
 
+async def test_posts_have_a_quota(sender: SourceClient, server: World) -> None:
+    """Once its bytes are used up, further posts are refused."""
+    server.settings = InstanceSettings(quotas=Quotas(posts=10))
+    await sender.send(data={"content": "one"})
+    reply = await sender.send(403, data={"content": "two"})
+    assert "the limit for bytes of posts" in reply.json()["error_description"]
+    assert len((await sender.get(q="source"))["items"]) == 1
+
+
 async def test_sources_have_a_quota(sender: SourceClient, server: World) -> None:
     """This holds for simultaneous requests, too."""
     with pytest.raises(Exception, match="the limit for sources"):
