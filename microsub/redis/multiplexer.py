@@ -93,17 +93,20 @@ class Outage:
     def __init__(self, server: str) -> None:
         self._server = server
         self._has_replied = False
+        self.why = ""
+        """What was noted last; empty while the server replies."""
         self._since: float | None = None
 
     def begin(self, why: str) -> None:
         """Note that the server is away."""
+        self.why = why
         if self._since is None and self._has_replied:
             self._since = time.monotonic()
             log.warning(why, server=self._server)
 
     def end(self) -> None:
         """Note that the server replies."""
-        self._has_replied = True
+        self._has_replied, self.why = True, ""
         if self._since is not None:
             log.warning("Redis replies again", server=self._server, seconds=round(time.monotonic() - self._since, 1))
             self._since = None

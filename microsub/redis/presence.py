@@ -13,7 +13,7 @@ from microsub.errors import StoreError, StoreFull, StoreUnconfirmed
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
-from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.multiplexer import SILENT, Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 
@@ -99,12 +99,12 @@ async def _state(redis: Redis, key: str | None, name: str, seconds: float) -> Se
     """The state of one server, called `name`; `key` is written, if given."""
     writing = _failure(redis.command("SET", key, "", "EX", SIGN_SECONDS), seconds) if key else asyncio.sleep(0)
     silent, refused = await asyncio.gather(_failure(redis.command("PING"), seconds), writing)
-    if isinstance(silent, TimeoutError):
-        is_accepted = isinstance(redis, Multiplexed) and redis.is_accepted
-        why = "accepts connections, but doesn't reply" if is_accepted else f"doesn't answer within {seconds:g} s"
-        return ServerReply("unreachable", f"{name} {why}")
     if silent is not None:
-        return ServerReply("unreachable", f"{name} can't be reached")
+        is_late, server = isinstance(silent, TimeoutError), redis if isinstance(redis, Multiplexed) else None
+        if server is not None and (server.is_accepted if is_late else server.outage.why == SILENT):
+            return ServerReply("unreachable", f"{name} accepts connections, but doesn't reply")
+        why = f"doesn't answer within {seconds:g} s" if is_late else "can't be reached"
+        return ServerReply("unreachable", f"{name} {why}")
     if isinstance(refused, StoreFull):
         return ServerReply("full", str(refused))
     # Waiting for replicas delays all later writes on the same connection.

@@ -133,6 +133,9 @@ async def test_a_redis_that_hangs_is_named_in_time(monkeypatch: pytest.MonkeyPat
             *("failing", "unreachable", "unknown"),
             SILENT,
         )
+        await wait_until(lambda: redis._link is not None and redis._link.lost)
+        monkeypatch.setattr(health_module, "PATIENCE", 3600)
+        assert (await health.check(0.0)).reason == SILENT, "also when the wait for a reply has ended"
         figures = Figures(Feeds(redis), Accounts(redis), Presence(redis), ProcessCounts(redis))
         shown, _ = await figures.exposition(0.0, health)
         assert b'microsub_redis{state="reachable"} 0.0' in shown
