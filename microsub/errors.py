@@ -20,6 +20,7 @@
     ├── StoreError                Redis can't serve the request now: 503
     │   ├── StoreUnavailable
     │   │   ├── StoreUnreached    Redis has run nothing
+    │   │   ├── StoreSilent       no reply in time
     │   │   ├── StoreUnusable     an admin must act first
     │   │   ├── StoreIncomplete   some masters of a cluster can't be reached
     │   │   └── StoreUnconfirmed  no replica has a change
@@ -215,6 +216,10 @@ class StoreUnavailable(StoreError):
 
 class StoreUnreached(StoreUnavailable):
     """Redis can't be reached or isn't ready, and has run nothing: retrying is safe."""
+
+
+class StoreSilent(StoreUnavailable):
+    """Redis accepts connections, but hasn't replied in time."""
 
 
 class StoreUnusable(StoreUnavailable):

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
-from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreUnavailable, StoreUnreached
+from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
 from microsub.logs import LibraryLogger
 from microsub.redis.multiplexer import Acknowledged, all_good, connection_maker, translate
 from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
@@ -338,6 +338,8 @@ class ClusterRedis:
                 again.append((index, None))
             elif isinstance(error, AskError):
                 again.append((index, self._place_of(error)))
+            elif isinstance(error, StoreSilent):  # its caller has waited long enough
+                self._note_away([calls[index]])
             elif self._is_away(calls[index].slot):
                 continue
             elif isinstance(error, StoreUnreached) or (isinstance(error, StoreUnavailable) and calls[index].reads):

@@ -37,7 +37,14 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from microsub.errors import StoreFull, StoreUnavailable, StoreUnconfirmed, StoreUnreached, StoreUnusable
+from microsub.errors import (
+    StoreFull,
+    StoreSilent,
+    StoreUnavailable,
+    StoreUnconfirmed,
+    StoreUnreached,
+    StoreUnusable,
+)
 from microsub.logs import LibraryLogger
 from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
 
@@ -238,7 +245,7 @@ class Multiplexed:
         except (RedisError, OSError) as error:
             why = SILENT if connection.is_connected else f"Redis can't be reached: {error}"
             self.outage.begin(why)
-            raise StoreUnreached(why) from error
+            raise (StoreSilent if connection.is_connected else StoreUnreached)(why) from error
         finally:
             self._made = None
             if self._link is None or self._link.lost:
@@ -371,7 +378,8 @@ class _Link(asyncio.Protocol):
             return
         self.lost = True
         self._watch.cancel()
-        kind = StoreUnreached if isinstance(error, BusyLoadingError) else StoreUnavailable
+        kind: type[StoreUnavailable] = StoreSilent if isinstance(error, TimeoutError) else StoreUnavailable
+        kind = StoreUnreached if isinstance(error, BusyLoadingError) else kind
         if isinstance(error, BusyLoadingError):
             self._outage.begin(f"Redis is not ready: {error}")
         for future, _, _ in self._waiting:

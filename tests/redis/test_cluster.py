@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import pytest
 from redis.exceptions import ResponseError
 
-from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreUnavailable, StoreUnreached
+from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis, slot_of
 from microsub.redis.connect import connect, doubts
-from microsub.redis.multiplexer import Acknowledged
+from microsub.redis.multiplexer import Acknowledged, Multiplexed
 from microsub.redis.protocol import Script
 from microsub.redis.tracking import Tracker
 from microsub.timelines.pages import ItemCache
@@ -306,6 +306,28 @@ async def test_a_master_that_stays_away_is_not_waited_for(monkeypatch: pytest.Mo
                 return False
 
         await wait_until(is_back)
+        await redis.aclose()
+
+
+async def test_a_silent_master_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it counts as away: no caller waits for a second reply, and later ones don't wait at all."""
+    monkeypatch.setitem(Multiplexed.__init__.__kwdefaults__, "reply_timeout", 0.1)
+    fake = FakeCluster()
+
+    async def silent(command: Sequence[bytes]) -> bytes | None:
+        await asyncio.Event().wait()
+        return None
+
+    async with fake.node(silent) as away, fake.node(Telling()) as port:
+        fake.masters = [away, port]
+        redis = ClusterRedis(f"redis+cluster://127.0.0.1:{port}", replicas=0, patience=3600)
+        await redis.masters()
+        with pytest.raises(StoreSilent, match="no reply"):
+            await redis.command("GET", "b")
+        for _ in range(3):
+            with pytest.raises(StoreUnreached, match="is away"):
+                await redis.command("GET", "b")
+        assert fake.heard(b"GET b") == 1
         await redis.aclose()
 
 
