@@ -78,7 +78,7 @@ async def test_an_edit_of_the_file_takes_effect_without_a_restart(tmp_path: Path
         first = site.serve_document("/first", rss(dated(3)))
         second = site.serve_document("/second", rss(dated(2), title="Second"))
         by_app = site.serve_document("/by-app", rss(dated(1), title="By app"))
-        async with installation(tmp_path, document(home=[first]) | {"x-note": "mine"}) as installed:
+        async with installation(tmp_path, document(home=[first]) | {"x-note": "mine", "x-version": "1"}) as installed:
             url = await installed.serve()
             async with reader(url, await installed.token("alice")) as alice:
                 made = await alice.post(action="channels", name="Made in the app")
@@ -88,7 +88,7 @@ async def test_an_edit_of_the_file_takes_effect_without_a_restart(tmp_path: Path
                 assert edited["x-note"] == "mine"
                 assert [one["uid"] for one in edited["users"]["alice"]["channels"]] == ["home", made["uid"]]
 
-                edited = document(home=[first, second])
+                edited = document(home=[first, second]) | {"x-version": "1"}  # as opened before the app's changes
                 edited["users"]["alice"]["channels"][0]["name"] = "Harbour"
                 edited["users"]["bob"] = {"me": "https://bob.example/"}
                 installed.write(edited)
