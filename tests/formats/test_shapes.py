@@ -167,7 +167,8 @@ MATHML = "<math><mi>E</mi></math>"
         ('<span class="MathJax_Preview">x</span><script type="math/tex">x&lt;1 &amp; y</script>',
          "\\(x&lt;1 &amp; y\\)"),
         ('<script type="math/tex; mode=display">x < 2</script>', "\\[x &lt; 2\\]"),
-        (f'{MATHML}<script type="math/tex">E</script>', MATHML),
+        (f'<p>{MATHML}</p> <script type="math/tex">E</script>', f"<p>{MATHML}</p>"),
+        (f'{MATHML} and <script type="math/tex">F</script>', f"{MATHML} and \\(F\\)"),
         ('<span aria-hidden="true">kept</span>', "<span>kept</span>"),
     ],
 )  # fmt: skip

@@ -48,6 +48,8 @@ _BOXES = frozenset(["div", "span", "figure", "section", "a", "p", "i", "li"])
 _FORMULA_BOXES = frozenset(["span", "nobr", "mjx-math"])
 
 _TEX = re.compile(r"(?is)<script\b[^<>]{0,200}math/tex([^<>]{0,100})>((?:[^<]|<(?!/?script))*+)</script\s*>")
+_BEHIND_MATHML = re.compile(r"(?i)</math>(?:\s*</?[a-z][^<>]*>)*+\s*\Z")
+_NEAR = 300
 _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
 _BACKGROUND = re.compile(r"(?i)background(?:-image)?\s*:[^;]{0,200}?url\(\s*[\"']?([^\"')\s]{1,2000})")
 _PLACEHOLDER = re.compile(
@@ -146,13 +148,15 @@ def plain_shapes(html: str, base: str) -> str:
         return html
     formulas = "<math" in lowered
     if "math/tex" in lowered:
-        html = _TEX.sub("" if formulas else _formula, html)
+        html = _TEX.sub(_formula, html)
     tokens = pieces(_reader().clean(html))
     return html if tokens is None else _Rewriting(tokens, base, formulas=formulas).html()
 
 
 def _formula(script: re.Match[str]) -> str:
-    """TeX between the marks that its users know."""
+    """TeX between the marks that its users know; nothing behind a formula in MathML, which says the same."""
+    if _BEHIND_MATHML.search(script.string[max(0, script.start() - _NEAR) : script.start()]):
+        return ""
     begin, end = ("\\[", "\\]") if "display" in script[1] else ("\\(", "\\)")
     return f"{begin}{entities.escape(entities.unescape(script[2]).strip(), quote=False)}{end}"
 

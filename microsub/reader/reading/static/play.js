@@ -63,7 +63,7 @@ function follow(chapter) {
     } else {
       player.addEventListener("loadedmetadata", go, { once: true });
     }
-    player.play();
+    player.play().catch(() => {}); // the player says itself what it can't play
   });
 }
 
