@@ -29,6 +29,7 @@ _MAX_WORD = 100
 _DECIMAL = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 _TIME = re.compile(r"(?:(?:(\d{1,3}):)?(\d{1,3}):)?(\d{1,6}(?:\.\d{1,3})?)")
 _POINT = re.compile(r"geo:(-?\d{1,2}(?:\.\d+)?),(-?\d{1,3}(?:\.\d+)?)")
+_NUMBERS = frozenset({"itunes_season", "itunes_episode", "itunes_episodetype"})
 _TYPES = frozenset({"full", "trailer", "bonus"})
 
 Node = Mapping[str, Any]
@@ -38,7 +39,11 @@ T = TypeVar("T")
 def podcast_of(entry: Node, channel: Node, base: str) -> Podcast | None:
     """An entry's podcast elements; people and support are the channel's if the entry names none."""
     parts: list[Node] = entry.get("podcast") or []
-    shared: list[Node] = channel.get("podcast") or [] if _is_episode(entry, parts) else []
+    shared: list[Node] = channel.get("podcast") or []
+    if not (parts or shared or not _NUMBERS.isdisjoint(entry)):
+        return None  # most entries
+    if not _is_episode(entry, parts):
+        shared = []
     people, support = _participants(parts, base), _support(parts, base)
     season = _first(parts, "season")
     chapters = next((url for node in _named(parts, "chapters") if (url := safe_url(node.get("url"), base))), None)

@@ -299,7 +299,7 @@ def _escape(match: re.Match[str]) -> str:
 
 def without_tracking(url: str) -> str:
     """`url` without the parameters of campaigns and social networks."""
-    if not _CAMPAIGN.search(url):
+    if ("?" not in url and "#" not in url and "&" not in url) or not _CAMPAIGN.search(url):
         return url
     rest, mark, fragment = url.partition("#")
     path, _, query = rest.partition("?")
@@ -310,13 +310,13 @@ def without_tracking(url: str) -> str:
 
 def without_redirect(url: str) -> str:
     """The address that a search engine's or network's link leads to by way of its own counter."""
-    found = _REDIRECTS.match(url) if "=http" in url.lower() else None
+    found = _REDIRECTS.match(url) if "=http" in url else None
     return url if found is None else safe_url(unquote(found[1])) or url
 
 
 def without_referrer(url: str, page: str) -> str:
     """`url` without the name of the site on which it is, `page`'s, which some publishers add to each link (`ref=`)."""
-    host = host_of(page).removeprefix("www.")
+    host = host_of(page).removeprefix("www.") if "ref=" in url else ""
     if not host or f"ref={host}" not in url:
         return url
     return re.sub(rf"(?<=[?&])ref={re.escape(host)}(?:&|(?=#|\Z))", "", url).replace("?#", "#").rstrip("?&")

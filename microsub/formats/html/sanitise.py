@@ -73,10 +73,11 @@ _BEACONS = r"""(?ix)//(?:
     | cpx\.golem\.de | medium\.com/_/stat | (?:www\.)?facebook\.com/tr\b | (?:www\.)?google-analytics\.com
     | pixel\.[^/]+/ | counter\.theconversation\.com | blogger\.googleusercontent\.com/tracker/ | ct\.pinterest\.com
     | px\.ads\.linkedin\.com | bat\.bing\.com | analytics\.twitter\.com | t\.co/i/adsct
-    | tracking\.feedpress\.(?:it|com) | track(?:ing)?\.[^/]+/open | email\.[^/]+/o/ )
-    | /(?:piwik|matomo)\.php | [?&]rss_tracking= | /b\.gif\? | /(?:tracking_?)?pixel\.(?:gif|png)"""
-BEACON = re.compile(_BEACONS)
-"""Found in the addresses of tracking pixels."""
+    | tracking\.feedpress\.(?:it|com) | track(?:ing)?\.[^/]+/open | email\.[^/]+/o/ )"""
+# Two patterns that begin with a slash are found ten times as fast as one that begins with a choice.
+_BEACON_HOST = re.compile(_BEACONS)
+_BEACON_FILE = re.compile(r"(?i)/(?:(?:piwik|matomo)\.php|b\.gif\?|(?:tracking_?)?pixel\.(?:gif|png))")
+_BEACON_NAME = re.compile(r"(?i)[?&]rss_tracking=")
 
 
 SANDBOX = "allow-scripts allow-same-origin allow-popups allow-presentation"
@@ -137,7 +138,7 @@ def clean_html(html: str, base: str, page: str | None = None) -> str:
     if too_deep(html) or (len(html) > _LONG and is_crowded(html)):
         html = _as_text(html)
     html = plain_shapes(html, base)
-    cleaner = _CLEANER
+    cleaner = _CLEANERS.mine
     page = (page or base).partition("#")[0]
     cleaned = cleaner.clean(html, base, page)
     for _ in range(_PASSES):
@@ -201,12 +202,13 @@ def with_links(cleaned: str) -> str:
     return "".join(parts)
 
 
-class _Cleaner(threading.local):
-    """The parser with its filter of attributes, one for each thread: making one takes as long as a short body."""
+class _Cleaner:
+    """The parser with its filter of attributes."""
 
-    base = page = ""
+    __slots__ = ("_parser", "base", "page")
 
     def __init__(self) -> None:
+        self.base = self.page = ""
         self._parser = nh3.Cleaner(
             tags=set(TAGS),
             clean_content_tags=set(DROPPED),
@@ -247,7 +249,14 @@ class _Cleaner(threading.local):
         return value
 
 
-_CLEANER = _Cleaner()
+class _Cleaners(threading.local):
+    """One cleaner for each thread: making one takes as long as a short body."""
+
+    def __init__(self) -> None:
+        self.mine = _Cleaner()
+
+
+_CLEANERS = _Cleaners()
 
 
 def _linked_inside(cleaned: str, base: str, page: str) -> str:
@@ -284,12 +293,18 @@ def _link(tag: str, name: str, value: str, base: str) -> str | None:
         url = safe_url(value, base, LINK)
         return url and without_tracking(without_referrer(without_redirect(url), base))
     url = safe_url(value, base)
-    if url is None or (tag == "img" and BEACON.search(url)):
+    if url is None or (tag == "img" and _is_beacon(url)):
         return None
     if tag == "iframe":
         url = f"https:{url.partition(':')[2]}"
         return url if PLAYER.match(url) else None
     return url
+
+
+def _is_beacon(url: str) -> bool:
+    """Whether the address is a tracking pixel's."""
+    found = _BEACON_HOST.search(url) or _BEACON_FILE.search(url) or ("?" in url and _BEACON_NAME.search(url))
+    return bool(found)
 
 
 def _size(tag: str, value: str) -> str | None:
@@ -304,7 +319,7 @@ def clean_srcset(value: str, base: str) -> str | None:
     """A `srcset` with absolute URLs, without candidates that aren't web addresses."""
     kept = []
     for url, descriptors in candidates(value):
-        if (safe := safe_url(url, base)) and not BEACON.search(safe):
+        if (safe := safe_url(url, base)) and not _is_beacon(safe):
             kept.append(f"{safe.replace(',', '%2C')} {descriptors}".strip())
     return ", ".join(kept) or None
 
