@@ -104,6 +104,47 @@ async def output_create(
     await _print_addresses(stores, made, settings, as_json)
 
 
+@output.command("change")
+@click.argument("user")
+@click.argument("name")
+@click.option("--title", default=None, help="The title that readers show.")
+@click.option("--description", default=None, help="What the feed is about.")
+@click.option("--image", default=None, metavar="URL", help="Its picture, such as a podcast's cover.")
+@click.option("--author", default=None, metavar="NAME", help="Who publishes it.")
+@click.option("--language", default=None, metavar="TAG", help="The language of its posts, such as en.")
+@click.option("--channel", default=None, metavar="UID", help="Publish all posts of this channel.")
+@click.option("--search", default=None, metavar="QUERY", help="Publish the posts that this search finds.")
+@click.option("--max-impressions", default=None, metavar="N", help="In how many replies an item is shown; 0: no limit.")
+@click.option("--max-age", default=None, metavar="AGE", help="How long an item is shown, such as 24h; 0: no limit.")
+@click.option("--republish", default=None, metavar="never|edits", help="Whether edited posts are published again.")
+@click.option("--public", default=None, metavar="true|false", help="Whether it is at /feeds/USER/NAME.")
+@on_stores()
+async def output_change(settings: Settings, stores: Stores, user: str, name: str, **given: str | None) -> None:
+    """Change settings of the output feed NAME; the others stay.
+
+    An empty value removes a setting. Example: microsub output change alice picks --author Alice --channel ""
+    """
+    from microsub.configuration.model import OutputConfig
+    from microsub.kit.http.params import collect
+    from microsub.outputs.api.actions import output_settings
+
+    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    before = (await stores.outputs.get(user, name)).settings
+    usual = OutputConfig()
+    bare = replace(before, **{field: getattr(usual, field) for field, value in given.items() if value == ""})
+    try:
+        wanted = output_settings(
+            collect([(field, value) for field, value in given.items() if value]), bare, time.time()
+        )
+    except InvalidRequest as error:
+        raise click.UsageError(str(error)) from None
+    if wanted.channel is not None:
+        await stores.channels.get(user, wanted.channel)
+    await stores.outputs.change(user, name, wanted, time.time())
+    await wiring.backend.write_back(settings, stores)
+    say(f"settings of '{name}' changed")
+
+
 @output.command("list")
 @click.argument("user")
 @click.argument("name", required=False)

@@ -56,6 +56,18 @@ def test_addresses_are_those_of_the_running_server(run: Run, ids: list[str]) -> 
     assert "http://127.0.0.1:9999/feeds/" in run("output", "list", "alice", "--port", "9999").stdout
 
 
+def test_settings_are_changed_one_by_one(run: Run, ids: list[str]) -> None:
+    """The others stay, and an empty value removes one; invalid values are named."""
+    assert run("output", "create", "alice", "picks", "--title", "Tides", "--language", "de").exit_code == 0
+    image = "https://alice.example/cover.png"
+    changes = ["--image", image, "--language", "", "--max-impressions", "4", "--republish", "edits"]
+    changed = run("output", "change", "alice", "picks", *changes)
+    assert (changed.exit_code, changed.stdout) == (0, "settings of 'picks' changed\n")
+    assert declared() == {"picks": {"title": "Tides", "image": image, "max_impressions": 4, "republish": "edits"}}
+    wrong = run("output", "change", "alice", "picks", "--image", "cover.png")
+    assert (wrong.exit_code, "'image' can't be used: found 'cover.png'" in wrong.stderr) == (2, True)
+
+
 def test_the_commands(run: Run, ids: list[str]) -> None:
     """Their output, and the resulting backend.json."""
 
