@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from microsub.configuration.model import OutputConfig
+from microsub.fetch import FetchFailed, FetchRequest
 from microsub.redis import keys
 from microsub.wiring.worker import sweeping
 from tests.reader.conftest import ReadingVisitor, reading, titles
@@ -232,3 +233,14 @@ async def test_apps_pick_posts_by_the_ids_of_a_preview(ann: ReadingVisitor) -> N
     ben = await ann.server.reader("ben", "own")
     theirs = await ben.post(action="timeline", method="move", channel="own", entry=first)
     assert theirs == {"result": "ok", "updated": 0, "unknown": [first]}
+
+
+async def test_an_address_that_asks_for_a_password_says_where_to_put_it(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def locked(request: FetchRequest) -> FetchFailed:
+        return FetchFailed(request.url, "http", "the server answered 401", status=401)
+
+    monkeypatch.setattr(ann.server.web, "fetch", locked)
+    page = await ann.get(f"/follow?q={quote('https://members.example/feed')}")
+    assert "https://name:password@example.com/feed" in page.text
