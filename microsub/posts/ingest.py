@@ -227,7 +227,8 @@ class PostWriter:
             if returned := [guid for guid, one in known.items() if _is_another(guid, one, listing)]:
                 await self._release(feed_id, {guid: ids.pop(guid) for guid in returned})
                 known = {guid: one for guid, one in known.items() if guid not in returned}
-            fresh = [one for guid, one in listed.items() if guid not in ids]
+            # One that shared its guid with others, and is now listed without these, is known by its link.
+            fresh = [one for guid, one in listed.items() if guid not in ids and beside.get(guid) is None]
             if fresh and (listing.left or 2 * len(fresh) > len(listing)):
                 changed = await changed_guids(self._redis, feed, fresh, latest, listing, frozenset(ids.values()))
                 ids |= changed
