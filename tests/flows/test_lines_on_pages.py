@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.support.own_server import Approver, AppSite, Surfer, app_site, enrolled
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
-from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassDesktop, Monocle, MonocleOfOld
+from tests.support.reader_apps import APPS, App, IndiePassDesktop, Monocle, MonocleOfOld
 from tests.support.web import html_reply
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -65,21 +65,15 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 async def test_each_line_is_one_link_with_one_relation(world: World) -> None:
     """Some apps require an exact match of the relation."""
     rels = [LexborHTMLParser(line).css_first("link").attributes["rel"] for line in world.lines]
-    assert rels == ["microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint"]
+    assert rels == ["microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint", "micropub"]
 
 
 @pytest.mark.parametrize("user", ["ann", "carol"])
 @pytest.mark.parametrize("kind", [*APPS, MonocleOfOld], ids=lambda kind: kind.__name__)
 async def test_with_this_server_as_provider(world: World, kind: type[App], user: str) -> None:
-    """With all lines on a static page, or with the server's page for a user without one, every app can sign in, except
-    those that require `micropub`, which the static page lacks.
-    """
+    """With all lines on a static page, or with the server's page for a user without one, every app can sign in."""
     app = kind(world.http, world.site.home(kind.name))
     profile = f"{world.site.listening.base}/ann/" if user == "ann" else f"{world.url}/u/carol"
-    if "micropub" in kind.wants and user == "ann":
-        with pytest.raises(AppBreaks, match="finds no micropub"):
-            await app.sign_in(profile, world.person(user))
-        return
     signed = await app.sign_in(profile, world.person(user))
     assert signed.me == profile
     assert signed.microsub == f"{world.url}/microsub/{user}"
