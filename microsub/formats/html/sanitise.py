@@ -18,6 +18,7 @@ import html as entities
 import re
 import threading
 from collections.abc import Collection
+from functools import cached_property
 from urllib.parse import unquote
 
 import nh3
@@ -250,10 +251,11 @@ class _Cleaner:
 
 
 class _Cleaners(threading.local):
-    """One cleaner for each thread: making one takes as long as a short body."""
+    """One cleaner for each thread, made at its first use: that takes as long as a short body."""
 
-    def __init__(self) -> None:
-        self.mine = _Cleaner()
+    @cached_property
+    def mine(self) -> _Cleaner:
+        return _Cleaner()
 
 
 _CLEANERS = _Cleaners()
