@@ -200,14 +200,18 @@ def _serve(listener: socket.socket) -> dict[str, Any]:
         link, _ = listener.accept()
         head, files, *_ = socket.recv_fds(link, 4, 3)
         body, size = b"", int.from_bytes(head, "big")
-        while len(body) < size:
-            body += link.recv(size - len(body))
-        pid = os.fork()
+        while len(body) < size and (more := link.recv(size - len(body))):
+            body += more
+        # Processes that ask are killed at any moment. Without its whole request there is nothing to run.
+        pid = os.fork() if body and len(body) == size else -1
         if pid:
             links[pid] = link
-            link.sendall(b"%d\n" % pid)
+            with contextlib.suppress(OSError):  # it was killed while it waited
+                link.sendall(b"%d\n" % pid)
             for file in files:
                 os.close(file)
+            if pid < 0:
+                links.pop(pid).close()
             continue
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
