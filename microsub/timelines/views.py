@@ -13,7 +13,7 @@ from sys import intern
 
 import orjson
 
-from microsub.errors import NotFound, StoreUnavailable
+from microsub.errors import NotFound, StoreError, StoreUnavailable
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import ActivityNotes, grant
 from microsub.kit.locks import KeyedLocks
@@ -34,6 +34,7 @@ from microsub.posts.items import AWAY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
+from microsub.redis.scripts import load
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels import ChannelNames, Channels
 from microsub.timelines.channels.follows import in_turns
@@ -363,7 +364,8 @@ class OwnNames:
             return known[2]
         names = await self._read(user)
         if not number and not names:
-            await self._redis.command("HSETNX", keys.user(user), NAMES, NEVER)
+            with suppress(StoreError):  # a Redis that takes no changes hides no page
+                await self._redis.script(load("compare_and_set"), [keys.user(user)] * 2, [NAMES, "", NEVER])
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[user] = number, time.monotonic(), names

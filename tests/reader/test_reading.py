@@ -13,7 +13,7 @@ import pytest
 
 from microsub.app import create_app
 from microsub.configuration.model import InstanceSettings, Quotas
-from microsub.errors import SearchUnavailable
+from microsub.errors import SearchUnavailable, StoreFull
 from microsub.model.jf2 import (
     Card,
     Content,
@@ -28,10 +28,11 @@ from microsub.model.jf2 import (
 )
 from microsub.model.reader import PageQuery
 from microsub.reader.reading.posts import PostForms, PostView
+from microsub.redis import keys
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts
-from tests.support.redis_wrappers import CountingRedis
+from tests.support.redis_wrappers import Between, CountingRedis
 from tests.support.threads import HeldWork
 from tests.support.visitor import Visitor
 from tests.support.world import World
@@ -391,6 +392,27 @@ async def test_apps_show_the_readers_name_for_a_missing_author(ann: ReadingVisit
     await server.publish(FEED, *posts("later"))
     theirs = (await ben.reader.get(action="timeline", channel="own"))["items"]
     assert "ZZ my name" not in str(theirs)
+
+
+async def test_a_redis_that_takes_no_changes_hides_no_page_of_a_user_without_own_names(
+    ann: ReadingVisitor, server: World
+) -> None:
+    """Users of an earlier version have no note that they never named a feed; it is written when that is possible."""
+    await ann.publish("a post")
+    await server.redis.command("HDEL", keys.user("ann"), "names")
+    is_full = True
+
+    async def refuse(name: str, _: Any) -> None:
+        if is_full and name in {"compare_and_set", "HSETNX"}:
+            raise StoreFull("used memory > 'maxmemory'")
+
+    other = server.through(Between(server.redis, refuse))
+    assert b"a post" in await other.services.reading.page("ann", "home", PageQuery(20), server.now)
+    is_full = False
+    assert b"a post" in await server.services.reading.page("ann", "home", PageQuery(20), server.now)
+    assert await server.redis.command("HGET", keys.user("ann"), "names") == b"0"
+    await server.services.reading.data("nobody", [])
+    assert not await server.redis.command("EXISTS", keys.user("nobody"))
 
 
 async def test_own_names_cost_a_page_no_round_trip(ann: ReadingVisitor, server: World) -> None:
