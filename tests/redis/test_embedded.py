@@ -1,5 +1,6 @@
 """The embedded Redis: one server per data folder, shared and adopted, never started twice."""
 
+import asyncio
 import errno
 import fcntl
 import json
@@ -547,6 +548,17 @@ async def test_a_server_that_ends_is_started_a_few_times(monkeypatch, ending, st
         with pytest.raises(StoreUnusable, match=f"can't be started again: {reason}"):
             watch.raise_if_ended()
     assert ending.starts == starts
+
+
+async def test_a_server_that_had_run_for_long_is_started_as_often(monkeypatch):
+    """Only a server that runs forgives earlier attempts, not the time that passes without one."""
+    monkeypatch.setattr(embedded, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(embedded, "RESTARTS", (0, 0, 0))
+    monkeypatch.setattr(embedded, "LASTING", -1.0)
+    ending = Ending(*[StoreUnavailable("no memory")] * 9)
+    async with embedded.watched(ending, failed=lambda task: None) as watch, asyncio.timeout(60):
+        await watch.ended.wait()
+    assert ending.starts == 3
 
 
 def test_a_corrupt_append_only_file_is_named_with_its_remedy(data_dir):

@@ -451,8 +451,8 @@ async def watched(embedded: EmbeddedRedis, *, failed: Callable[[asyncio.Task[Non
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if embedded.is_running():
+                attempts = 0 if time.monotonic() - began > LASTING else attempts
                 continue
-            attempts = 0 if time.monotonic() - began > LASTING else attempts
             if attempts == len(RESTARTS):
                 watch.give_up(why)
                 return
