@@ -145,8 +145,11 @@ class MentionVerifier:
 
         def ended(task: asyncio.Task[None]) -> None:
             del self._under_way[what]
-            if not task.cancelled() and isinstance(error := task.exception(), StoreError):
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, StoreError):
                 log.warning("webmentions of a site are checked later", site=what[1], error=str(error))
+            elif error is not None:  # a bug, which no visit may be waiting for any more
+                log.error("webmentions of a site can't be checked", site=what[1], exc_info=error)
 
         task.add_done_callback(ended)
         return task

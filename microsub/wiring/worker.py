@@ -298,12 +298,14 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
 
     parser = ParsePool(processes=1)
     async with open_fetcher(settings, stores) as sender:
+        verifier = mention_verifier(stores, sender, parser)
         try:
-            verifier = mention_verifier(stores, sender, parser)
             yield verifier
-            await verifier.close()
         finally:
-            parser.close()
+            try:
+                await verifier.close()
+            finally:
+                parser.close()
 
 
 def mention_verifier(

@@ -5,9 +5,11 @@ docs/reference/webmention.md names each test. The cases include those of the spe
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
+import structlog
 
 from microsub.errors import NotFound
 from microsub.model.reader import SAVED
@@ -548,6 +550,27 @@ async def test_the_next_one_is_asked_for_while_others_wait(mentions: Mentions) -
         mentions.it.clock.advance(5)
         await mentions.look()
     assert len(await mentions.shown()) == 25
+
+
+async def test_a_bug_in_a_check_for_which_no_visit_waits_any_more_is_logged(
+    mentions: Mentions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier, goes_on = mentions.it.verifier, asyncio.Event()
+
+    async def fail(*_: object) -> None:
+        await goes_on.wait()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(verifier, "_patience", 0.1)
+    monkeypatch.setattr(verifier, "_verify", fail)
+    assert await mentions.send(mentions.serve(entry())) == 202
+    await verifier.visit_due(mentions.it.now)
+    (check,) = verifier._under_way.values()
+    with structlog.testing.capture_logs() as lines:
+        goes_on.set()
+        await asyncio.wait([check])
+        await asyncio.sleep(0)
+    assert [line["event"] for line in lines] == ["webmentions of a site can't be checked"]
 
 
 async def test_pages_keep_their_content_type_as_html(mentions: Mentions) -> None:
