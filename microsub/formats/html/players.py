@@ -56,7 +56,8 @@ _BUTTONS = re.compile(
     r"|\.swf(?:[?#]|\Z)"
 )
 _FLASH = re.compile(r"(?i)https?://(?:www\.)?youtube(?:-nocookie)?\.com/v/([\w-]{3,20})")
-_FALLBACK = re.compile(r"(?is)<a\s[^<>]{0,500}?\bhref\s*=\s*[\"']?([^\"'\s<>]{1,2000})[^<>]{0,500}>(.{0,500}?)</a\s*>")
+_FALLBACK = re.compile(r"(?is)<a\s([^<>]{1,3000}+)>(.{0,500}?)</a\s*>")
+_HREF = re.compile(r"(?i)\bhref\s*=\s*[\"']?([^\"'\s<>]{1,2000})")
 _TAG = re.compile(r"<[^<>]*>")
 
 
@@ -106,9 +107,10 @@ def frame(source: str, base: str, title: str = "", inner: str = "", size: str = 
     if player:
         named = f' title="{escape(title)}"' if title else ""
         return f'<iframe src="{escape(player)}"{named}{size}></iframe>'
-    if fallback := _FALLBACK.search(inner[:5000]):
-        words = fold(unescape(_TAG.sub(" ", fallback[2])))
-        return f'<a href="{escape(unescape(fallback[1]))}">{escape(words or fallback[1])}</a>'
+    for link in _FALLBACK.finditer(inner[:5000]):
+        if href := _HREF.search(link[1]):
+            words = fold(unescape(_TAG.sub(" ", link[2])))
+            return f'<a href="{escape(unescape(href[1]))}">{escape(words or href[1])}</a>'
     return player_link(page, title, found or still) if page else ""
 
 
