@@ -37,7 +37,8 @@ Keys that begin with `x-`, `_` or `//` are for notes. The server ignores them an
 
 The server writes changes made in reader apps to the file. With a Redis of your own, it does so only if
 `MICROSUB_WRITE_BACK` is `on`. If there never was a file, the server creates it for the first users that a command or an
-import adds. If it writes to the file, it saves every version in the folder `backend.json.versions`
+import adds; only the owner of its folder can read it. If it writes to the file, it saves every version in the folder
+`backend.json.versions`
 next to it. A version's name consists of the time (UTC) at which the server wrote or applied it, and the beginning of
 the SHA-256 of its content: `20260131T081500.000000Z-0a1b2c3d.json`. Names of versions saved by hand end in
 `.saved.json`.

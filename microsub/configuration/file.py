@@ -88,7 +88,10 @@ class BackendFile:
         return written
 
     def create(self, body: bytes, now: float) -> FileState | None:
-        """Write the file if there is none, completely or not at all; None if there is one. Raises OSError."""
+        """Write the file if there is none, completely or not at all; None if there is one. Raises OSError.
+
+        Only the folder's owner can read it, since addresses of feeds may have passwords.
+        """
         real = self.path.resolve()
         temporary = real.with_name(f".{real.name}.{secrets.token_hex(4)}.new")
         try:
@@ -98,6 +101,7 @@ class BackendFile:
                 with contextlib.suppress(OSError):  # the command may run as root, the server as the folder's owner
                     folder = real.parent.stat()
                     os.fchown(stream.fileno(), folder.st_uid, folder.st_gid)
+                    os.fchmod(stream.fileno(), 0o600)
                 os.fsync(stream.fileno())
             real.hardlink_to(temporary)
         except FileExistsError:

@@ -228,6 +228,7 @@ async def test_the_first_users_create_the_file(redis: Redis, tmp_path: Path) -> 
     await configured.following.follow("ann", "home", A, NOW)
     assert not await Configured(redis, configured.file).configuration.write_back()
     assert await configured.configuration.write_back()
+    assert configured.file.stat().st_mode & 0o777 == 0o600
     document = configured.saved()
     assert list(document) == ["x-version", "users"]
     assert document["users"] == {
