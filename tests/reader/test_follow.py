@@ -170,6 +170,24 @@ async def test_an_app_follows_what_it_found_with_its_password(ann: ReadingVisito
     await ben.post(400, action="follow", channel="own", url=HIDDEN)
 
 
+async def test_another_site_chooses_no_password_for_a_follow(ann: ReadingVisitor) -> None:
+    """Neither by a link to the search, nor as a page that names feeds of other hosts."""
+    public = PRIVATE.replace("me:s3cret@", "")
+    page = f"<link rel=alternate type=application/rss+xml href='{PRIVATE}'>".encode()
+    ann.server.web.documents |= dict.fromkeys((public, PRIVATE), (MEMBERS, "application/rss+xml")) | {
+        "https://evil.example/": (page, "text/html")
+    }
+    elsewhere = {"sec-fetch-site": "cross-site", "referer": "https://evil.example/"}
+    searched = await ann.get(f"/follow?q={quote(PRIVATE)}", **elsewhere)
+    assert searched.location == f"/follow?q={quote(public, safe='')}"
+    (found,) = (await ann.reader.post(action="search", query="https://evil.example/"))["results"]
+    assert found["url"] == HIDDEN
+    await ann.reader.post(400, action="follow", channel="later", url=HIDDEN)
+    await ann.reader.post(action="follow", channel="later", url=public)
+    (subscription,) = await ann.server.channels.subscriptions("ann", "later")
+    assert subscription.url == public
+
+
 async def _episodes(server: World) -> None:
     rss = "".join(
         f"<item><title>Episode {n}</title><guid>e{n}</guid><enclosure url='{SITE}{n}.mp3' type='audio/mpeg'/></item>"

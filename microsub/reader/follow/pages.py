@@ -66,15 +66,19 @@ async def _found(visit: PageVisit) -> Response:
     answer = None
     user, services = await reader_of(visit), visit.site.services
     asked = _asked(visit)
+    elsewhere = began_elsewhere(visit.request, visit.base)
     if asked != (hidden := without_userinfo(asked, HIDDEN)):
         # The browser keeps the address of this page, and shows it: without the password.
-        await services.entered.keep(user, [asked])
+        if elsewhere:
+            hidden = without_userinfo(asked)  # another site's password would be the one of the user's next follow
+        else:
+            await services.entered.keep(user, [asked])
         return visit.go(FOLLOW, q=hidden, channel=visit.query.get("channel", ""))
-    if asked and not began_elsewhere(visit.request, visit.base):
+    if asked and not elsewhere:
         try:
             whole = await services.entered.whole(user, asked)
             answer = await services.search.feeds(whole, visit.now)
-            await services.entered.keep_private(user, [link.url for link in answer.feeds])
+            await services.entered.keep_private(user, whole, [link.url for link in answer.feeds])
         except RequestError as error:
             visit.problem = error
     async with visit.turn():

@@ -63,8 +63,9 @@ async def search(call: Call) -> Reply:
     if not query:
         raise missing("query", "a URL, a domain or words")
     with asking_for(f"user {call.user}"):
-        found = await call.services.search.feeds(await call.services.entered.whole(call.user, query), call.now)
-    await call.services.entered.keep_private(call.user, [link.url for link in found.feeds])
+        whole = await call.services.entered.whole(call.user, query)
+        found = await call.services.search.feeds(whole, call.now)
+    await call.services.entered.keep_private(call.user, whole, [link.url for link in found.feeds])
     reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
     return reply | ({"_error": found.trouble} if found.trouble else {})
 
