@@ -358,7 +358,8 @@ class UserImport:
         return found | {post: copy for post in found if (copy := self._names.copies.get(post)) in there and copy}
 
     def _name(self, record: ExportedPost) -> str:
-        return f"{self._origin} {record.post}"
+        # The slash separates them from names that begin with a channel (`Imported.arrived`), whatever the file says.
+        return f"/{self._origin} {record.post}"
 
     async def _own(self, posts: Sequence[tuple[ExportedPost, ItemToStore]], feed_id: str) -> None:
         if not posts or self._report.dry_run:

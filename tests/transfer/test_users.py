@@ -332,6 +332,19 @@ async def test_what_was_read_here_stays_read(body: bytes, here: World) -> None:
     assert unread[0] not in await app.ids("news")
 
 
+async def test_names_in_a_file_lead_to_no_other_item(body: bytes, here: World) -> None:
+    """What is noted of an earlier import, from another reader, isn't taken for the id of an item."""
+    await here.publish(A, *posts("of all"))
+    before = await here.items.get("1")
+    assert before is not None
+    lines = body.splitlines()
+    header = {**json.loads(lines[0]), "instance": "saved"}
+    own = next(line for line in map(json.loads, lines) if line["type"] == "post" and not line.get("feed"))
+    await Imported(here.redis).arrived("ann", "saved", [own["post"]])
+    await bring(here, b"\n".join([json.dumps(header).encode(), *lines[1:], b""]), trusted=False)
+    assert await here.items.get("1") == before
+
+
 async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(body: bytes, here: World) -> None:
     """If an account and its posts were deleted, an export restores them; other users receive none of them."""
     await bring(here, body)
