@@ -309,9 +309,10 @@ class DataFolderUnusable(ConfigError):
 def private_hint(reason: str) -> str:
     """What admins and programmers can do about a failed fetch, by its reason; '' if nothing.
 
-    Never part of a message: readers see those, and can't do it.
+    Never part of a message: readers see those, and can't do it. A name that isn't known has no hint: most often it is
+    mistyped.
     """
-    if reason not in {"blocked", "private", "dns"}:
+    if reason not in {"blocked", "private"}:
         return ""
     return (
         "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks) "

@@ -81,7 +81,8 @@ WORKERS = Gauge(
 )
 FEEDS = Gauge(
     "microsub_feeds",
-    "Followed feeds by state: ok, failing (the last poll failed), gone (410), new (not polled yet)",
+    "Followed feeds by state: ok, failing (the last poll failed), gone (410), new (not polled yet), "
+    "written (by programs only)",
     ["state"],
     multiprocess_mode="mostrecent",
 )

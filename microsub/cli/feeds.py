@@ -164,8 +164,7 @@ def _shortened(text: str) -> str:
 
 def _for_admins(reason: str, text: str) -> str:
     """A failed fetch, with what the admin can do about it."""
-    hint = private_hint(reason)
-    return f"{text} ({hint})" if hint else text
+    return f"{text}; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow it" if private_hint(reason) else text
 
 
 def _duration(seconds: float) -> str:
@@ -300,8 +299,8 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
     """List followed feeds: state, followers, next poll, last error.
 
     States: ok; failing (the last poll failed); gone (the publisher answered 410, so it is no longer polled); new (not
-    polled yet). For a feed that names a hub, the list says whether it is pushed, or why not. No requests are sent: the
-    list shows what earlier polls and deliveries found.
+    polled yet); written (only programs save posts into it, so it isn't polled). For a feed that names a hub, the list
+    says whether it is pushed, or why not. No requests are sent: the list shows what earlier polls and deliveries found.
 
     Example: microsub feed list --failing
     """
@@ -350,7 +349,7 @@ def _feed_line(one: FollowedFeed, now: float) -> str:
     if record.hub:
         health = push_health(record, now)
         parts.append("pushed" if health.pushed else f"polled: {health.why}")
-    if record.next_poll is not None and one.state != "gone":
+    if record.next_poll is not None and one.state not in {"gone", "written"}:
         parts.append(f"next poll {'now' if record.next_poll <= now else f'in {_duration(record.next_poll - now)}'}")
     return escaped("  ".join(parts))
 

@@ -27,7 +27,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading, texts
 from microsub.redis.scripts import batches
 
-STATES = ("failing", "gone", "new", "ok")
+STATES = ("failing", "gone", "new", "ok", "written")
 """States of followed feeds, most important first."""
 
 FIRST = 3.0
@@ -54,7 +54,11 @@ class FollowedFeed:
 
     @property
     def state(self) -> str:
-        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't polled any more) or `new` (not polled yet)."""
+        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't polled any more), `new` (not polled yet) or
+        `written` (only programs write it).
+        """
+        if self.record.is_written:
+            return "written"
         if self.record.gone:
             return "gone"
         if self.record.failures:
@@ -63,7 +67,7 @@ class FollowedFeed:
 
 
 async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
-    """All followed feeds that are polled, by id."""
+    """All followed feeds with an address on the web, by id."""
     ids = await feeds.all_ids()
     for start in range(0, len(ids), _BATCH):
         for feed in await followed_among(feeds, ids[start : start + _BATCH]):
@@ -71,11 +75,11 @@ async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
 
 
 async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[FollowedFeed]:
-    """The given feeds that are polled and have followers, in this order."""
+    """The given feeds that have an address on the web and followers, in this order."""
     records = await feeds.get_many(ids)
     counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
     found = zip(records.values(), counts, strict=True)
-    return [FollowedFeed(record, followers) for record, followers in found if followers and record.poll_host]
+    return [FollowedFeed(record, followers) for record, followers in found if followers and not record.is_internal]
 
 
 @dataclass(frozen=True, slots=True)

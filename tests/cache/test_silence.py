@@ -16,6 +16,8 @@ async def main():
         except FetchError as error:
             return str(error), error.hint
 
+assert not FetchError("https://mistyped.example/", "dns", "isn't known").hint
+
 if {configured}:
     import structlog
     structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.stderr))

@@ -14,6 +14,7 @@ import pytest
 from microsub import wiring
 from microsub.cli.feeds import _shortened
 from microsub.delivery.dead_letters import DeadLetters
+from microsub.posts import open_post_store
 from microsub.redis import keys
 from microsub.redis.streams import Message
 from microsub.settings import Settings
@@ -306,7 +307,8 @@ def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
     """Without permission, no address on loopback is requested; the exit code is useful for scripts."""
     result = run("fetch", "http://127.0.0.1:8009/feed")
     assert result.exit_code == 1
-    assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in result.stderr
+    assert "isn't a public address; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow it\n" in result.stderr
+    assert "FetchSettings" not in result.stderr  # of use to programs only
     line = json.loads(run("fetch", "--json", "http://127.0.0.1:8009/feed").stdout)
     assert line["error"].startswith("blocked")
 
@@ -644,4 +646,18 @@ def test_followed_feeds_are_listed(run: Run) -> None:
     assert line.split()[1:4] == ["1", "follower", "https://blog.example/feed"]
     (listed,) = json.loads(run("feed", "list", "--json").stdout)
     assert (listed["url"], listed["followers"], listed["error"]) == ("https://blog.example/feed", 1, None)
+    assert run("feed", "list", "--failing").stderr == "no failing feeds\n"
+
+
+def test_feeds_that_programs_write_are_listed(run: Run) -> None:
+    """Such a feed is followed like others, though it is never polled."""
+    run("token", "create", "alice")
+
+    async def save() -> None:
+        async with open_post_store() as posts:
+            await posts.save("https://blog.example/feed", {"guid": "1", "timestamp": 1, "name": "Storm"})
+
+    asyncio.run(save())
+    (line,) = run("feed", "list").stdout.splitlines()
+    assert line.split() == ["written", "1", "follower", "https://blog.example/feed"]
     assert run("feed", "list", "--failing").stderr == "no failing feeds\n"

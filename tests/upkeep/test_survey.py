@@ -59,19 +59,21 @@ async def test_feeds_stand_in_the_order_in_which_they_need_somebody(server: Worl
     lately = await _feed(server, "lately", failures="1", last_success=str(now - 60))
     long = await _feed(server, "long", failures="9", last_success=str(now - 9000), hub=hub, push_until=str(now + 9))
     gone = await _feed(server, "gone", gone="1", last_success=str(now))
+    written = await _feed(server, "written", kept="1")
     await _feed(server, "nobodys", followed=False)
     survey = _survey(server)
     assert await survey.last() is None
     assert await survey.feeds("", 10) == []
     await survey.look(now)
-    assert [one.record.id for one in await survey.feeds("", 10)] == [long, lately, gone, new, well]
+    assert [one.record.id for one in await survey.feeds("", 10)] == [long, lately, gone, new, well, written]
+    assert [one.record.id for one in await survey.feeds("written", 10)] == [written]
     assert [one.record.id for one in await survey.feeds("", 2, 1)] == [lately, gone]
     assert [one.record.id for one in await survey.feeds("failing", 10)] == [long, lately]
     assert [one.followers for one in await survey.feeds("ok", 10)] == [1]
     sums = await survey.last()
     assert sums is not None
-    assert dict(sums.states) == {"failing": 2, "gone": 1, "new": 1, "ok": 1}
-    assert (sums.feeds, sums.followers, dict(sums.hubs)) == (5, 5, {"hub.example": [2, 0]})
+    assert dict(sums.states) == {"failing": 2, "gone": 1, "new": 1, "ok": 1, "written": 1}
+    assert (sums.feeds, sums.followers, dict(sums.hubs)) == (6, 6, {"hub.example": [2, 0]})
     assert dict(sums.ways) == {"pushed": 0, "subscribed": 1, "polled": 1}
     await server.feeds.unsubscribe(long, "ann", "home")
     await survey.look(now)
