@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.search import PREVIEW_ID, PREVIEW_SECONDS, Search, preview_id
@@ -16,6 +17,11 @@ from microsub.model.jf2 import Card, Feed
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
 from microsub.posts.values import ItemToStore
+from microsub.redis.protocol import Redis
+
+if TYPE_CHECKING:
+    from microsub.posts.ingest import OwnRoom
+    from microsub.posts.items import Items
 
 MOST_FEEDS = 5
 """Previews to which the posts of one request may belong: each may have to be fetched again."""
@@ -28,12 +34,15 @@ class PickedPosts:
     search: Search
     entered: EnteredAddresses
     imported: Imported
+    items: Items
+    redis: Redis
+    room: OwnRoom
 
     async def keep(self, user: str, ids: Sequence[str], now: float) -> dict[str, str]:
         """Store these posts of the user's previews, and return their item ids, the same in every call.
 
         Left out are other ids, and posts that their feed no longer lists. The caller puts the items somewhere, or the
-        sweep deletes them.
+        sweep deletes them. Raises QuotaReached if the user has no room for further posts.
         """
         names = dict.fromkeys(found[1] for one in ids if (found := PREVIEW_ID.fullmatch(one)))
         posts: dict[str, ItemToStore] = {}
@@ -43,7 +52,13 @@ class PickedPosts:
                     with suppress(RequestError):
                         posts |= _among(await self.search.feed_at(url), url, set(ids), now)
         items = await self.imported.ids(user, list(posts))
+        # Their feed may have made them longer since they were picked first.
+        growth = sum(len(post.wire) for post in posts.values()) - sum(await self.items.sizes(list(items.values())))
+        if growth > 0:
+            await self.room.require(user)
         await self.imported.write({items[one]: post for one, post in posts.items()}, now)
+        if growth > 0:
+            await self.redis.scripts(self.room.counting(user, growth))
         return items
 
 

@@ -423,6 +423,9 @@ class Ingested:
 class OwnRoom(Protocol):
     """The room for posts that only one user follows."""
 
+    async def require(self, user: str) -> None:
+        """Raise QuotaReached if there is none."""
+
     def counting(self, user: str, size: int) -> Sequence[ScriptCall]:
         """The calls that count so many more bytes."""
 

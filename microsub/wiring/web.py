@@ -213,7 +213,7 @@ def app_services(
         rules=stores.rules,
         search=search,
         entered=entered,
-        picked=PickedPosts(search, entered, Imported(stores.redis)),
+        picked=PickedPosts(search, entered, Imported(stores.redis), stores.items, stores.redis, stores.room),
         feed_lists=lists,
         list_imports=ListImports(stores.redis, lists, identity.quotas, config.touched, stores.clock),
         user_export=user_export(stores),

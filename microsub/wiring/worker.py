@@ -504,14 +504,37 @@ async def recount_posts(stores: Stores, now: float) -> None:
     from microsub.redis.scripts import batches
 
     for user in await stores.accounts.users():
-        if not await stores.room.is_uncertain(user.name):
-            continue
-        size = 0
-        for feed in await stores.channels.followed_feeds(user.name):
-            if {name for name, _ in await stores.feeds.subscribers(feed)} == {user.name}:
-                for part in batches(await stores.feeds.item_ids(feed)):
-                    size += sum(await stores.items.sizes(part))
-        await stores.room.correct(user.name, size)
+        if await stores.room.is_uncertain(user.name):
+            size = 0
+            for part in batches([*await _own_posts(stores, user.name)]):
+                size += sum(await stores.items.sizes(part))
+            await stores.room.correct(user.name, size)
+
+
+async def _own_posts(stores: Stores, user: str) -> set[str]:
+    """The posts that only this user receives: of the feeds followed, and those kept without a follow."""
+    from microsub.posts.imported import COPY
+    from microsub.timelines.restore import states
+
+    is_own = {"": True}
+    found: set[str] = set()
+    for feed in await stores.channels.followed_feeds(user):
+        is_own[feed] = {name for name, _ in await stores.feeds.subscribers(feed)} == {user}
+        if is_own[feed]:
+            found.update(await stores.feeds.item_ids(feed))
+    kept = [part async for part in stores.outputs.references(user)]
+    for channel in await stores.channels.list(user):
+        kept += [[one.id for one in part] async for part in states(stores.redis, user, channel.uid)]
+    for ids in kept:
+        left = [item for item in ids if item not in found]
+        rows = await stores.items.fields(left, ("feed", COPY)) if left else ()
+        for item, (of, copy) in zip(left, rows, strict=True):
+            feed = (of or b"").decode()
+            if feed not in is_own:
+                is_own[feed] = {name for name, _ in await stores.feeds.subscribers(feed)} <= {user}
+            if copy or is_own[feed]:
+                found.add(item)
+    return found
 
 
 def figures(stores: Stores, index: IndexReader | None = None) -> Figures:

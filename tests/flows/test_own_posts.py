@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
+from microsub.model.reader import Reason
 from microsub.polling.condition import FeedCondition
 from microsub.redis import keys
+from microsub.timelines.remove import Leaving, take_out
+from microsub.timelines.saved import save
 from microsub.wiring.worker import recount_posts
 from tests.support.polling import World, dated, rss
 
@@ -60,3 +63,16 @@ async def test_what_is_deleted_makes_room(it, site, feed):
     await it.redis.command("HSET", keys.user("alice"), "post_bytes", "1234")
     await recount_posts(it, it.clock())
     assert await counted(it) == 1234
+
+
+async def test_what_the_user_keeps_counts_on_after_the_follow(it, site, feed):
+    """Otherwise each feed could be saved and given up in turn."""
+    ids = await it.feeds.item_ids(feed.id)
+    sizes = dict(zip(ids, await it.items.sizes(ids), strict=True))
+    await save(it.redis, it.items, "alice", ids[:15], it.clock())
+    await it.following.unfollow("alice", "home", feed.url, it.clock())
+    await recount_posts(it, it.clock())
+    assert await counted(it) == sum(sizes.values())
+    await take_out(it.redis, "alice", "home", ids, Leaving(Reason.REMOVED, removed_too=False), it.clock())
+    await recount_posts(it, it.clock())
+    assert await counted(it) == sum(sizes[item] for item in ids[:15])

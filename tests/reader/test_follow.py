@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from microsub.configuration.model import OutputConfig
+from microsub.configuration.model import InstanceSettings, OutputConfig, Quotas
 from microsub.fetch import FetchFailed, FetchRequest
 from microsub.redis import keys
 from microsub.wiring.worker import sweeping
@@ -251,6 +251,35 @@ async def test_apps_pick_posts_by_the_ids_of_a_preview(ann: ReadingVisitor) -> N
     ben = await ann.server.reader("ben", "own")
     theirs = await ben.post(action="timeline", method="move", channel="own", entry=first)
     assert theirs == {"result": "ok", "updated": 0, "unknown": [first]}
+
+
+async def test_picked_posts_count_for_the_quota_of_bytes(ann: ReadingVisitor) -> None:
+    """Also if their feed makes them longer later; a repeated pick counts nothing."""
+    ann.server.settings = InstanceSettings(quotas=Quotas(posts=3000))
+    await _episodes(ann.server)
+    first, second = [one["_id"] for one in (await ann.reader.get(action="preview", url=OTHER))["items"]]
+    pick = {"action": "timeline", "method": "save"}
+
+    async def counted() -> int:
+        return int(await ann.server.redis.command("HGET", keys.user("ann"), "post_bytes") or 0)
+
+    await ann.reader.post(**pick, entry=first)
+    small = await counted()
+    assert 0 < small < 1000
+    await ann.reader.post(**pick, entry=first)
+    assert await counted() == small
+    body, kind = ann.server.web.documents[OTHER]
+    ann.server.web.documents[OTHER] = (
+        body.replace(b"<enclosure", b"<description>%b</description><enclosure" % (b"x " * 1500)),
+        kind,
+    )
+    ann.server.clock.advance(7200)
+    (await ann.reader.get(action="preview", url=OTHER))
+    await ann.reader.post(**pick, entry=first)
+    assert await counted() > 3000
+    refused = await ann.reader.post(403, **pick, entry=second)
+    assert "bytes of posts" in refused["error_description"]
+    assert len((await ann.reader.get(action="timeline", channel="saved"))["items"]) == 1
 
 
 async def test_an_address_that_asks_for_a_password_says_where_to_put_it(
