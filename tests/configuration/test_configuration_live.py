@@ -126,7 +126,8 @@ async def test_a_file_is_applied_again_when_redis_comes_back_empty(redis: Redis,
             await wait_until(has(configured, "One"))
             await wait_until(lambda: redis.command("EXISTS", keys.instance()))
             await configured.applied.lease("another", 60).acquire()  # so that it takes some time
-            await redis.command("DEL", keys.instance(), keys.applied_config(), keys.users(), keys.user("alice"))
+            lost = (keys.instance(), keys.applied_config(), keys.users(), keys.user("alice"))
+            await redis.pipeline([("DEL", key) for key in lost])
             await wait_until(lambda: configured.configuration.status.lost)
             assert await configured.state() == {}
             await configured.applied.lease("another", 0).release()
