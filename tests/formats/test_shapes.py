@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from microsub.formats.html.sanitise import clean_html, text_to_html
+from microsub.formats.html.sanitise import SANDBOX, clean_html, text_to_html
 from microsub.formats.normalise import content_of
 
 BASE = "https://s.example/posts/1"
@@ -220,6 +220,14 @@ def test_addresses_in_a_body_without_links_can_be_opened() -> None:
         assert content is not None
         assert content.html == shown
     assert clean_html("https://x.example/a", BASE) == "https://x.example/a"
+
+
+def test_a_title_that_ends_like_an_id_takes_nothing_away() -> None:
+    """Of a frame its sandbox, of a link its relation."""
+    player = '<iFrame src="https://www.youtube.com/embed/abc" loading=lazy title="x id="></iFrame>'
+    found = clean_html(f'{player}<a href="https://e.example/" title="x name=">e</a>', "https://a.example/1")
+    assert f'title="x id=" sandbox="{SANDBOX}"' in found
+    assert 'title="x name=" rel="noopener noreferrer"' in found
 
 
 def test_a_sanitised_body_keeps_its_footnotes_when_it_is_sanitised_again() -> None:

@@ -104,8 +104,9 @@ _DESCRIPTORS = re.compile(r"(?:\s++[\d.]++[wxh])*+\s*+")
 
 _ID = re.compile(r"[^\s\"'<>&#]{1,100}")
 _WITH_ID = re.compile(r'<[a-z][^<>]*? (?:id|name)="[^<>]*>')
-_IDS = re.compile(r' (?:id|name)="([^"]*)"')
+_WRITTEN = re.compile(r' ([^\s<>="]+)="([^"]*)"')
 _INSIDE = re.compile(r'(<a (?:[^<>]*? )?href=")([^"#]*)#([^"]+)"')
+_NAMES = frozenset({"id", "name"})
 _PREFIXED = re.compile(r"n[0-9a-f]{8}-")
 _MOST_IDS = 500
 """Places in one body that its links lead to."""
@@ -271,7 +272,7 @@ def _linked_inside(cleaned: str, base: str, page: str) -> str:
         return cleaned
     prefix = f"n{short_digest(page.encode('utf-8', 'surrogatepass'))[:8]}-"
     own = {"", *(entities.escape(one.partition("#")[0]) for one in (base, page))}
-    ids = {goal for tag in _WITH_ID.findall(cleaned) for goal in _IDS.findall(tag)}
+    ids = {goal for tag in _WITH_ID.findall(cleaned) for goal in _ids_of(tag)}
     goals: dict[str, str] = {}
     for link in _INSIDE.finditer(cleaned):
         goal = unquote(link[3])
@@ -279,8 +280,9 @@ def _linked_inside(cleaned: str, base: str, page: str) -> str:
             goals[goal] = goal if _PREFIXED.match(goal) else f"{prefix}{goal}"
 
     def with_goal(tag: re.Match[str]) -> str:
-        goal = next((goals[one] for one in _IDS.findall(tag[0]) if one in goals), "")
-        bare = _IDS.sub("", tag[0])
+        goal = next((goals[one] for one in _ids_of(tag[0]) if one in goals), "")
+        # Whole attributes, from the first one on: the value of one may end like the beginning of an id.
+        bare = _WRITTEN.sub(lambda one: "" if one[1] in _NAMES else one[0], tag[0])
         return f'{bare[:-1]} id="{goal}">' if goal else bare
 
     def link_to(found: re.Match[str]) -> str:
@@ -288,6 +290,10 @@ def _linked_inside(cleaned: str, base: str, page: str) -> str:
         return f'{found[1]}#{goal}"' if goal else found[0]
 
     return _INSIDE.sub(link_to, _WITH_ID.sub(with_goal, cleaned))
+
+
+def _ids_of(tag: str) -> list[str]:
+    return [value for name, value in _WRITTEN.findall(tag) if name in _NAMES]
 
 
 def _link(tag: str, name: str, value: str, base: str) -> str | None:
