@@ -244,8 +244,8 @@ class Survey:
             return
         others = {other: number for other, number in known.items() if other != uid}
         said = orjson.dumps({**others, uid: count} if count else others)
-        await self._redis.command("HSET", keys.surveyed_attention(), user, said)
-        await self._redis.command("EXPIRE", keys.surveyed_attention(), KEPT)
+        key = keys.surveyed_attention()
+        await self._redis.pipeline([("HSET", key, user, said), ("EXPIRE", key, KEPT)])
 
     async def _replace_attention(self, troubled: Sequence[str]) -> None:
         key, counts = keys.surveyed_attention(), defaultdict[str, Counter[str]](Counter)
@@ -256,16 +256,15 @@ class Survey:
         former = texts(await self._redis.command("HKEYS", key))
         for users in batches([*counts], _BATCH):
             pairs = [part for user in users for part in (user, orjson.dumps(counts[user]))]
-            await self._redis.command("HSET", key, *pairs)
+            await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])
         for users in batches([user for user in former if user not in counts], _BATCH):
             await self._redis.command("HDEL", key, *users)
-        await self._redis.command("EXPIRE", key, KEPT)
 
     async def _replace(self, key: str, scores: Mapping[str, float]) -> None:
         """Make these the members of a sorted set, which never appears empty meanwhile."""
         former = texts(await self._redis.command("ZRANGE", key, 0, -1))
         for members in batches([*scores], _BATCH):
-            await self._redis.command("ZADD", key, *(part for one in members for part in (f"{scores[one]:.3f}", one)))
+            pairs = (part for one in members for part in (f"{scores[one]:.3f}", one))
+            await self._redis.pipeline([("ZADD", key, *pairs), ("EXPIRE", key, KEPT)])
         for gone in batches([one for one in former if one not in scores], _BATCH):
             await self._redis.command("ZREM", key, *gone)
-        await self._redis.command("EXPIRE", key, KEPT)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from microsub.errors import StoreFull
+from microsub.errors import StoreFull, StoreUnavailable
 from microsub.kit.urls import host_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -150,3 +150,23 @@ async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:
     past = found[-2]
     assert (past.polls, past.failed, past.posts, past.planned, past.in_time) == (6.0, 1.0, 7.0, 4.0, 3.0)
     assert (past.lateness, found[0].lateness) == (25.0, 0.0)
+
+
+async def test_what_it_stores_has_a_life_from_the_beginning(server: World) -> None:
+    """Also if the standby is away: each write fails after Redis has made it."""
+
+    class WithoutStandby(Wrapped):
+        async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+            result = await run()
+            if name in {"ZADD", "HSET"}:
+                raise StoreUnavailable("written, but only 0 of 1 replicas had it")
+            return result
+
+    await _feed(server, "a")
+    survey = Survey(WithoutStandby(server.redis), server.feeds, server.schedule)
+    with pytest.raises(StoreUnavailable):
+        await survey.look(server.now)
+    with pytest.raises(StoreUnavailable):
+        await survey.note_attention("ann", "home", 1)
+    for key in (keys.surveyed_feeds(), keys.surveyed_attention()):
+        assert await server.redis.command("TTL", key) > 0
