@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from microsub.delivery.stage import STAGES
+from microsub.errors import StoreUnavailable
 from microsub.health import Health, HealthReport
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.connect import RedisMemory, memory
@@ -15,21 +18,24 @@ from microsub.redis.streams import Backlog, backlogs
 from microsub.upkeep.hours import HourFigures, Hours
 from microsub.upkeep.survey import FeedSums, Survey
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
     """The server at some moment.
 
     `feeds` are missing before the first survey, `memory` if Redis doesn't report it. `queues` are the waiting messages
-    by stream, `workers` the number of live workers, `hours` the figures of the last week.
+    by stream, `workers` the number of live workers, `hours` the figures of the last week. What can't be read, because a
+    part of Redis is away, is missing: None, or empty.
     """
 
     health: HealthReport
     feeds: FeedSums | None
     memory: RedisMemory | None
     queues: Mapping[str, Backlog]
-    workers: int
-    users: int
+    workers: int | None
+    users: int | None
     hours: Sequence[HourFigures]
 
 
@@ -46,13 +52,22 @@ class ServerOverview:
 
     async def look(self, now: float) -> ServerState:
         """The state of the server at that Unix time. Raises StoreError."""
-        alive = await self.presence.alive(now)
-        return ServerState(
-            await self.health.check(now),
-            await self.survey.recent(now),
-            await memory(self.redis),
-            await backlogs(self.redis, STAGES),
-            sum(not name.endswith(TO_COME) for name in alive),
-            await self.accounts.count(),
-            await self.hours.last(now),
+        health, feeds, queues, alive, users, hours = await asyncio.gather(
+            self.health.check(now),
+            unless_away(self.survey.recent(now)),
+            unless_away(backlogs(self.redis, STAGES)),
+            unless_away(self.presence.alive(now)),
+            unless_away(self.accounts.count()),
+            unless_away(self.hours.last(now)),
         )
+        used = await memory(self.redis)
+        workers = None if alive is None else sum(not name.endswith(TO_COME) for name in alive)
+        return ServerState(health, feeds, used, queues or {}, workers, users, hours or ())
+
+
+async def unless_away(answer: Awaitable[T]) -> T | None:
+    """The answer, or None if the part of Redis that has it is away."""
+    try:
+        return await answer
+    except StoreUnavailable:
+        return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from selectolax.lexbor import LexborNode as Node
 
+from microsub.errors import StoreUnavailable
 from microsub.polling.condition import FeedCondition, answered
 from microsub.reader.admin import pages
 from microsub.reader.admin.pages import HEIGHT, Plot, by_day
 from microsub.redis.streams import Message
+from microsub.upkeep import overview
 from microsub.upkeep.hours import HOUR, HourFigures
 from tests.reader.conftest import ReadingVisitor
 from tests.support.readers import FEED
@@ -81,6 +83,29 @@ async def test_the_overview_says_whether_all_is_well(admin: ReadingVisitor) -> N
     assert "1 feed can’t be read" in page.text
     await server.presence.leave("worker")
     assert (await admin.get("/admin")).title == "Something is broken"
+
+
+async def test_the_overview_shows_what_can_be_read(admin: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of a master that is away are missing; the page with its name is what admins look for then."""
+
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("gone")
+
+    found = admin.server.services.admin.overview
+    monkeypatch.setattr(overview, "backlogs", away)
+    for part, name in (
+        (found.survey, "recent"),
+        (found.survey, "held"),
+        (found.presence, "alive"),
+        (found.accounts, "count"),
+        (found.hours, "last"),
+    ):
+        monkeypatch.setattr(type(part), name, away)
+    page = await admin.get("/admin")
+    assert page.status == 200
+    figures = [cells(node) for node in page.tree.css(".figures > div")]
+    assert {"Feeds –", "Users –", "Workers –", "Queued messages –"} <= set(figures)
+    assert not page.tree.css(".plot, .held, #queues")
 
 
 async def test_feeds_are_listed_by_health(admin: ReadingVisitor) -> None:

@@ -28,6 +28,7 @@ from microsub.model.plaintext import on_one_line
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading.places import ITEM_ID
 from microsub.upkeep.hours import HourFigures
+from microsub.upkeep.overview import unless_away
 from microsub.upkeep.survey import STATES, FollowedFeed
 
 ADMIN = "/admin"
@@ -127,7 +128,7 @@ async def _overview(visit: PageVisit) -> Response:
         "posts": Plot.of(state.hours, lambda hour: hour.posts),
         "lateness": Plot.of(state.hours, lambda hour: hour.lateness),
     }
-    held = await admin.survey.held(visit.now, PAGE)
+    held = await unless_away(admin.survey.held(visit.now, PAGE))
     search = visit.site.services.post_search
     behind = 0 if search is None else -(-await search.behind(visit.now) // 60)
     return _shown(visit, "overview.html", state=state, plots=plots, days=by_day(state.hours), held=held, behind=behind)
