@@ -342,8 +342,17 @@ class UserImport:
                 for (record, _), (feed, guid) in zip(posts, rows, strict=True)
                 if (feed, guid) == (b"", record.guid.encode())
             }
+            here = here if self._trusted else await self._theirs(here)
         self._names.posts |= {item: item for item in here}
         await self._own([(record, post) for record, post in posts if record.post not in here], "")
+
+    async def _theirs(self, ids: Collection[str]) -> set[str]:
+        """Those of these items that the user has: a file may name those of others too."""
+        places = [key for uid in self._there for key in set_keys(self._user, uid)]
+        found = await members_at(self.redis, places, [*ids]) if places and ids else set()
+        for feed in await self.outputs.all_of(self._user) if ids else ():
+            found.update(await self.outputs.among(feed, [*ids]))
+        return found
 
     async def _copies_of(self, records: Sequence[ExportedPost]) -> None:
         """Note the copies from an earlier import, of posts that the feed has listed since."""

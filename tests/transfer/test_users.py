@@ -345,6 +345,20 @@ async def test_names_in_a_file_lead_to_no_other_item(body: bytes, here: World) -
     assert await here.items.get("1") == before
 
 
+async def test_a_file_gives_nobody_the_own_posts_of_others(there: World) -> None:
+    """Who guesses id and guid of a post gets what the file says, not the post."""
+    lines = [json.loads(line) for line in (await export(there)).splitlines()]
+    own = next(line for line in lines if line["type"] == "post" and not line.get("feed"))
+    guessed = {**own, "jf2": {"type": "entry", "name": "guessed"}}
+    channel = next(line for line in lines if line["type"] == "channel" and line["uid"] == "notifications")
+    shown = {"type": "items", "channel": "notifications", "items": [[own["post"], None]]}
+    made = [{**lines[0], "user": "mal", "me": ""}, channel, guessed, shown, {"type": "end", "lines": 5}]
+    report = await bring(there, b"".join(orjson.dumps(line) + b"\n" for line in made), "mal", trusted=False)
+    assert report.skipped == []
+    (mine,) = await (await there.reader("mal", "own")).items("notifications")
+    assert (mine["name"], mine["_id"] == own["post"]) == ("guessed", False)
+
+
 async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(body: bytes, here: World) -> None:
     """If an account and its posts were deleted, an export restores them; other users receive none of them."""
     await bring(here, body)
