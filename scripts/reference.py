@@ -55,7 +55,8 @@ it names the version in which your edit began. Your edit is what differs from th
   in the browser: you can move, replace or remove them.
 - If the server has written to the file since you opened it, your edit is applied, and the changes made in apps since
   then stay. The log and the page *Configuration* (for admins) name each of them, and the server writes them into the
-  file again. A second save from the same editor counts as an edit of the first one.
+  file again. A second save from the same editor counts as an edit of the first one, and so
+  does a save of another person who opened the same version: the last one wins, and the log names what that removes.
 - If the file has no `x-version`, or one of which no version is kept, it counts as a complete new file: what it lacks is
   removed, no matter who added it. The log and the page name what that removes.
 - A copy of a version, byte for byte, restores that version, and a warning is logged.

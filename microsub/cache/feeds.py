@@ -22,7 +22,7 @@ from microsub import __version__
 from microsub.cache.copy import DEFAULT_TTL, PARSE, CachedDocument, Failure, age_of, is_feed, lifetime_of
 from microsub.cache.shared_copies import Ask, CacheAnswer, SharedCopies, Source, body_of
 from microsub.cache.storage import Mapping as Bytes
-from microsub.cache.storage import MappingStorage, Opener, Storage
+from microsub.cache.storage import MappingStorage, Opener, Storage, offered
 from microsub.errors import FetchError, ParseError
 from microsub.fetch import (
     Fetched,
@@ -251,7 +251,7 @@ def _require_text(url: object) -> None:
 
 def as_storage(storage: Storage | Bytes | Opener) -> Storage:
     """Convert any kind of storage to the form that the cache uses."""
-    return storage if hasattr(storage, "urls") else MappingStorage(storage)  # type: ignore[return-value]
+    return storage if offered(storage, "urls") else MappingStorage(storage)  # type: ignore[return-value,arg-type]
 
 
 def _error(url: str, failure: Failure) -> FetchError | ParseError:

@@ -127,7 +127,7 @@ class MappingStorage:
         self._open: Any = None if is_open else mapping
         self._mapping: Any = mapping if is_open else None
         self._plain: Mapping | None = mapping if isinstance(mapping, dict) else None
-        self._lockable: Any = mapping if is_open and callable(getattr(mapping, "lock", None)) else None
+        self._lockable: Any = mapping if is_open and callable(offered(mapping, "lock")) else None
         self._threads: ThreadPoolExecutor | None = None
         self._process = os.getpid()
 
@@ -186,8 +186,16 @@ class MappingStorage:
         return self._threads
 
 
+def offered(value: object, name: str) -> Any:
+    """An attribute, or None; some classes refuse names that they don't know with errors of their own."""
+    with suppress(Exception):
+        return getattr(value, name)
+    return None
+
+
 def _is_mapping(value: object) -> bool:
-    return hasattr(value, "__getitem__") and hasattr(value, "__setitem__") and not isinstance(value, Sequence | type)
+    readable, writable = offered(value, "__getitem__"), offered(value, "__setitem__")
+    return bool(readable and writable) and not isinstance(value, Sequence | type)
 
 
 def _no_storage(value: object) -> TypeError:
@@ -199,17 +207,17 @@ def _no_storage(value: object) -> TypeError:
 
 def _value(mapping: Any, key: str) -> bytes | None:
     value = None
-    if hasattr(mapping, "get"):
+    if offered(mapping, "get"):
         value = mapping.get(key)
     else:
         with suppress(KeyError):
             value = mapping[key]
-    return value if hasattr(mapping, "__delitem__") else value or None
+    return value if offered(mapping, "__delitem__") else value or None
 
 
 def _forget(mapping: Any, key: str) -> None:
     with suppress(KeyError):
-        if hasattr(mapping, "__delitem__"):
+        if offered(mapping, "__delitem__"):
             del mapping[key]
         elif _value(mapping, key) is not None:
             mapping[key] = b""
@@ -217,7 +225,7 @@ def _forget(mapping: Any, key: str) -> None:
 
 def _keys(mapping: Any) -> list[str]:
     # Without `__iter__`, Python would read the items 0, 1 and so on.
-    return list(mapping) if hasattr(mapping, "__iter__") else list(mapping.keys()) if hasattr(mapping, "keys") else []
+    return list(mapping) if offered(mapping, "__iter__") else list(mapping.keys()) if offered(mapping, "keys") else []
 
 
 class _ThreadedLock:
@@ -249,13 +257,13 @@ class _ThreadedLock:
 
 
 def _tidy(mapping: Any) -> None:
-    with suppress(AttributeError):
-        mapping.tidy()
+    if tidy := offered(mapping, "tidy"):
+        tidy()
 
 
 def _close(mapping: Any) -> None:
-    with suppress(AttributeError):
-        mapping.close()
+    if close := offered(mapping, "close"):
+        close()
 
 
 if TYPE_CHECKING:

@@ -284,13 +284,14 @@ class Search:
         return reply
 
 
-PREVIEW_ID = re.compile(r"preview-([0-9a-f]{12})[0-9a-f]{24}")
+PREVIEWED = "preview-"
+PREVIEW_ID = re.compile(PREVIEWED + r"([0-9a-f]{12})[0-9a-f]{24}")
 """The id of a post in a preview: the name of the previewed address (`entered.name_of`), a digest of its identity."""
 
 
 def preview_id(url: str, identity: str) -> str:
     """The id of a post in the preview of `url`."""
-    return f"preview-{name_of(url)}{sha256_hex(identity)[:24]}"
+    return f"{PREVIEWED}{name_of(url)}{sha256_hex(identity)[:24]}"
 
 
 def preview_items(feed: Feed, url: str, now: float) -> list[dict[str, Any]]:

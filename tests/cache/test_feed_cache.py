@@ -569,7 +569,14 @@ class Unregistered:
         return iter(self.kept)
 
 
-@pytest.mark.parametrize("storage", [Locked({}), Unregistered()])
+class Choosy(Unregistered):
+    """What refuses unknown names with an error of its own, as `diskcache.FanoutCache` does."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"cannot access {name}")
+
+
+@pytest.mark.parametrize("storage", [Locked({}), Unregistered(), Choosy()], ids=["locked", "unregistered", "choosy"])
 async def test_anything_that_reads_and_writes_by_key_is_a_storage(storage: Any) -> None:
     """Three calls, one request; forgetting a URL works too."""
     web = site()

@@ -242,6 +242,7 @@ async def test_apps_pick_posts_by_the_ids_of_a_preview(ann: ReadingVisitor) -> N
         "unknown": [foreign],
     }
     assert await app.post(**picks, entry=first) == {"result": "ok", "updated": 0}
+    assert (await app.post(**picks, entry="preview-cut-off"))["unknown"] == ["preview-cut-off"]
     for method in ("save", "move"):
         found = await app.post(action="timeline", method=method, channel="saved", **{"entry[]": [second, foreign]})
         assert found == {"result": "ok", "updated": int(method == "save"), "unknown": [foreign]}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from microsub.discovery.search import PREVIEW_ID
+from microsub.discovery.search import PREVIEWED
 from microsub.errors import InvalidRequest
 from microsub.feeds.internal import InternalAddress
 from microsub.kit.http.params import TRUTHS, Params, missing, wrong
@@ -186,7 +186,7 @@ class Call:
 
 async def picked(call: Call) -> tuple[list[str], list[str]]:
     """The items that the posts of previews in `entry` have become, and the ids of unknown ones."""
-    ids = [entry for entry in call.params.many("entry") if PREVIEW_ID.fullmatch(entry)]
+    ids = [entry for entry in call.params.many("entry") if entry.startswith(PREVIEWED)]
     kept = await call.services.picked.keep(call.user, ids, call.now) if ids else {}
     return list(kept.values()), [one for one in ids if one not in kept]
 
