@@ -267,6 +267,16 @@ async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, S
     return found
 
 
+async def check_layout(redis: Redis) -> int:
+    """The layout of the data, 0 for an empty database. Raises SchemaMismatch unless it is the current one."""
+    found = await schema_version(redis)
+    if found:
+        _check(found, VERSION, STEPS)
+    if 0 < found < VERSION:
+        raise SchemaMismatch(f"the data has layout {found}: start the server first, which migrates it to {VERSION}")
+    return found
+
+
 async def schema_version(redis: Redis) -> int:
     """The layout of the data; 0 if there is none yet. Raises SchemaMismatch if it isn't a number."""
     found = await redis.command("GET", keys.schema())

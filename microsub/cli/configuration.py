@@ -187,7 +187,10 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     from microsub.ekster.imports import read_old
 
     async def work(old: OldFile) -> None:
-        async with _kept(settings, dry_run=dry_run) as kept, wiring.stores.open_stores(kept, create=True) as stores:
+        async with (
+            _kept(settings, dry_run=dry_run) as kept,
+            wiring.stores.open_stores(kept, create=True, writes=not dry_run) as stores,
+        ):
             report = await wiring.worker.import_ekster(stores, old, database, user, dry_run=dry_run)
             await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 

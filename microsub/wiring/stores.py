@@ -129,13 +129,14 @@ class Stores:
 
 
 @contextlib.asynccontextmanager
-async def open_stores(settings: Settings, *, create: bool = False) -> AsyncIterator[Stores]:
+async def open_stores(settings: Settings, *, create: bool = False, writes: bool = True) -> AsyncIterator[Stores]:
     """Connect to Redis, by default the embedded one, and migrate its data to the current layout.
 
     With `create`, a missing data folder is created, as for the processes of a server; without it, the data must exist.
+    Without `writes`, nothing is migrated: data of an older layout raises SchemaMismatch.
     Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound if there is no data.
     """
-    from microsub.migrations import migrate
+    from microsub.migrations import check_layout, migrate
     from microsub.redis.connect import connect
     from microsub.redis.embedded.datafolder import require_data
     from microsub.redis.embedded.server import Watch, start_embedded, watched
@@ -156,7 +157,7 @@ async def open_stores(settings: Settings, *, create: bool = False) -> AsyncItera
         watch = Watch()
         if embedded is not None:
             watch = await stack.enter_async_context(watched(embedded, failed=tell_failure))
-        await migrate(redis)
+        await (migrate if writes else check_layout)(redis)
         yield Stores(redis, url, where, watch)
 
 

@@ -12,7 +12,7 @@ from tests.support.process import installation, reader
 from tests.support.web import publisher
 
 
-async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
+async def test_the_whole_move(tmp_path: Path, redis_url: str, second_redis_url: str) -> None:
     """The app shows the former data with its state, and the first poll adds new posts without duplicates."""
     async with publisher() as site, installation(tmp_path, {"users": {}}) as made:
         url = site.serve_document("/feed", rss(dated(12)))
@@ -37,6 +37,11 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
         assert "skipped 1001: 6c6f7374: marked as read, but there is no such item" in out
         assert "10 posts would be imported for ann, 1 skipped" in out
         assert not (tmp_path / "data").exists()
+        code, _, err = await made.run(*command, "--dry-run", "--redis-url", second_redis_url)
+        assert code == 0, err
+        target = Multiplexed(second_redis_url)
+        assert await target.command("DBSIZE") == 0
+        await target.aclose()
         for _ in range(2):
             code, out, err = await made.run(*command, "--json")
             assert code == 0, err
