@@ -81,8 +81,9 @@ def posts_in(
 
     reading = reread(body, url, content_type, source, fingerprints)
     items = tuple(items_of(reading.listed, discovered, reading.feed, source))
-    feed, listing = with_hub(reading.feed, link_header, url), Listing(b"".join(reading.guids), left=reading.left)
-    return PostsRead(feed, items, dates_of(reading.listed), reading.fingerprints, listing)
+    dates = dates_of(reading.listed)
+    listing = Listing(b"".join(reading.guids), left=reading.left, dated=len(dates) == len(reading.listed))
+    return PostsRead(with_hub(reading.feed, link_header, url), items, dates, reading.fingerprints, listing)
 
 
 def with_hub(feed: Feed, link_header: str | None, url: str) -> Feed:

@@ -3,7 +3,9 @@
 A new entry is a stored post of its feed if both have the same link, the document lists no entry under the stored guid,
 and nothing else in the feed has that link; and if they also have the same text, or the same title and time of
 publication. Where several posts share a link (a daily page, a feed whose entries all link to the site), everything that
-users see and the time must agree, and one post of each side only: otherwise a new post would be lost.
+users see and the time must agree, and one post of each side only: otherwise a new post would be lost. The same holds
+for posts without links. And a text that is published again a day or more later is a new post, as an announcement that
+is repeated each month; unless most of the document is like that, or has no dates.
 
 A post is known by its present guid and the one before, so a publisher that invents guids with every request leaves no
 more than two for each post.
@@ -38,6 +40,7 @@ FORMER_GUID = "former_guid"
 COMPARED = 8_000_000
 """Maximum bytes of stored posts whose texts are compared with those of one document."""
 
+_DAY = 86_400
 _SPARE = 20
 _AT_ONCE = 16
 _FIELDS = ("guid", FORMER_GUID, "link", "hash", "score")
@@ -75,7 +78,7 @@ async def changed_guids(
     are. One round trip; up to three more, and one for each sixteen posts whose texts are compared, if posts have the
     links of fresh entries. Posts that can't be read are left out.
     """
-    entries = [(one, _compared(one.link)) for one in fresh if one.link]
+    entries = [(one, _compared(one.link)) for one in fresh]
     if not entries or not latest:
         return {}
     rows = await redis.pipeline([("HMGET", keys.item(item_id), *_FIELDS) for item_id in latest])
@@ -92,6 +95,7 @@ async def changed_guids(
     if not left:
         return {}
     found: list[tuple[ItemToStore, _Post]] = []
+    same: list[tuple[ItemToStore, _Post]] = []
     unsure: list[tuple[ItemToStore, _Post]] = []
     shared = {link for link, count in Counter(post.link for post in posts).items() if count > 1}
     shared |= {link for link, count in Counter(link for _, link in entries).items() if count > 1}
@@ -102,11 +106,14 @@ async def changed_guids(
     for one, link in entries:
         key = _looks(one, link)
         if link in alone:
-            (found if one.hash == alone[link].hash else unsure).append((one, alone[link]))
+            (same if one.hash == alone[link].hash else unsure).append((one, alone[link]))
         elif key in alike and key in looks:
             found.append((one, looks[key]))
-    found += [pair async for pair in _same(redis, unsure)]
-    return await _record(redis, feed.id, found)
+    same += [pair async for pair in _same(redis, unsure)]
+    again = [pair for pair in same if abs(pair[0].score - pair[1].score) >= _DAY]
+    if listing.dated and (len(again) == 1 or 2 * len(again) < len(listing)):
+        same = [pair for pair in same if pair not in again]
+    return await _record(redis, feed.id, [*found, *same])
 
 
 async def _same(redis: Redis, pairs: Sequence[tuple[ItemToStore, _Post]]) -> AsyncIterator[tuple[ItemToStore, _Post]]:
@@ -166,7 +173,7 @@ def _one_each(pairs: Sequence[tuple[tuple[str, str, int], Any]]) -> dict[tuple[s
 def _read(item_id: str, row: Sequence[bytes | None]) -> _Post | None:
     with suppress(StoreDamaged, ValueError):
         guid, former, link, digest, score = filled(row)
-        return _Post(item_id, guid, former, _compared(link), digest, float(score)) if link and score else None
+        return _Post(item_id, guid, former, _compared(link), digest, float(score)) if score else None
     return None
 
 

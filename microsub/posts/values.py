@@ -62,11 +62,13 @@ class ItemToStore:
 class Listing:
     """The guids of all entries of a document, as joined digests (`formats.entry_id.guid_digest`).
 
-    `left`: the document before, as far as it is known, listed an entry that this one doesn't.
+    `left`: the document before, as far as it is known, listed an entry that this one doesn't. `dated`: all entries have
+    a date.
     """
 
     guids: bytes
     left: bool
+    dated: bool
 
     def __len__(self) -> int:
         return len(self.guids) // GUID_DIGEST

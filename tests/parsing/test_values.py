@@ -24,7 +24,7 @@ ENTRY = Entry(
 )
 FEED = Feed("https://a.example/feed", "rss", name="", ttl=0, entries=(ENTRY, NOTE))
 ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, common="t", extra={"written_guid": "http://1"})
-READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)), Listing(b"guid", left=True))
+READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)), Listing(b"guid", left=True, dated=False))
 
 
 def test_values_come_back_as_they_were() -> None:

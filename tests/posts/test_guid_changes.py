@@ -26,13 +26,15 @@ class E:
     title: str = "One"
     text: str = "All about it"
     day: int = 1
+    hour: int = 12
 
 
 def rss(*entries: E) -> bytes:
     items = "".join(
-        f"<item><guid isPermaLink='false'>{one.guid}</guid><link>http://posts.test{one.link}</link>"
+        f"<item><guid isPermaLink='false'>{one.guid}</guid>"
+        f"{f'<link>http://posts.test{one.link}</link>' if one.link else ''}"
         f"<title>{one.title}</title><description>{one.text}</description>"
-        f"<pubDate>{one.day:02d} Jan 2024 12:00:00 GMT</pubDate></item>"
+        f"<pubDate>{one.day:02d} Jan 2024 {one.hour}:00:00 GMT</pubDate></item>"
         for one in entries
     )
     return (
@@ -76,7 +78,8 @@ async def test_posts_whose_guids_change_stay_what_they_are(it: World, site: Publ
     [
         ({"text": "Other words"}, 1),
         ({"title": "Another title"}, 1),
-        ({"day": 2}, 1),
+        ({"hour": 18}, 1),
+        ({"day": 2}, 2),
         ({"title": "Another title", "text": "Other words"}, 2),
         ({"text": "Other words", "day": 2}, 2),
         ({"link": "/b"}, 2),
@@ -105,6 +108,36 @@ async def test_entries_that_all_have_one_link_are_told_apart(it: World, site: Pu
     changed = [E(f"new-{one.guid}", one.link, one.title, one.text, one.day) for one in days[4:0:-1]]
     assert await polled(it, site, changed) == before
     assert len(await polled(it, site, [days[6]])) == 6
+
+
+async def test_an_announcement_that_is_published_again_is_new(it: World, site: Publisher) -> None:
+    """With the same words and link, weeks later, alone or beside others; one without a date isn't new."""
+    meetings = [E(f"m{day}", "/meeting", "Meeting", "Come all", day) for day in (1, 15, 29)]
+    assert len(await polled(it, site, *([one] for one in meetings))) == 3
+    site.serve_document("/feed", rss(meetings[2], *blog("x")))
+    feed_id = await it.feeds.find(site.url("/feed", "blog.test"))
+    assert feed_id is not None
+    await it.poll_id(feed_id)
+    assert len(await polled(it, site, [E("m30", "/meeting", "Meeting", "Come all", 31), *blog("x")])) == 10
+    undated = rss(E("n1", "/n")).replace(b"pubDate", b"noDate")
+    for document in (undated, undated.replace(b"n1", b"n2")):
+        site.serve_document("/feed", document)
+        await it.poll_id(feed_id)
+    assert len(await it.rows()) == 11
+
+
+async def test_a_move_that_gives_all_posts_the_day_of_the_move_doubles_none(it: World, site: Publisher) -> None:
+    moved = [E(f"new-{n}", f"/{n}", f"Post {n}", f"About {n}", 30) for n in range(6, 0, -1)]
+    assert len(await polled(it, site, blog("old-"), moved)) == 6
+
+
+async def test_posts_without_links_whose_guids_change_stay_what_they_are(it: World, site: Publisher) -> None:
+    """If their words and times are the same; a word changed makes a new one."""
+    notes = [E(f"a{n}", "", f"Note {n}", f"Words {n}", n) for n in range(4, 0, -1)]
+    before = await polled(it, site, notes)
+    renamed = [E(f"b{one.guid}", "", one.title, one.text, one.day) for one in notes]
+    assert await polled(it, site, renamed) == before
+    assert len(await polled(it, site, [E("c", "", "Note 4", "Other words", 4), *renamed[1:]])) == 5
 
 
 async def test_an_old_guid_that_comes_back_is_the_same_post(it: World, site: Publisher) -> None:
