@@ -20,6 +20,9 @@ from microsub.upkeep.survey import FeedSums, Survey
 
 T = TypeVar("T")
 
+PATIENCE = 3.0
+"""Seconds to wait for each figure: a master that hangs doesn't reply."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
@@ -52,22 +55,27 @@ class ServerOverview:
 
     async def look(self, now: float) -> ServerState:
         """The state of the server at that Unix time. Raises StoreError."""
-        health, feeds, queues, alive, users, hours = await asyncio.gather(
-            self.health.check(now),
-            unless_away(self.survey.recent(now)),
-            unless_away(backlogs(self.redis, STAGES)),
-            unless_away(self.presence.alive(now)),
-            unless_away(self.accounts.count()),
-            unless_away(self.hours.last(now)),
+        (health, feeds, queues, used), (alive, users, hours) = await asyncio.gather(
+            asyncio.gather(
+                self.health.check(now),
+                unless_away(self.survey.recent(now)),
+                unless_away(backlogs(self.redis, STAGES)),
+                unless_away(memory(self.redis)),
+            ),
+            asyncio.gather(
+                unless_away(self.presence.alive(now)),
+                unless_away(self.accounts.count()),
+                unless_away(self.hours.last(now)),
+            ),
         )
-        used = await memory(self.redis)
         workers = None if alive is None else sum(not name.endswith(TO_COME) for name in alive)
         return ServerState(health, feeds, used, queues or {}, workers, users, hours or ())
 
 
 async def unless_away(answer: Awaitable[T]) -> T | None:
-    """The answer, or None if the part of Redis that has it is away."""
+    """The answer, or None if the part of Redis that has it is away or silent."""
     try:
-        return await answer
-    except StoreUnavailable:
+        async with asyncio.timeout(PATIENCE):
+            return await answer
+    except (StoreUnavailable, TimeoutError):
         return None

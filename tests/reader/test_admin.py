@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from selectolax.lexbor import LexborNode as Node
 
@@ -91,6 +93,11 @@ async def test_the_overview_shows_what_can_be_read(admin: ReadingVisitor, monkey
     async def away(*_: object) -> None:
         raise StoreUnavailable("gone")
 
+    async def silent(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(overview, "PATIENCE", 0.5)
+    monkeypatch.setattr(overview, "memory", silent)
     found = admin.server.services.admin.overview
     monkeypatch.setattr(overview, "backlogs", away)
     for part, name in (
@@ -104,7 +111,7 @@ async def test_the_overview_shows_what_can_be_read(admin: ReadingVisitor, monkey
     page = await admin.get("/admin")
     assert page.status == 200
     figures = [cells(node) for node in page.tree.css(".figures > div")]
-    assert {"Feeds –", "Users –", "Workers –", "Queued messages –"} <= set(figures)
+    assert {"Feeds –", "Users –", "Workers –", "Store memory –", "Queued messages –"} <= set(figures)
     assert not page.tree.css(".plot, .held, #queues")
 
 

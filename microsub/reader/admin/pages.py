@@ -130,7 +130,7 @@ async def _overview(visit: PageVisit) -> Response:
     }
     held = await unless_away(admin.survey.held(visit.now, PAGE))
     search = visit.site.services.post_search
-    behind = 0 if search is None else -(-await search.behind(visit.now) // 60)
+    behind = 0 if search is None else -(-(await unless_away(search.behind(visit.now)) or 0) // 60)
     return _shown(visit, "overview.html", state=state, plots=plots, days=by_day(state.hours), held=held, behind=behind)
 
 
