@@ -1,9 +1,12 @@
-"""Posts that a user picks from a preview: they become the user's own, without following or polling their feed."""
+"""Posts that a user picks from a preview: they become the user's own, without following or polling their feed.
+
+A post that the user has from a feed that they follow stays that post.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,6 +23,7 @@ from microsub.posts.values import ItemToStore
 from microsub.redis.protocol import Redis
 
 if TYPE_CHECKING:
+    from microsub.feeds.record import Feeds
     from microsub.posts.ingest import OwnRoom
     from microsub.posts.items import Items
 
@@ -29,7 +33,7 @@ MOST_FEEDS = 5
 
 @dataclass(eq=False, repr=False)
 class PickedPosts:
-    """Stores posts of previews."""
+    """Stores posts of previews. `followed` returns the ids of the feeds that a user follows."""
 
     search: Search
     entered: EnteredAddresses
@@ -37,6 +41,8 @@ class PickedPosts:
     items: Items
     redis: Redis
     room: OwnRoom
+    feeds: Feeds
+    followed: Callable[[str], Awaitable[Container[str]]]
 
     async def keep(self, user: str, ids: Sequence[str], now: float) -> dict[str, str]:
         """Store these posts of the user's previews, and return their item ids, the same in every call.
@@ -44,13 +50,15 @@ class PickedPosts:
         Left out are other ids, and posts that their feed no longer lists. The caller puts the items somewhere, or the
         sweep deletes them. Raises QuotaReached if the user has no room for further posts.
         """
-        names = dict.fromkeys(found[1] for one in ids if (found := PREVIEW_ID.fullmatch(one)))
-        posts: dict[str, ItemToStore] = {}
+        names = dict.fromkeys(match[1] for one in ids if (match := PREVIEW_ID.fullmatch(one)))
+        found: dict[str, dict[str, ItemToStore]] = {}
         with suppress(TimeoutError), asking_for(f"user {user}"):
             async with asyncio.timeout(PREVIEW_SECONDS):
                 for url in await self.entered.named(user, [*names][:MOST_FEEDS]):
                     with suppress(RequestError):
-                        posts |= _among(await self.search.feed_at(url), url, set(ids), now)
+                        found[url] = _among(await self.search.feed_at(url), url, set(ids), now)
+        received = await self._received(user, found)
+        posts = {one: post for among in found.values() for one, post in among.items() if one not in received}
         items = await self.imported.ids(user, list(posts))
         # Their feed may have made them longer since they were picked first.
         growth = sum(len(post.wire) for post in posts.values()) - sum(await self.items.sizes(list(items.values())))
@@ -59,7 +67,27 @@ class PickedPosts:
         await self.imported.write({items[one]: post for one, post in posts.items()}, now)
         if growth > 0:
             await self.redis.scripts(self.room.counting(user, growth))
-        return items
+        return items | received
+
+    async def _received(self, user: str, found: Mapping[str, Mapping[str, ItemToStore]]) -> dict[str, str]:
+        """The posts, by the URL of their feed, that the user has from a feed that they follow, as items of it.
+
+        Those that were picked before the follow stay the user's own.
+        """
+        received: dict[str, str] = {}
+        followed = await self.followed(user) if found else ()
+        for url, posts in found.items():
+            feed_id = await self.feeds.find(url)
+            if feed_id is not None and feed_id in followed:
+                own = await self.imported.known(user, list(posts))
+                items = await self.imported.claims(feed_id, [post.guid for post in posts.values()])
+                there = await self.items.in_feed(feed_id, list(items.values()))
+                received |= {
+                    one: items[post.guid]
+                    for one, post in posts.items()
+                    if one not in own and items.get(post.guid) in there
+                }
+        return received
 
 
 def _among(feed: Feed, url: str, wanted: Collection[str], now: float) -> dict[str, ItemToStore]:

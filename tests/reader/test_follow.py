@@ -8,6 +8,7 @@ import pytest
 
 from microsub.configuration.model import InstanceSettings, OutputConfig, Quotas
 from microsub.fetch import FetchFailed, FetchRequest
+from microsub.posts.entries import items_to_store
 from microsub.redis import keys
 from microsub.wiring.worker import sweeping
 from tests.reader.conftest import ReadingVisitor, reading, titles
@@ -226,6 +227,23 @@ async def test_an_episode_is_added_to_an_output_feed_from_its_preview(ann: Readi
     items = await ann.server.services.outputs.items(await ann.server.services.outputs.get("ann", "picks"), 10)
     assert [item.state for item in items] == ["published"]
     assert (await ann.reader.get(action="timeline", channel="saved"))["items"] == []
+
+
+async def test_a_post_of_a_followed_feed_is_picked_as_it_is(ann: ReadingVisitor) -> None:
+    """The user has it once; what was picked before the follow stays a post of its own."""
+    await _episodes(ann.server)
+    app, save = ann.reader, {"action": "timeline", "method": "save"}
+    first, second = [one["_id"] for one in (await app.get(action="preview", url=OTHER))["items"]]
+    await app.post(**save, entry=first)
+    (own,) = (await app.get(action="timeline", channel="saved"))["items"]
+    await app.post(action="follow", channel="later", url=OTHER)
+    document = await ann.server.services.search.feed_at(OTHER)
+    await ann.server.publish(OTHER, *items_to_store(document, ann.server.now))
+    received = {one["name"]: one["_id"] for one in (await app.get(action="timeline", channel="later"))["items"]}
+    assert await app.post(**save, **{"entry[]": [first, second]}) == {"result": "ok", "updated": 1}
+    saved = {one["name"]: one["_id"] for one in (await app.get(action="timeline", channel="saved"))["items"]}
+    assert saved == {"Episode 1": own["_id"], "Episode 2": received["Episode 2"]}
+    assert own["_id"] not in received.values()
 
 
 async def test_apps_pick_posts_by_the_ids_of_a_preview(ann: ReadingVisitor) -> None:
