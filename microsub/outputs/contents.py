@@ -27,7 +27,7 @@ from microsub.kit.digests import short_digest
 from microsub.kit.rate_limits import FixedWindow
 from microsub.kit.urls import canonical_feed_url
 from microsub.model.filters import Filter, Searched
-from microsub.model.jf2 import Card, Entry
+from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import GLOBAL
 from microsub.outputs.store import ARCHIVE, OutputFeeds
 from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputRow, PostVersion
@@ -42,7 +42,13 @@ SHOWN_FOR_A_TIME = 500
 """Maximum number of items in a document whose items only get too old: it has no archives with the rest."""
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Bytes of the posts in one document; further posts are listed with their addresses only."""
+"""Bytes of the posts in one document; further posts are listed with their beginnings."""
+
+_MOST_READ = 4 * MOST_BYTES
+"""Bytes of further posts that are read for their beginnings; the rest is listed with addresses only."""
+
+_BEGINNING = 500
+"""Characters of a beginning."""
 
 _WINDOW = 200
 """Items checked for edits, and new items read in one step."""
@@ -342,33 +348,38 @@ class OutputContents:
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
 
     async def titles(self, ids: Sequence[str]) -> dict[str, str]:
-        """The titles of the stored items among these, as in documents; beyond `MOST_BYTES` their ids."""
+        """The titles of the stored items among these, as in documents; ids where too much would be read for them."""
         there = [item for item, (score,) in zip(ids, await self._items.fields(ids, ("score",)), strict=True) if score]
-        data = await self._data(there)
-        found = {item: orjson.loads(wire) for item in there if (wire := data.get(item))}
-        return {item: title(from_wire(found[item])) if item in found else item for item in there}
+        found = await self._posts(there)
+        return {item: title(found[item]) if item in found else item for item in there}
 
-    async def _data(self, ids: Sequence[str]) -> dict[str, bytes | None]:
-        """The posts' JSON, as far as there is room for it."""
-        room, whole = MOST_BYTES, []
+    async def _posts(self, ids: Sequence[str]) -> dict[str, Entry]:
+        """The posts as far as there is room for them, then beginnings of posts, then none."""
+        room, rest, whole, further = MOST_BYTES, _MOST_READ, list[str](), list[str]()
         for item, size in zip(ids, await self._items.sizes(ids), strict=True):
             if size <= room:
                 whole.append(item)
                 room -= size
-        return dict(zip(whole, await self._items.data(whole), strict=True))
+            elif size <= rest:
+                further.append(item)
+                rest -= size
+        found = zip(whole, await self._items.data(whole), strict=True)
+        posts = {item: from_wire(orjson.loads(wire)) for item, wire in found if wire is not None}
+        async for piece in self._items.pieces(further):
+            posts |= await asyncio.to_thread(_beginnings, piece)
+        return posts
 
     async def entries(self, ids: Sequence[str]) -> dict[str, Entry]:
         """The items as entries with date, author, and a guid that is the same on every instance."""
         fields = await self._items.fields(ids, ("guid", WRITTEN_GUID, "feed", "link", "score"))
-        data = await self._data(ids)
+        posts = await self._posts(ids)
         records = await self._feeds.get_many({row[2].decode() for row in fields if row[2]})
         found, identities = {}, set[str]()
         for item, (guid, written, source, link, score) in zip(ids, fields, strict=True):
             if score is None:
                 continue
-            wire = data.get(item)
             published = datetime.fromtimestamp(float(score), UTC)
-            entry = Entry(url=(link or b"").decode() or None) if wire is None else from_wire(orjson.loads(wire))
+            entry = posts.get(item) or Entry(url=(link or b"").decode() or None)
             record = records.get((source or b"").decode())
             by_feed = Card(name=record.title, url=record.home) if record is not None else Card()
             named = entry.author is not None and (entry.author.name or entry.author.url)
@@ -398,6 +409,28 @@ def archive_names(rows: Sequence[OutputRow]) -> list[str]:
         inside = " ".join(f"{row.item}:{row.edition}" for row in oldest_first[start : start + ARCHIVE])
         names.append(short_digest(f"{names[-1] if names else ''} {inside}".encode(), 12))
     return names
+
+
+def _beginnings(wires: Mapping[str, bytes]) -> dict[str, Entry]:
+    """Posts by id without what makes them long: title, author, dates, first file and the beginning of the text."""
+    found = {}
+    for item, wire in wires.items():
+        post = from_wire(orjson.loads(wire))
+        text = (post.content and post.content.text) or post.summary or ""
+        if len(text) > _BEGINNING:
+            text = text[:_BEGINNING].rsplit(" ", 1)[0] + "…"
+        found[item] = Entry(
+            url=post.url,
+            fallback_url=post.fallback_url,
+            name=post.name,
+            author=post.author,
+            published=post.published,
+            updated=post.updated,
+            featured=post.featured,
+            content=Content(text=text),
+            enclosure=post.enclosure[:1],
+        )
+    return found
 
 
 def _dated(entry: Entry, row: OutputRow) -> Entry:

@@ -35,6 +35,7 @@ from microsub.model.jf2 import (
     Participant,
     Podcast,
     PodcastChapter,
+    Review,
     Support,
     Transcript,
 )
@@ -325,6 +326,14 @@ RESPONSES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         ("In reply to", "Storm & tea", "https://ann.example/storm", "RSVP: yes"),
     ),
     "check-in": ({"checkin": MOLE}, ("Checked in at", "Cafe Mole", "https://mole.example/", "1 Quay, Husum")),
+    "review": (
+        {"name": "Good", "review": Review("4.5", "5", Card(name="Moby & Dick", url="https://book.example/"))},
+        ("Review of Moby & Dick", "https://book.example/", "Rating: 4.5 of 5"),
+    ),
+    "picture": (
+        {"enclosure": (Enclosure("https://ann.example/p.jpg", "image/jpeg", title="A pier"),)},
+        ("https://ann.example/p.jpg",),
+    ),
     "event": (
         {"name": "Tea", "start": "2026-12-01T18:00:00+01:00", "end": "2026-12-01T20:00", "location": MOLE},
         ("When: 1 December 2026, 18:00 (UTC+01:00) – 1 December 2026, 20:00", "Where: Cafe Mole, 1 Quay, Husum"),

@@ -10,7 +10,7 @@ from datetime import datetime
 from html import escape
 
 from microsub.formats.html.text import html_to_text
-from microsub.model.jf2 import Card, Entry
+from microsub.model.jf2 import Card, Entry, Review
 
 _RESPONSES = {
     "repost_of": "Reposted",
@@ -47,12 +47,25 @@ def _paragraphs(entry: Entry) -> Iterator[str]:
     if entry.start and _lacks(content, begins := _shown(entry.start)):
         end = f" – {_time(entry.end, _shown(entry.end), 'dt-end')}" if entry.end else ""
         yield f"<p>When: {_time(entry.start, begins, 'dt-start')}{end}</p>"
+    if entry.review is not None:
+        yield from _review(entry.review, content)
     for place, verb, kind in (
         (entry.checkin, "Checked in at", "u-checkin"),
         (entry.location, "Where:" if entry.start else "At", "p-location"),
     ):
         if place is not None and (where := _place(place, kind)) and _lacks(content, place.name or where):
             yield f"<p>{verb} {where}</p>"
+
+
+def _review(review: Review, content: str) -> Iterator[str]:
+    """What is reviewed, and the rating."""
+    item = review.item and _place(review.item, "u-item")
+    if review.item and item and _lacks(content, review.item.name or item):
+        yield f"<p>Review of {item}</p>"
+    best = f" of {escape(review.best)}" if review.best else ""
+    rating = f"<p>Rating: {escape(review.rating or '')}{best}</p>"
+    if review.rating and rating not in content:
+        yield rating
 
 
 def _lacks(content: str, said: str) -> bool:

@@ -100,8 +100,15 @@ def permanent_id(guid: str, feed: str) -> str:
 
 
 def shown(entry: Entry) -> str:
-    """The HTML of a post that stands alone: what it is about, and its content. Empty if there is neither."""
-    return "\n".join(filter(None, (context(entry), body(entry))))
+    """The HTML of a post that stands alone: what it is about, and its content; its pictures if there is neither."""
+    return "\n".join(filter(None, (context(entry), body(entry)))) or "\n".join(_pictures(entry))
+
+
+def _pictures(entry: Entry) -> Iterator[str]:
+    """The pictures of a post, which many readers don't show if they are only enclosed."""
+    for one in files(entry):
+        if kind_of(one) == "photo":
+            yield f'<p><img class="u-photo" src="{html.escape(one.url)}" alt="{html.escape(one.title or "")}"></p>'
 
 
 def body(entry: Entry) -> str:
@@ -112,10 +119,11 @@ def body(entry: Entry) -> str:
 
 
 def title(entry: Entry) -> str:
-    """The title, else the beginning of the text, else what it is about, else the address, else "Untitled"."""
+    """The title, else the beginning of the text, else what it is about or shows, else the address, else "Untitled"."""
     if entry.name:
         return entry.name
     text = " ".join(((entry.content and entry.content.text) or entry.summary or "").split()) or told(entry)
+    text = text or next((one.title for one in entry.enclosure if one.title), "")
     if len(text) > _TITLE:
         text = text[:_TITLE].rsplit(" ", 1)[0] + "…"
     return text or link(entry) or "Untitled"
