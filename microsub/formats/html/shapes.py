@@ -52,7 +52,7 @@ _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:wi
 _BACKGROUND = re.compile(r"(?i)background(?:-image)?\s*:[^;]{0,200}?url\(\s*[\"']?([^\"')\s]{1,2000})")
 _PLACEHOLDER = re.compile(
     r"(?i)\A\s*\Z|data:|about:|#|\S*(?:placeholder|blank|spacer|transparent|lazy|loading|grey|gray|1x1|pixel|empty)"
-    r"[\w-]*\.(?:gif|png|svg|jpe?g|webp)(?:[?#]|\Z)"
+    r"[\w-]{0,60}\.(?:gif|png|svg|jpe?g|webp)(?:[?#]|\Z)"
 )
 _PICTURE_NAME = re.compile(r"(?i)\.(?:jpe?g|png|gif|webp|avif|svg)(?:[?#]|\Z)")
 _SIZE_IN_NAME = re.compile(r"(?i)[-_](?:\d{2,5}x\d{2,5}|scaled)(?=\.\w+\Z)")
