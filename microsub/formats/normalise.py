@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import html as entities
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from itertools import accumulate
@@ -36,6 +36,9 @@ MAX_LIST_SIZE = 50_000
 """Maximum characters of all addresses or tags in one list."""
 
 MAX_REFS = 20
+MAX_REF_BODIES = 200_000
+"""Bytes of the bodies of all posts that an entry quotes or replies to, and of what these quote."""
+
 MAX_NAME = 1000
 MAX_WORD = 100
 """Characters of a value of a word or two: a media type, an answer to an invitation, a time, a coordinate."""
@@ -343,12 +346,31 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
         changes["review"] = safe_review(entry.review)
     if entry.refs:
         refs = list(entry.refs.items())[:MAX_REFS]
-        changes["refs"] = {url: _safe_card(ref) if isinstance(ref, Card) else ref for url, ref in refs}
+        changes["refs"] = dict(_bounded_refs(refs))
     values = {name: changes[name] if name in changes else getattr(entry, name) for name in _FIELDS}
     values["post_type"] = values["post_type"] or post_type(cast("Entry", SimpleNamespace(**values)))
     if values["photo"] and content and content.html and not raw.photos_in_body:
         _show_once(values, content)
     return Entry(**values)
+
+
+def _bounded_refs(refs: Iterable[tuple[str, Entry | Card]]) -> Iterator[tuple[str, Entry | Card]]:
+    """The posts and people that an entry is about; beyond `MAX_REF_BODIES` they have no quoted posts or no body."""
+    room = MAX_REF_BODIES
+    for url, ref in refs:
+        if isinstance(ref, Card):
+            yield url, _safe_card(ref)
+            continue
+        forms = (ref, replace(ref, refs={}), replace(ref, content=None, refs={}))
+        kept = next(one for one in forms if _size_with_refs(one) <= room)
+        room -= _size_with_refs(kept)
+        yield url, kept
+
+
+def _size_with_refs(entry: Entry) -> int:
+    content = entry.content or Content()
+    own = max(_size(content.html or ""), _size(content.text or ""))
+    return own + sum(_size_with_refs(ref) for ref in entry.refs.values() if isinstance(ref, Entry))
 
 
 def _show_once(values: dict[str, Any], content: Content) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from microsub.formats.normalise import MAX_BODY, RawEntry, finish, shorten
 from microsub.formats.parse import parse
-from microsub.formats.wire import feed_to_wire, to_wire
+from microsub.formats.wire import dump, feed_to_wire, to_wire
 from microsub.model.jf2 import Card, Enclosure, Entry
 
 URL = "https://reader.example/feed"
@@ -169,3 +169,21 @@ def test_a_body_has_a_limit_in_bytes(body: str) -> None:
     assert content is not None
     assert content.text == "\N{GRINNING FACE}" * (MAX_BODY // 4)
     assert len((content.html or "").encode()) <= MAX_BODY + 100
+
+
+def test_quoted_posts_have_a_limit_together() -> None:
+    """A page with hundreds of them, inside of each other, made one post of ten megabytes."""
+
+    def reply(name: str, inner: str = "") -> str:
+        body = f'<p class="e-content">{"😀" * 19_000}</p>'
+        return f'<div class="u-in-reply-to h-cite"><a class="u-url" href="/{name}"></a>{body}{inner}</div>'
+
+    quoted = "".join(reply(f"{n}", reply(f"{n}-a") + reply(f"{n}-b")) for n in range(9))
+    page = f'<article class="h-entry"><a class="u-url" href="/">A</a><p class="e-content">B</p>{quoted}</article>'
+    (entry,) = parse(page.encode(), URL, "text/html").entries
+    refs = list(entry.refs.values())
+    assert len(refs) == 9
+    assert [isinstance(ref, Entry) and ref.content is not None for ref in refs[-2:]] == [False, False]
+    assert isinstance(refs[0], Entry)
+    assert refs[0].content is not None
+    assert len(dump(to_wire(entry))) < LARGEST_ITEM
