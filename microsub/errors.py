@@ -306,13 +306,13 @@ class DataFolderUnusable(ConfigError):
         self.args = (f"can't {doing} the data folder {place}: {reason}. {remedy[0].upper()}{remedy[1:]}",)
 
 
-def private_hint(reason: str) -> str:
-    """What admins and programmers can do about a failed fetch, by its reason; '' if nothing.
+def private_hint(reason: str, detail: str = "") -> str:
+    """What admins and programmers can do about a failed fetch, by its reason and sentence; '' if nothing.
 
     Never part of a message: readers see those, and can't do it. A name that isn't known has no hint: most often it is
-    mistyped.
+    mistyped. A port that no setting allows has none either.
     """
-    if reason not in {"blocked", "private"}:
+    if reason not in {"blocked", "private"} or ": port " in detail:
         return ""
     return (
         "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks) "
@@ -332,7 +332,7 @@ class FetchError(MicrosubError):
         self.url = url
         self.reason = reason
         self.detail = detail
-        self.hint = private_hint(reason)
+        self.hint = private_hint(reason, detail)
         if self.hint:
             self.add_note(self.hint)
 

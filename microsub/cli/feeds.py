@@ -164,7 +164,7 @@ def _shortened(text: str) -> str:
 
 def _for_admins(reason: str, text: str) -> str:
     """A failed fetch, with what the admin can do about it."""
-    return f"{text}; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow it" if private_hint(reason) else text
+    return f"{text}; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow it" if private_hint(reason, text) else text
 
 
 def _duration(seconds: float) -> str:

@@ -309,6 +309,7 @@ def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
     assert result.exit_code == 1
     assert "isn't a public address; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow it\n" in result.stderr
     assert "FetchSettings" not in result.stderr  # of use to programs only
+    assert "MICROSUB" not in run("fetch", "http://127.0.0.1:22/").stderr  # no setting allows that port
     line = json.loads(run("fetch", "--json", "http://127.0.0.1:8009/feed").stdout)
     assert line["error"].startswith("blocked")
 
