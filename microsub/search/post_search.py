@@ -139,6 +139,14 @@ class PostSearch:
             self._behind = now, behind
         return int(behind) if behind >= LATE else 0
 
+    async def is_unusable(self, now: float) -> bool:
+        """Whether this machine has no index of posts that can be read. Raises StoreError."""
+        try:
+            await self._index.behind(self._events, now)
+        except SearchUnavailable:
+            return True
+        return False
+
     async def newest(self, user: str, uid: str, text: str, now: float) -> list[str]:
         """Ids of the newest items that match, at most a hundred. Raises as `page` does."""
         query = parsed(text, now)

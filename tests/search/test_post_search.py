@@ -498,3 +498,15 @@ async def test_a_search_says_that_its_index_is_behind(
     await built(replica)
     server.now += BEHIND_SECONDS
     assert "_behind" not in await alice.get(action="search", channel="home", query="sailing")
+
+
+async def test_admins_see_that_this_machine_has_no_index(alice: Reader, server: World, replica: Replica) -> None:
+    """It may never be written, for example on a full disk; users are only told to try again."""
+    await server.publish(FEED, *posts("first sailing"))
+    browser = Visitor(create_app(server.services, base_url="https://reader.example"), "https://reader.example")
+    await server.accounts.set_admin(alice.name, True)
+    await begin_session(browser, server, alice.name)
+    assert (await browser.get("/search?q=sailing")).status == 503
+    assert "Posts can’t be searched on this machine" in (await browser.get("/admin")).text
+    await built(replica)
+    assert "Posts can’t be searched on this machine" not in (await browser.get("/admin")).text

@@ -131,7 +131,9 @@ async def _overview(visit: PageVisit) -> Response:
     held = await unless_away(admin.survey.held(visit.now, PAGE))
     search = visit.site.services.post_search
     behind = 0 if search is None else -(-(await unless_away(search.behind(visit.now)) or 0) // 60)
-    return _shown(visit, "overview.html", state=state, plots=plots, days=by_day(state.hours), held=held, behind=behind)
+    unusable = search is not None and await unless_away(search.is_unusable(visit.now))
+    values = {"state": state, "plots": plots, "days": by_day(state.hours), "held": held}
+    return _shown(visit, "overview.html", **values, behind=behind, unusable=unusable)
 
 
 # --- plots: the last week as bars, one for each hour, and the table of days beside them -----------------------------
