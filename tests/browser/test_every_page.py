@@ -18,13 +18,15 @@ import tinycss2
 from html5lib.html5parser import ParseError
 from playwright.async_api import Browser, Page
 
+from microsub.formats.documents.page import write_post
 from microsub.identity.pages import page_routes
-from microsub.identity.pages.visit import PageSite
+from microsub.identity.pages.visit import FOLDER, PageSite
+from microsub.model.jf2 import Content, Entry
 from microsub.reader import FOLDERS, NAVIGATION, reader_routes
 from tests.browser.accessibility import violations
 from tests.browser.instances import BOTH
 from tests.browser.reading_server import ReadingServer, reading_server
-from tests.browser.tab import Tab
+from tests.browser.tab import Tab, tab
 from tests.support.own_server import app_site
 from tests.support.polling import dated, rss
 from tests.support.web import publisher
@@ -174,3 +176,29 @@ def _declarations(rule: Any) -> list[tuple[str, str]]:
         assert one.type != "error", f"{one.source_line}: {one.message}"
     names = [one for one in found if one.type == "declaration" and one.lower_name not in OLDER]
     return [(one.name, re.sub(r"\s+", " ", tinycss2.serialize(one.value)).strip()) for one in names]
+
+
+WIDE = (
+    f'<p>A formula:</p><math display="block"><mrow>{"<mi>x</mi><mo>+</mo>" * 60}<mn>1</mn></mrow></math>'
+    '<figure><img width="1200" height="800" src="data:," alt="A picture"><figcaption>Caption</figcaption></figure>'
+    f"<pre><code>{'a' * 300}</code></pre><table><tr>{'<td>1234567890</td>' * 20}</tr></table>"
+)
+
+
+async def test_wide_parts_of_posts_and_long_names_fit_a_phone(browser: Browser) -> None:
+    """In the reader and on the page of an output feed: what is wider scrolls by itself, or is made smaller."""
+    style = "".join(path.read_text() for folder in (FOLDER, *FOLDERS) for path in sorted(folder.glob("static/*.css")))
+    post = write_post(
+        Entry(content=Content(html=f'{WIDE}<video width="1200" controls></video>')),
+        "https://reader.example/posts/1",
+        "",
+    ).decode()
+    choice = (
+        f'<div class="line"><select><option>{"A long name of a channel " * 5}</select><button>Follow</button></div>'
+    )
+    reader = f'<body class="wide"><main><article class="post"><div class="content">{WIDE}</div></article>{choice}'
+    async with tab(browser) as here:
+        await here.page.set_viewport_size({"width": 390, "height": 800})
+        for markup in (post, reader):
+            await here.page.set_content(f"<!DOCTYPE html><style>{style}</style>{markup}")
+            assert await here.page.evaluate("document.documentElement.scrollWidth") == 390

@@ -183,6 +183,22 @@ def test_every_format_keeps_to_its_rules(path: Path) -> None:
         rules(FORMATS[form].write(made))
 
 
+def test_a_page_links_the_players_in_a_post() -> None:
+    """The page of an output feed shows no foreign frames; followers get them."""
+    player = "https://www.youtube.com/embed/dQw4w9WgXcQ"
+    made = document(
+        Entry(
+            guid="urn:x:1",
+            published=NOW,
+            content=Content(html=f'<p>Look:</p><iframe src="{player}" title="A &amp; b" sandbox=""></iframe>'),
+        )
+    )
+    text = FORMATS["html"].write(made).decode()
+    assert '<a href="https://www.youtube.com/watch?v=dQw4w9WgXcQ">' in text
+    assert "▶ A &amp; b (youtube.com)" in text
+    assert f'src="{player}"' in text
+
+
 # --- and back --------------------------------------------------------------------------------------------------------
 
 

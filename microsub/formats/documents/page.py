@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
-from html import escape
+from html import escape, unescape
 from typing import Literal
 
 from microsub.formats.documents.context import context
 from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title
+from microsub.formats.html.players import page_of, player_link
 from microsub.formats.wire import timestamp
 from microsub.formats.xml.media import kind_of
 from microsub.model.jf2 import Card, Enclosure, Entry
@@ -21,6 +23,9 @@ PAGE_POLICY = (
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
 """The minimal content security policy of such a page."""
+
+_FRAME = re.compile(r"<iframe([^>]*)></iframe>")
+_ATTRIBUTE = re.compile(r'\s(src|title)="([^"]*)"')
 
 
 def write(document: FeedDocument) -> bytes:
@@ -91,6 +96,7 @@ def _entry(entry: Entry) -> Iterator[str]:
         yield f'<div dir="auto">{about}</div>'
     if content := body(entry):
         yield f'<div class="e-content" dir="auto">{content}</div>'
+        yield from map(_player, _FRAME.findall(content))
     if entry.featured:
         yield f'<p><a class="u-featured" href="{escape(entry.featured)}">Picture</a></p>'
     for one in files(entry):
@@ -116,6 +122,13 @@ def _card(author: Card) -> str:
     if author.url:
         return f'<a class="p-author h-card" href="{escape(author.url)}">{name}</a>'
     return f'<span class="p-author h-card">{name}</span>'
+
+
+def _player(attributes: str) -> str:
+    """A link to what a foreign player shows: its frame stays in the post for followers, but the policy allows none."""
+    found = {name: unescape(value) for name, value in _ATTRIBUTE.findall(attributes)}
+    page, _ = page_of(found.get("src", ""))
+    return f"<p>{player_link(page, found.get('title', ''))}</p>" if page else ""
 
 
 def _file(one: Enclosure) -> str:
