@@ -111,11 +111,11 @@ _PREFIXED = re.compile(r"n[0-9a-f]{8}-")
 _MOST_IDS = 500
 """Places in one body that its links lead to."""
 
-_WEB_ADDRESS = re.compile(r"(?i)\bhttps?://[^\s<>\"]{1,4000}")
-_PUNCTUATION = ".,;:!?'*_…»”’"
+_WEB_ADDRESS = re.compile(r"(?i)\bhttps?://[^\s<>\"`、。，「」『』【】《》（）]{1,4000}")
+_PUNCTUATION = ".,;:!?'*_…»”’！？；："
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 _MOST_PUNCTUATION = 10
-_LITERAL = frozenset({"pre", "code"})
+_LITERAL = frozenset({"pre", "code", "math"})
 
 MAX_SIZE = 10_000
 """Pixels: larger images would push everything else away."""

@@ -40,6 +40,9 @@ _DATA = re.compile(
     r"|full|large|medium|bg|background)"
 )
 
+_PLAYED = frozenset(["audio", "video", "source"])
+_ASLEEP = (("data-src", "src"), ("data-srcset", "srcset"), ("data-poster", "poster"))
+
 _EXTRA = """amp-img amp-anim amp-iframe amp-youtube amp-vimeo amp-video amp-audio lite-youtube lite-vimeo object embed
     param x-unscripted svg image input nobr mjx-container mjx-math mjx-assistive-mml"""
 _BOXES = frozenset(["div", "span", "figure", "section", "a", "p", "i", "li"])
@@ -212,8 +215,8 @@ class _Rewriting:
         elif name in {"object", "svg"}:
             if not closing:
                 end = self._after(place)
-                self._boxed(name, place, end)
-                return end
+                if self._boxed(name, place, end):
+                    return end
         elif name == "embed" or name.startswith(("amp-", "lite-")):
             self._kept.append(self._player(name, attributes_of(token), bool(closing)))
         elif not closing and self._repeats_formula(token):
@@ -221,7 +224,7 @@ class _Rewriting:
         else:
             if name in {"picture", "source"}:
                 self._note_source(token)
-            self._kept.append(token[0])
+            self._kept.append(_awake(token) if name in _PLAYED and "data-" in token[0] else token[0])
             if name in _BOXES and not closing:
                 self._background(place, attributes_of(token))
         return place + 1
@@ -241,7 +244,8 @@ class _Rewriting:
         source = next((found[name] for name in _FRAMES if _shows(found.get(name))), "")
         sizes = {found[name].strip().removesuffix("px") for name in ("width", "height") if name in found}
         if (sizes and sizes <= {"0", "1"}) or _HIDDEN.search(found.get("style", "")):
-            return ""
+            # Nobody sees it, but the link in it may be all that is left of a player, as of code in Medium's posts.
+            return "" if source else frame("", self._base, "", inner)
         if "wp-embedded-content" in found.get("class", ""):
             return ""  # the link beside it says more
         size = "".join(
@@ -264,30 +268,37 @@ class _Rewriting:
             return frame(f"https://{host}/{number}", self._base, entities.unescape(title))
         return self._frame(found, "")
 
-    def _boxed(self, name: str, place: int, end: int) -> None:
-        """What an `object` or `svg` shows: a frame, the picture in it, or what it has for other browsers."""
+    def _boxed(self, name: str, place: int, end: int) -> bool:
+        """What an `object` or `svg` shows: a frame, or the picture in it.
+
+        False if what it has for other browsers says more.
+        """
         parts = self._tokens[place:end]
         if name == "svg":
             for token in parts:
                 if token["name"] == "image" and not token["closing"]:
                     self._picture(place, "image", attributes_of(token))
-            return
+            return True
         found = attributes_of(parts[0])
         if found.get("type", "").startswith("image/") and "data" in found:
             self._picture(place, "img", {"src": found["data"]})
-            return
+            return True
         inner = next((token for token in parts if token["name"] is None and token["frame"] is not None), None)
         if inner is not None:
             self._kept.append(self._frame(attributes_of(inner), inner["inner"]))
-            return
+            return True
         sources = [found.get("data")]
         for token in parts[1:]:
             values = attributes_of(token)
             if token["name"] == "embed" or values.get("name", "").lower() in {"movie", "src", "url"}:
                 sources.append(values.get("src") or values.get("value"))
-        source = next((one for one in sources if _shows(one)), None)
-        if source:
-            self._kept.append(self._frame({"src": source, "title": found.get("title", "")}, ""))
+        source = next((one for one in sources if _shows(one)), "") or ""
+        inside = "".join(token[0] for token in parts[1:-1])
+        shown = self._frame({"src": source, "title": found.get("title", "")}, "") if source else ""
+        if not shown.startswith("<iframe") and "<object" not in inside and ("<a " in inside or not shown):
+            return False
+        self._kept.append(shown)
+        return True
 
     def _picture(self, place: int, name: str, found: dict[str, str], written: str = "") -> None:
         if name == "input" and found.get("type", "").lower() != "image":
@@ -301,6 +312,8 @@ class _Rewriting:
             return
         if _HIDDEN.search(found.get("style", "")):
             return
+        if self._formulas and found.get("aria-hidden") == "true" and "math" in found.get("class", ""):
+            return  # MediaWiki's picture of the formula before it
         key = _key(source or sources)
         if is_lazy and key in self._from_noscript:
             return
@@ -368,6 +381,15 @@ class _Rewriting:
         found = attributes_of(token)
         hidden = self._formulas and found.get("aria-hidden") == "true"
         return hidden or bool(_PREVIEW.search(found.get("class", "")))
+
+
+def _awake(token: Token) -> str:
+    """The tag of a player that waits for a script, with its addresses where browsers look for them."""
+    found = attributes_of(token)
+    for lazy, name in _ASLEEP:
+        if found.get(lazy) and not _shows(found.get(name)):
+            found[name] = found[lazy]
+    return f"<{token['name']}" + "".join(f' {name}="{value}"' for name, value in found.items()) + ">"
 
 
 def _shows(source: str | None) -> bool:

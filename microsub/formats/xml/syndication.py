@@ -211,7 +211,7 @@ def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
         plain = False
     return RawEntry(
         entry,
-        own_base or entry.url or feed_base,
+        own_base or _at_home(guid, entry.url, feed_base) or entry.url or feed_base,
         html=None if plain else body,
         text=body if plain else None,
         summary_html=teaser,
@@ -240,6 +240,16 @@ def _base(node: Node, feed_base: str) -> str | None:
         if detail and (base := detail.get("base")):
             return safe_url(base, feed_base)
     return None
+
+
+def _at_home(guid: str | None, link: str | None, site: str) -> str | None:
+    """The entry's page on its own site, by its guid, if its link leads to another one, about which it is."""
+    own = safe_url(guid) if link else None
+    return own if own and link and _host(own) == _host(site) != _host(link) else None
+
+
+def _host(url: str) -> str:
+    return host_of(url).removeprefix("www.")
 
 
 def _page(node: Node, base: str) -> str | None:

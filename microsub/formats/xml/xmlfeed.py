@@ -15,6 +15,7 @@ from datetime import datetime
 from html.entities import html5
 from itertools import chain
 from typing import Any
+from xml.sax.saxutils import unescape as _unescaped
 
 from feedparser.api import LooseFeedParser
 
@@ -108,6 +109,11 @@ class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
             tag = "title"  # it isn't markup in the title, which would never end
         with suppress(*TRIPS):
             super().unknown_endtag(tag)
+
+    def decode_entities(self, element: str, data: str) -> str:
+        decoded: str = super().decode_entities(element, data)
+        # feedparser leaves references in texts that can't have markup.
+        return decoded if self.contentparams else _unescaped(decoded, {"&quot;": '"', "&apos;": "'"})
 
     def pop(self, element: str, strip_whitespace: int = 1) -> Any:
         if element not in LONG and self.elementstack and self.elementstack[-1][0] == element:
