@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import orjson
 from starlette.types import Scope
@@ -451,10 +451,10 @@ class MediaEndpoint(HttpEndpoint):
         return HttpReply(b"", [*CORS], 204)
 
     async def _serve(self, exchange: HttpExchange) -> HttpReply:
-        with _Guesses(self._micropub, exchange.scope):
+        with _Guesses(self._micropub, exchange.scope) as reader:
             found = await self._micropub.services.media.get(exchange.scope["path"])
             await self._micropub.require_active(found.user)
-        exchange.user = found.user
+        exchange.user = reader.name(found.user)
         kind = b"inline" if found.is_shown else b"attachment"
         headers: list[Header] = [
             (b"content-type", found.type.encode()),
@@ -486,11 +486,11 @@ class PostEndpoint(HttpEndpoint):
             raise MethodNotAllowed(scope["method"], "GET, HEAD, OPTIONS")
         source, _, _ = scope["path"].partition(".")
         # A long post takes a while to read and write: at most one per source, and in a thread at most one per user.
-        with _Guesses(self._micropub, scope):
+        with _Guesses(self._micropub, scope) as reader:
             async with turns.of(source):
                 found = await self._micropub.services.posting.page(scope["path"])
                 await self._micropub.require_active(found.user)
-                exchange.user = found.user
+                exchange.user = reader.name(found.user)
                 async with turns.of(found.user):
                     address = self._micropub.base + found.path
                     body = await asyncio.to_thread(write_post, found.entry, address, self._stylesheet)
@@ -509,12 +509,17 @@ class _Guesses:
     def __init__(self, micropub: MicropubServices, scope: Scope) -> None:
         self._micropub = micropub
         client = client_of(scope)
-        self._network = network_of(client)
-        micropub.limits.require(POSTED_OF_NETWORK, public_network(client))
+        self._network, self._public = network_of(client), public_network(client)
+        micropub.limits.require(POSTED_OF_NETWORK, self._public)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if not self._micropub.limits.has_room(POSTED_GUESSES_OF_NETWORK, self._network):
             raise TooManyRequests(f"too many {POSTED_GUESSES_OF_NETWORK.what}: wait a minute", 60)
+        return self
+
+    def name(self, user: str) -> str:
+        """For whom large replies with posts of `user` count: slow strangers must not take the user's own share."""
+        return f"network {self._public}" if self._public else user
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is NotFound:

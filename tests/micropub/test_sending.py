@@ -8,11 +8,14 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.errors import InvalidRequest
 from microsub.identity.limits import POSTED_BYTES_OF_USER
+from microsub.kit.http.responses import MIB, MIB_SENT_OF_USER, until_sent
+from microsub.kit.rate_limits import network_of
 from microsub.micropub import api, posting
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
@@ -502,6 +505,23 @@ async def test_rates_are_limited(sender: SourceClient, server: World) -> None:
     assert (statuses[-1], set(statuses[:-1])) == (429, {400})
     guesses = [(await server.client.get(f"/media/alice.{'x' * 22}")).status_code for _ in range(31)]
     assert (guesses[0], guesses[-1]) == (404, 429)
+
+
+async def test_slow_strangers_take_no_room_from_the_user(sender: SourceClient, server: World) -> None:
+    """Large files that are being sent count for the network that reads them."""
+    data = JPEG + b"1" * MIB
+    reply = await sender.send(path="/media", files={"file": ("a.jpg", data, "image/jpeg")})
+    address, network = reply.headers["location"], network_of("8.8.8.8")
+
+    async def status(client: str) -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(server.app, client=(client, 1))) as stranger:
+            return (await stranger.get(address)).status_code
+
+    for name, statuses in (("alice", (200, 200)), (f"network {network}", (429, 200))):
+        leave = until_sent(name, MIB_SENT_OF_USER.most * MIB)
+        assert leave is not None
+        assert (await status("8.8.8.8"), await status("9.9.9.9")) == statuses
+        leave()
 
 
 async def test_what_a_user_posts_in_an_hour_has_an_end_in_bytes(
