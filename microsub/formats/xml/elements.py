@@ -35,9 +35,6 @@ _UNDECLARED = {"atom": "", "atom10": "", "a10": ""}
 """Meanings of prefixes in documents that don't declare them; other usual prefixes mean what feedparser calls so."""
 
 
-_VARIANT = re.compile(r"\s+|\Ahttps(?=:)|[/#]+\Z")
-
-
 class _Namespaces(dict[str, str]):
     """Prefixes by namespace; https, blanks and a character at the end make no difference."""
 
@@ -56,7 +53,8 @@ class _Namespaces(dict[str, str]):
 
 
 def _plain(uri: str) -> str:
-    return _VARIANT.sub(lambda found: "http" if found[0] == "https" else "", uri.lower().strip())
+    plain = "".join(uri.lower().split()).rstrip("/#")
+    return f"http{plain[5:]}" if plain.startswith("https:") else plain
 
 
 _NO_WEB_ADDRESS = re.compile(r"(?i)\s*(?!https?:)[a-z][a-z0-9+.-]*:")
