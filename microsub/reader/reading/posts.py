@@ -120,7 +120,7 @@ class UnavailablePost:
 def in_order(
     posts: Sequence[PostView], away: Sequence[UnavailablePost], *, oldest_first: bool
 ) -> list[PostView | UnavailablePost]:
-    """The posts of a page, in their order, with those that are away in their places; undated ones last."""
+    """The posts of a page, in their order, with those that are away in their places; undated ones as the oldest."""
     listed: list[PostView | UnavailablePost] = [*posts]
     for one in away:
         later = (place for place, post in enumerate(listed) if (post.published > one.published) == oldest_first)
