@@ -88,11 +88,12 @@ async def test_a_feed_is_followed_in_a_channel_that_is_made_for_it(ann: ReadingV
 
 
 async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -> None:
-    """Pictures come from this server, and nothing is followed."""
+    """Under the feed's name; pictures come from this server, and nothing is followed."""
     rss = "".join(f"<item><title>Post {n}</title><link>{SITE}{n}</link></item>" for n in (1, 2))
     document = f"<rss version='2.0'><channel><title>The site</title>{rss}</channel></rss>"
     ann.server.web.documents[OTHER] = document.encode(), "application/rss+xml"
     page = await ann.get(f"/follow/preview?url={OTHER}")
+    assert "Posts from The site" in page.text
     assert len(titles(page)) == 2
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
     await ann.browser.submit(page, "/follow", {"url": OTHER}, channel="later")

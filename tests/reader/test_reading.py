@@ -187,7 +187,12 @@ async def test_an_episode_shows_its_chapters_and_people(ann: ReadingVisitor) -> 
         Entry(guid="e", url="https://a.example/e", name="E", enclosure=(file,), podcast=podcast)
     )
     page = await ann.get(f"/post/{id_}")
-    for words in ("Season 2 Episode 7 Bonus", "With Kaja (guest), Mara", "1:02:03 Tides", "Transcript (en)", "Pay us"):
+    for words in (
+        "Season 2 · Episode 7 · Bonus",
+        "With Kaja (guest), Mara",
+        "1:02:03 Tides",
+        "Transcript (en) · Pay us",
+    ):
         assert words in page.text
     chapters = [(node.attributes["href"], node.attributes["data-start"]) for node in page.tree.css("[data-start]")]
     assert chapters == [("https://a.example/a.mp3#t=0.0", "0.0"), ("https://a.example/a.mp3#t=3723.5", "3723.5")]

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from microsub.discovery.entered import HIDDEN, without_userinfo
 from microsub.discovery.links import FeedLink
-from microsub.discovery.search import SearchAnswer
+from microsub.discovery.search import SearchAnswer, preview_items
 from microsub.errors import NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, slow_page
 from microsub.kit.http.forms import began_elsewhere
@@ -121,14 +121,15 @@ async def _preview(visit: PageVisit) -> Response:
     if began_elsewhere(visit.request, visit.base):
         return visit.go(FOLLOW, q=given)
     url = await services.entered.whole(user, given)
-    items = await services.search.preview(url, visit.now)
+    feed = await services.search.feed_at(url)
     await services.entered.keep(user, [url])
     async with visit.turn():
         return visit.page(
             "preview.html",
             url=without_userinfo(url, HIDDEN),
             shown=mask_credentials(url),
-            posts=await views(visit, items),
+            name=feed.name,
+            posts=await views(visit, preview_items(feed, url, visit.now)),
             outputs=await services.outputs.all_of(user),
             picked=visit.query.get("picked", ""),
             choices=await _choices(visit),
