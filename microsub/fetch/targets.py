@@ -71,7 +71,8 @@ def target_of(url: str) -> HopTarget:
         raise HopError("bad_url", "the URL can't be read: its host or port is malformed") from None
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
-        raise HopError("bad_url", f"only http and https can be fetched: found '{scheme[:20]}'")
+        found = f"only http and https can be fetched: found '{scheme[:20]}'"
+        raise HopError("bad_url", found if scheme else "the URL must begin with http:// or https://")
     if not parts.hostname:
         raise HopError("bad_url", "the URL names no host")
     host = ascii_host(parts.hostname)

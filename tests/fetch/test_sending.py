@@ -263,4 +263,4 @@ async def test_nobody_listens() -> None:
     assert failure.reason == "connect"
     assert "s3cret" not in failure.url
     assert (await failed(Sending("ftp://a.test/"))).reason == "bad_url"
-    assert (await failed(Sending("nonsense"))).reason == "bad_url"
+    assert (await failed(Sending("blog.test/feed"))).detail == "the URL must begin with http:// or https://"
