@@ -19,6 +19,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -261,8 +262,9 @@ class Configuration:
         said_first = [headline] if headline else []
         if earlier is not None:
             said_first += _left(merged, await self._merge(base, document.backend, state.edited_at))
+        saved = datetime.fromtimestamp(state.edited_at, UTC).isoformat(timespec="milliseconds")
         for line in said_first:
-            log.warning(line, file=str(self.path))
+            log.warning(line, file=str(self.path), saved=saved)  # the time tells the warnings of two saves apart
         if merged.changes:
             await self._applied.begin(earlier or base, edit)
         try:

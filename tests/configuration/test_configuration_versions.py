@@ -268,6 +268,20 @@ async def test_going_back_to_a_version(configured: Configured) -> None:
     assert before in [version.read_bytes() for version in kept(configured)]
 
 
+async def test_the_log_has_the_warning_of_every_save(configured: Configured) -> None:
+    """Lines that are the same are written once a minute, so the warnings of two saves differ in their times."""
+    first, lines = configured.file.read_text(), []
+    for url in (B, C):
+        await configured.following.follow("ann", "home", url, NOW)
+        await configured.configuration.write_back()
+        configured.save(first)
+        with structlog.testing.capture_logs() as logged:
+            assert await configured.configuration.look() == "applied"
+        lines += [line for line in logged if line["log_level"] == "warning"]
+    one, two = lines
+    assert (one["event"], one != two) == (two["event"], True)
+
+
 async def test_a_version_is_kept_of_every_save(configured: Configured) -> None:
     """Saves by hand or by the server, newest last; those by hand are marked in their names."""
     await configured.following.follow("ann", "home", B, NOW)
