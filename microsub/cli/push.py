@@ -73,7 +73,7 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
         print_json({**_as_json(found), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})
         return
     if settings.base_url is None:
-        say("MICROSUB_BASE_URL isn't set, so the server doesn't subscribe to hubs", err=True)
+        say("MICROSUB_BASE_URL isn't set here; a server without it doesn't subscribe to hubs", err=True)
     for one, health in found.feeds:
         say(_feed_line(one.url, health))
     for host, counts in sorted(found.hubs.items()):
@@ -102,7 +102,9 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
 
     await wiring.backend.require_user(settings, stores, user)
     if settings.base_url is None:
-        raise NotFound("this server has no hub, because MICROSUB_BASE_URL isn't set")
+        raise NotFound(
+            "MICROSUB_BASE_URL isn't set here; set it to the server's public URL: a server without it has no hub"
+        )
     address = await ChannelTopics(stores.redis, settings.base_url).address(user, channel, action or "create")
     say(address or f"the address of the topic '{channel}' is revoked", err=address is None)
 
