@@ -30,7 +30,7 @@ from microsub.identity.protocol.clients import (
     read_asked,
     read_target,
 )
-from microsub.identity.protocol.documents import MICROPUB, is_own
+from microsub.identity.protocol.documents import MICROPUB, PROFILE_SCOPE, is_own
 from microsub.identity.protocol.links import alike, known_me, shown
 from microsub.identity.provider import LONGEST_NAME, GrantedApp
 from microsub.kit.http.headers import origin
@@ -268,7 +268,7 @@ def _ticked(visit: PageVisit, offered: OfferedScopes, posts_to: PostsTo, before:
     """The scopes whose boxes are ticked: as sent, or all except those that let a reader app post into a channel."""
     if visit.problem is not None:
         return visit.form.getlist("grant")
-    if posts_to != "channel" or not offered.reading:
+    if posts_to != "channel" or {name for name, _ in offered.reading} <= {PROFILE_SCOPE}:
         return offered.names
     kept = before.scopes if before is not None and before.sources else frozenset()
     return {name for name, _ in offered.reading} | kept

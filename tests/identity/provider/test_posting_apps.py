@@ -169,6 +169,8 @@ async def test_a_post_only_app_gets_a_channel_of_its_own(
     await signed_in(ann)
     await server.services.channels.create("ann", "Quill", server.now)
     apps.say(APP, {"client_id": APP, "client_name": "Quill"})
+    with_name = await ann.get(address(scope="profile create media"))
+    assert ticked(with_name) == ["profile", "create", "media"], "a name lets no app read"
     page = await ann.get(address(scope="create"))
     options = [option.text() for option in page.tree.css("select[name=channel] option")]
     assert options == ["A new channel, named below", "Quill", "Notifications"]
