@@ -614,7 +614,8 @@ def test_a_source_is_made_listed_and_revoked(run: Run) -> None:
         (
             "push status",
             0,
-            "MICROSUB_BASE_URL isn't set here; a server without it doesn't subscribe to hubs\nno followed feed names a hub\n",
+            "MICROSUB_BASE_URL isn't set here; a server without it doesn't subscribe to hubs\n"
+            "no followed feed names a hub\n",
         ),
         ("push status https://other.example/feed", 1, "nobody follows https://other.example/feed"),
         ("push topic alice home", 1, "MICROSUB_BASE_URL isn't set here; set it to the server's public URL"),
