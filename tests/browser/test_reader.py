@@ -327,6 +327,9 @@ async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library
         for path in ("/", "/channel/home?show=all", "/saved", "/search", "/display"):
             await page.goto(library.url + path)
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        await page.goto(f"{library.url}/search?q=post")
+        assert await page.locator("[type=search]:visible").input_value() == "post"
+        assert not await page.locator("#channels ul").is_visible()
         await page.goto(f"{library.url}/channel/home")
         assert not await page.locator("#channels").is_visible()
         for button in await page.locator(".acts button").all():
