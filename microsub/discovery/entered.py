@@ -10,7 +10,7 @@ from urllib.parse import urlunsplit
 
 from microsub.errors import InvalidRequest
 from microsub.kit.digests import short_digest
-from microsub.kit.urls import host_of, web_address, web_parts
+from microsub.kit.urls import web_address, web_parts
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
@@ -43,12 +43,11 @@ class EnteredAddresses:
                 await self._redis.pipeline([("DEL", key), ("HSET", key, *fields), ("EXPIRE", key, SECONDS)])
 
     async def keep_private(self, user: str, page: str, urls: Iterable[str]) -> None:
-        """Remember those of these addresses, named by `page`, that have a user name or password and its host.
+        """Remember those of these addresses, named by `page`, that have a user name or password, and its host and port.
 
         For other hosts, a page must not choose with whose password its visitors follow a feed.
         """
-        host = host_of(page)
-        await self.keep(user, [url for url in urls if without_userinfo(url) != url and host_of(url) == host])
+        await self.keep(user, [url for url in urls if without_userinfo(url) != url and _host(url) == _host(page)])
 
     async def whole(self, user: str, url: str) -> str:
         """The address with the user name and password that the user entered for it; `url` if there are none.
@@ -75,6 +74,11 @@ class EnteredAddresses:
 def name_of(url: str) -> str:
     """A short name of an address, the same with any user name and password."""
     return short_digest(without_userinfo(url).encode("utf-8", "replace"), 6)
+
+
+def _host(url: str) -> str:
+    parts = web_parts(url)
+    return parts.netloc.rpartition("@")[2].lower() if parts is not None else ""
 
 
 def without_userinfo(url: str, instead: str = "") -> str:

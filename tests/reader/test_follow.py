@@ -177,13 +177,15 @@ async def test_another_site_chooses_no_password_for_a_follow(ann: ReadingVisitor
     public = PRIVATE.replace("me:s3cret@", "")
     page = f"<link rel=alternate type=application/rss+xml href='{PRIVATE}'>".encode()
     ann.server.web.documents |= dict.fromkeys((public, PRIVATE), (MEMBERS, "application/rss+xml")) | {
-        "https://evil.example/": (page, "text/html")
+        "https://evil.example/": (page, "text/html"),
+        "https://members.example:8443/": (page, "text/html"),
     }
     elsewhere = {"sec-fetch-site": "cross-site", "referer": "https://evil.example/"}
     searched = await ann.get(f"/follow?q={quote(PRIVATE)}", **elsewhere)
     assert searched.location == f"/follow?q={quote(public, safe='')}"
-    (found,) = (await ann.reader.post(action="search", query="https://evil.example/"))["results"]
-    assert found["url"] == HIDDEN
+    for query in ("https://evil.example/", "https://members.example:8443/"):
+        (found,) = (await ann.reader.post(action="search", query=query))["results"]
+        assert found["url"] == HIDDEN
     await ann.reader.post(400, action="follow", channel="later", url=HIDDEN)
     await ann.reader.post(action="follow", channel="later", url=public)
     (subscription,) = await ann.server.channels.subscriptions("ann", "later")
