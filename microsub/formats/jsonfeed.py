@@ -112,7 +112,9 @@ def _entry(item: Node, base: str) -> RawEntry:
         bookmark_of=(external,) if external and link and external != link else (),
         enclosure=tuple(e for node in _nodes(item, "attachments") if (e := _attachment(node, base))),
     )
-    return RawEntry(entry, link or base, html=_string(item, "content_html"), text=_string(item, "content_text"))
+    return RawEntry(
+        entry, link or safe_url(guid) or base, html=_string(item, "content_html"), text=_string(item, "content_text")
+    )
 
 
 def _attachment(node: Node, base: str) -> Enclosure | None:

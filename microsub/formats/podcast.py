@@ -78,6 +78,8 @@ def place_of(entry: Node) -> Card | None:
         if (name or node.get("geo")) and node.get("rel") != "creator":
             point = _POINT.match(str(node.get("geo") or ""))
             latitude, longitude = point.groups() if point else (None, None)
+            if point and (abs(float(point[1])) > 90 or abs(float(point[2])) > 180):
+                latitude = longitude = None
             return Card(name=name or None, latitude=latitude, longitude=longitude)
     return None
 

@@ -62,6 +62,15 @@ def test_a_lazy_picture_is_shown_once(html: str) -> None:
     assert "blank" not in plain(html)
 
 
+def test_lazy_pictures_whose_noscripts_follow_together_are_shown_once() -> None:
+    """Also if the picture's own text is between."""
+    pair = '<img data-src="/a.png"><p>A</p><img data-src="/b.png">'
+    both = '<noscript><img src="/a.png"></noscript><noscript><img src="/b.png"></noscript>'
+    other = '<noscript><img src="/c.png"></noscript>'
+    shown = re.findall(r'<img src="https://s.example/(\w)', plain(pair + both + other))
+    assert shown == ["a", "b", "c"]
+
+
 SETS = [
     ('<img data-srcset="/a.png 1x, /b.png 2x">', "https://s.example/a.png 1x, https://s.example/b.png 2x"),
     ('<img src="data:," data-lazy-srcset="/a.png 300w">', "https://s.example/a.png 300w"),

@@ -181,6 +181,8 @@ class _Rewriting:
         self._formulas = formulas
         self._kept: list[str] = []
         self._from_noscript: set[str] = set()
+        # The places of pictures that a script would load, by their keys.
+        self._lazy: dict[str, int] = {}
         self._shown_up_to = 0
         # The last picture: its place in the result and among the tokens, its key, and whether it shows anything.
         self._last: tuple[int, int, str, bool] | None = None
@@ -317,6 +319,8 @@ class _Rewriting:
         key = _key(source or sources)
         if is_lazy and key in self._from_noscript:
             return
+        if is_lazy:
+            self._lazy[key] = place
         kept = {"src": source, "srcset": sources, **{one: found[one] for one in _KEPT if one in found}}
         self._last = (len(self._kept), place, key, bool(source and _shows(source)) or bool(sources))
         if name == "img" and (source, sources) == (found.get("src", ""), found.get("srcset", "")) and written:
@@ -357,7 +361,7 @@ class _Rewriting:
             self._kept.append(f'<img src="{source}" alt="{found.get("aria-label", "")}">')
 
     def _is_repeated(self, place: int, end: int) -> bool:
-        """Whether a `noscript` only repeats the picture before it.
+        """Whether a `noscript` only repeats the pictures before it.
 
         A placeholder before it is removed, because the picture itself is in the `noscript`.
         """
@@ -366,6 +370,8 @@ class _Rewriting:
         ]
         keys = {_key(self._address("img", found)[0]) for found in inside}
         last, self._last = self._last, None
+        if keys and all(place - self._lazy.get(key, -_FAR - 1) <= _FAR for key in keys):
+            return True
         if last is not None and place - last[1] <= _FAR:
             if last[2] in keys:
                 return True
