@@ -354,7 +354,7 @@ class OutputContents:
         return {item: title(found[item]) if item in found else item for item in there}
 
     async def _posts(self, ids: Sequence[str]) -> dict[str, Entry]:
-        """The posts as far as there is room for them, then beginnings of posts, then none."""
+        """The posts as far as there is room for them, then beginnings of posts, then none; and no corrupt ones."""
         room, rest, whole, further = MOST_BYTES, _MOST_READ, list[str](), list[str]()
         for item, size in zip(ids, await self._items.sizes(ids), strict=True):
             if size <= room:
@@ -364,7 +364,7 @@ class OutputContents:
                 further.append(item)
                 rest -= size
         found = zip(whole, await self._items.data(whole), strict=True)
-        posts = {item: from_wire(orjson.loads(wire)) for item, wire in found if wire is not None}
+        posts = _readable({item: wire for item, wire in found if wire is not None})
         async for piece in self._items.pieces(further):
             posts |= await asyncio.to_thread(_beginnings, piece)
         return posts
@@ -411,11 +411,21 @@ def archive_names(rows: Sequence[OutputRow]) -> list[str]:
     return names
 
 
+def _readable(wires: Mapping[str, bytes]) -> dict[str, Entry]:
+    """The posts by id, without corrupt ones."""
+    found = {}
+    for item, wire in wires.items():
+        try:
+            found[item] = from_wire(orjson.loads(wire))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            log.warning("a post of an output feed is corrupt", item=item)
+    return found
+
+
 def _beginnings(wires: Mapping[str, bytes]) -> dict[str, Entry]:
     """Posts by id without what makes them long: title, author, dates, first file and the beginning of the text."""
     found = {}
-    for item, wire in wires.items():
-        post = from_wire(orjson.loads(wire))
+    for item, post in _readable(wires).items():
         text = (post.content and post.content.text) or post.summary or ""
         if len(text) > _BEGINNING:
             text = text[:_BEGINNING].rsplit(" ", 1)[0] + "…"

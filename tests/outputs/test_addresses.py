@@ -14,6 +14,7 @@ import structlog
 from microsub.formats.parse import parse
 from microsub.identity.limits import OUTPUT_GUESSES_OF_NETWORK, OUTPUTS_OF_FEED
 from microsub.posts.items import Items
+from microsub.redis import keys
 from tests.outputs.conftest import Publisher
 from tests.support.readers import posts
 
@@ -37,6 +38,17 @@ async def test_every_format_has_its_address(alice: Publisher) -> None:
         assert [entry.name for entry in feed.entries] == ["b", "a"]
     assert "noindex" in reply.headers["x-robots-tag"]
     assert "script-src" not in reply.headers["content-security-policy"]
+
+
+async def test_a_corrupt_post_is_listed_by_its_address_and_hides_no_other(alice: Publisher) -> None:
+    addresses, ids = await alice.make(), await alice.items()
+    await alice.add(ids["a"], ids["b"])
+    await alice.server.redis.command("HSET", keys.item(ids["a"]), "Data", b'{"type":')
+    for form, kind in FORMS.items():
+        reply = await alice.get(addresses[form])
+        assert reply.status_code == 200, form
+        assert "b" in [entry.name for entry in parse(reply.content, addresses[form], kind).entries]
+    assert (await alice.reader.get(action="outputs", output="picks"))["items"]
 
 
 async def test_a_public_feed_has_a_readable_address(alice: Publisher) -> None:
