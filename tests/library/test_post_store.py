@@ -539,7 +539,7 @@ async def test_a_feed_that_only_programs_write_is_never_polled_and_never_failing
         assert await it.follow_repair.run(it.clock()) == RepairedFollows()
         assert await next_time(it.redis) is None
         assert await it.worker.run_once() == 0
-        assert [one async for one in followed_feeds(it.feeds)] == []
+        assert [one.state async for one in followed_feeds(it.feeds)] == ["written"]
         assert (await it.poll_now().poll([feed.id]))[feed.id].outcome == "written"
         assert site.count("/articles") == 2
         assert await wrong(it) == []
