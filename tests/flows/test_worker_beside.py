@@ -32,9 +32,9 @@ def is_alive(pid: int) -> bool:
     """Whether a process with this id runs."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 def of_alice(folder: Path, site: Publisher, posts: int) -> AbstractAsyncContextManager[Installation]:
