@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from selectolax.lexbor import LexborNode as Node
@@ -75,6 +76,9 @@ async def test_the_overview_says_whether_all_is_well(admin: ReadingVisitor) -> N
     assert page.title == "Everything is working"
     figures = [cells(node) for node in page.tree.css(".figures > div")]
     assert {"Feeds 1", "Users 1", "Workers 1", "Queued messages 0"} <= set(figures)
+    for language, sign in (("en", "."), ("de", ",")):
+        shown = await admin.get("/admin", **{"accept-language": language})
+        assert re.search(rf"\d{re.escape(sign)}\d [MG]iB", shown.text), language
     server = admin.server
     await server.feeds.update("1", {"failures": "2", "last_error": "status: 404"})
     await server.services.admin.dead_letters.add("stored", Message("1-1", {"feed": b"1"}, 5), "KeyError", server.now)
