@@ -244,8 +244,10 @@ def _base(node: Node, feed_base: str) -> str | None:
 
 def _at_home(guid: str | None, link: str | None, site: str) -> str | None:
     """The entry's page on its own site, by its guid, if its link leads to another one, about which it is."""
-    own = safe_url(guid) if link else None
-    return own if own and link and _host(own) == _host(site) != _host(link) else None
+    if not link or not guid or guid == link or _host(link) == _host(site):
+        return None  # nearly all
+    own = safe_url(guid)
+    return own if own and _host(own) == _host(site) else None
 
 
 def _host(url: str) -> str:
