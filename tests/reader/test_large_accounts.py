@@ -11,6 +11,7 @@ import pytest
 
 from microsub.discovery.search import Search, SearchAnswer
 from microsub.kit.http.pages import Templates
+from microsub.model.jf2 import Feed
 from microsub.reader.reading import undo
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
@@ -194,9 +195,9 @@ async def test_slow_feeds_leave_a_user_their_other_pages(ann: ReadingVisitor, mo
     async def waiting(*_: Any) -> Any:
         asked.release()
         await answered.wait()
-        return []
+        return Feed("https://slow.example/feed", "rss")
 
-    monkeypatch.setattr(Search, "preview", waiting)
+    monkeypatch.setattr(Search, "feed_at", waiting)
     slow = [asyncio.create_task(ann.get("/follow/preview?url=https://slow.example/feed")) for _ in range(3)]
     for _ in slow:
         await asked.acquire()
