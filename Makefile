@@ -15,15 +15,15 @@ $(BIN)/python:
 	@echo "Setting up $(VENV), which takes a minute or two ..."
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
+$(VENV)/.runtime: requirements.lock pyproject.toml microsub_conformance/pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./microsub_conformance
 	@touch $@
 
 # This lock file includes what the server needs, and running pip once is quicker.
-$(VENV)/.dev: requirements-dev.lock requirements.lock pyproject.toml | $(BIN)/python
+$(VENV)/.dev: requirements-dev.lock requirements.lock pyproject.toml microsub_conformance/pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./microsub_conformance
 	@touch $(VENV)/.runtime $@
 
 install: $(VENV)/.runtime ## install what the server needs into .venv

@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 from statistics import median
 
-from microsub.demo.cast import BY_SLUG, posts
-from microsub.demo.documents import WRITERS
 from microsub.formats.parse import parse
+from microsub_demo.cast import BY_SLUG, posts
+from microsub_demo.documents import WRITERS
 
 FEED_BYTES = 27_000
 NOW = 1_780_000_000.0

@@ -22,7 +22,6 @@ OFFERED = {
     "microsub/cache/": "the feed cache, usable alone",
     "microsub/formats/write.py": "the writers for programs",
     "microsub/cache/redis_mapping.py": "the feed cache, usable alone",
-    "microsub/conformance/": "a program of its own",
 }
 
 _CALLED_BY_FRAMEWORKS = re.compile(

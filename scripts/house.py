@@ -2,8 +2,9 @@
 
 `python scripts/house.py` prints the modules and lines of each package with its budget, then the violations of each
 rule. It exits with 1 if a number exceeds its limit in `[tool.house]` of pyproject.toml. A budget is `[modules, lines]`
-of a package, Python and Lua together; `microsub` means the modules outside of packages. All other numbers count the
-violations that are left, and must only go down. With `--list` all violations are printed.
+of a package, Python and Lua together; `microsub` means the modules outside of packages. The distributions beside the
+server count as packages. All other numbers count the violations that are left, and must only go down. With `--list` all
+violations are printed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BANNED = re.compile(
 WORDS_LISTED = ("docs/reference/glossary.md", "scripts/house.py", "tests/docs/test_house.py")  # banned words themselves
 _OTHER_TEXTS = (
     *("microsub/**/*.html", "microsub/**/*.json", "microsub/**/*.toml", "docs/**/*.md", "README.md", "CHANGELOG.md"),
-    *("tests/**/*.py", "benchmarks/**/*.py", "benchmarks/**/*.lua", "scripts/*.py"),
+    *("tests/**/*.py", "benchmarks/**/*.py", "benchmarks/**/*.lua", "scripts/*.py", "microsub_*/*.md"),
 )
 
 KEYS = "keys.py"
@@ -47,7 +48,8 @@ class Tree:
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
         self.product = root / "microsub"
-        self.sources = {path: path.read_text("utf-8") for path in sorted(self.product.rglob("*.py"))}
+        files = [file for folder in (self.product, *root.glob("microsub_*/")) for file in folder.rglob("*.py")]
+        self.sources = {path: path.read_text("utf-8") for path in sorted(files)}
         self.modules = {path: ast.parse(text) for path, text in self.sources.items()}
         self.lua = {path: path.read_text("utf-8") for path in sorted(self.product.rglob("*.lua"))}
 
@@ -56,9 +58,9 @@ class Tree:
         return str(path.relative_to(self.root)) + (f":{line}" if line else "")
 
     def feature(self, path: Path) -> str:
-        """The package of a file; `microsub` for modules outside of packages."""
-        parts = path.relative_to(self.product).parts
-        return parts[0] if len(parts) > 1 else "microsub"
+        """The package of a file; `microsub` for modules outside of packages, and the name of another distribution."""
+        top, *parts = path.relative_to(self.root).parts
+        return parts[0] if top == self.product.name and len(parts) > 1 else top
 
     def texts(self) -> Iterator[tuple[Path, str]]:
         """All texts that are searched for banned words."""

@@ -22,6 +22,7 @@ from microsub.cli import groups, main
 from microsub.configuration.model import adapter
 from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
 from microsub.settings import SETTINGS
+from microsub_conformance.command import conformance
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -105,7 +106,8 @@ def commands_page() -> str:
         "named here; [settings](settings.md) explains them, with their environment variables and defaults.\n",
     ]
     with patch.object(groups, "COMMON", frozenset(setting.name for setting in SETTINGS)):
-        for path, command in _walk(main, ("microsub",)):
+        suite = ("microsub-conformance",), conformance
+        for path, command in (*_walk(main, ("microsub",)), suite):
             context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
             lines += [f"## {' '.join(path)}\n", "```text", _shortened(command.get_help(context)), "```\n"]
     return "\n".join(lines)

@@ -55,7 +55,6 @@ _SECTIONS = {
     },
     "Develop": {
         "events": "microsub.cli.pipeline:events",
-        "conformance": "microsub.conformance.command:conformance",
     },
 }
 

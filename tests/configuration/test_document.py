@@ -30,9 +30,9 @@ from microsub.configuration.model import (
     decode,
     encode,
 )
-from microsub.demo.publisher import backend_document
 from microsub.model.reader import NOTIFICATIONS, RESERVED
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
+from microsub_demo.publisher import backend_document
 from scripts.reference import schema
 
 EXAMPLE = Path(__file__).parents[2] / "backend.json.example"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from microsub.conformance.runner import Target
+from microsub_conformance.runner import Target
 from tests.support import fork_server as fork_server_module
 from tests.support.cluster import until
 from tests.support.fork_server import Process, fork_server

@@ -25,12 +25,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from microsub.conformance.runner import Target
 from microsub.errors import ParseError
 from microsub.formats.entry_id import identity
 from microsub.formats.parse import parse
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model import jf2
+from microsub_conformance.runner import Target
 from tests.conformance.reference_model import STANDING, Feed, Model, Refused, User
 
 ALL = frozenset({"read", "follow", "mute", "block", "channels"})

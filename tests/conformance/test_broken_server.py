@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub.conformance.checks import pick
-from microsub.conformance.runner import run
+from microsub_conformance.checks import pick
+from microsub_conformance.runner import run
 from tests.conformance.broken_launcher import VARIANTS
 from tests.conformance.real_server import real_server
 

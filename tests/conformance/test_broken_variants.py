@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.conformance.checks import CHAPTERS, pick
-from microsub.conformance.runner import run
+from microsub_conformance.checks import CHAPTERS, pick
+from microsub_conformance.runner import run
 from tests.conformance.reference_server import serving
 from tests.conformance.variants import VARIANTS, Variant
 

@@ -6,8 +6,8 @@ import feedparser
 import mf2py
 import pytest
 
-from microsub.demo.cast import BLOGS, BY_SLUG, Blog, newest_number, post, posts, time_of
-from microsub.demo.documents import document, feed_path
+from microsub_demo.cast import BLOGS, BY_SLUG, Blog, newest_number, post, posts, time_of
+from microsub_demo.documents import document, feed_path
 
 NOW = 1_780_000_000.0
 BASE = "http://127.0.0.1:9"

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from microsub.demo.cast import BLOGS, BY_SLUG, newest_number, time_of
-from microsub.demo.documents import feed_paths
-from microsub.demo.publisher import CHANNELS, Publisher, backend_document, write_backend
+from microsub_demo.cast import BLOGS, BY_SLUG, newest_number, time_of
+from microsub_demo.documents import feed_paths
+from microsub_demo.publisher import CHANNELS, Publisher, backend_document, write_backend
 
 NOW = 1_780_000_000.0
 BASE = "http://127.0.0.1:9"

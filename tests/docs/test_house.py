@@ -13,7 +13,7 @@ FILES = {
     "microsub/posts/a.py": "from microsub.posts import b\n\nclass _Own: ...\n\nclass Post(_Own): ...\n\nb.Post(Post)\n",
     "microsub/posts/b.py": "class Post: ...\n\nclass _Own: ...\n\ndef lonely(): ...\n",
     "microsub/posts/lua/add.lua": "-- what\n-- nobody has told\tof\nreturn 1\n",
-    "microsub/demo/c.py": "class _Own: ...\n",
+    "microsub_demo/c.py": "class _Own: ...\n",
     "microsub/redis/keys.py": 'read = key("r")\n\nwritten = key("w")\n',
     "microsub/redis/use.py": (
         "from microsub.redis import keys\n\n"
@@ -67,7 +67,7 @@ def test_the_check_fails_where_a_number_is_exceeded(tree: house.Tree, capsys: py
     assert house.main(tree.root) == 1
     assert "banned_words: 2, allowed 0\n  microsub/posts/lua/add.lua:2: told of" in capsys.readouterr().out
     counted = "repeated_classes = 1\nbanned_words = 2\nwithout_caller = 1\nunread_keys = 2\n"
-    budget = "[tool.house.budget]\nposts = [2, 15]\ndemo = [1, 1]\nredis = [2, 8]\n"
+    budget = "[tool.house.budget]\nposts = [2, 15]\nmicrosub_demo = [1, 1]\nredis = [2, 8]\n"
     (tree.root / "pyproject.toml").write_text("[tool.house]\n" + counted + budget)
     assert house.main(tree.root) == 0
     assert "unread_keys: 1, allowed 2: lower the number" in capsys.readouterr().out

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "microsub"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FEATURES = {path.stem for path in PRODUCT.iterdir() if path.is_dir() or path.suffix == ".py"} - {"__pycache__"}
-TOPS = FEATURES | {"microsub", "tests", "scripts", "docs", "benchmarks"}
+TOPS = FEATURES | {"microsub", "microsub_conformance", "microsub_demo", "tests", "scripts", "docs", "benchmarks"}
 NAMED = re.compile(r"`([A-Za-z_]+(?:[./][A-Za-z_0-9]+)*/?(?:\.[a-z]+)?)(?:::\w+)?`")
 NO_MODULES = re.compile(
     r"(?:delivery|identity|polling|retention|cache|settings)\.[a-z_]+|redis\.conf|reader\.(?:example|py)"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from microsub.conformance.checks import REQUIREMENTS
-from microsub.conformance.report import as_text
-from microsub.conformance.runner import run
+from microsub_conformance.checks import REQUIREMENTS
+from microsub_conformance.report import as_text
+from microsub_conformance.runner import run
 from tests.conformance.real_server import real_server
 from tests.support import THOROUGH
 from tests.support.polling import dated, rss

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from microsub.conformance.checks import REQUIREMENTS
-from microsub.conformance.report import as_text
-from microsub.conformance.requirement import Requirement
-from microsub.conformance.runner import run
-from microsub.conformance.verdict import Result
+from microsub_conformance.checks import REQUIREMENTS
+from microsub_conformance.report import as_text
+from microsub_conformance.requirement import Requirement
+from microsub_conformance.runner import run
+from microsub_conformance.verdict import Result
 from tests.conformance.real_server import real_server
 
 

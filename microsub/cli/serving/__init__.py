@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
+import os
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -99,8 +103,11 @@ def demo(settings: Settings, publisher_port: int) -> None:
     MICROSUB_BACKEND are ignored. It logs only warnings and errors, unless --log-level or MICROSUB_LOG_LEVEL is set.
     """
     from microsub.cli.serving.process import Parts
-    from microsub.demo.publisher import claimed, write_backend
 
+    try:
+        from microsub_demo.publisher import write_backend
+    except ModuleNotFoundError:
+        fail("the demo isn't installed: its package is microsub-demo. A checkout has it: make demo")
     folder = settings.data_dir / "demo"
     backend = folder / "backend.json"
     with contextlib.ExitStack() as opened:
@@ -109,7 +116,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
         blogs = opened.enter_context(_listen("127.0.0.1", publisher_port, "--publisher-port"))
         try:
             prepared(folder)
-            opened.enter_context(claimed(folder))
+            opened.enter_context(_claimed(folder))
             write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
         except MicrosubError as error:
             fail(str(error))
@@ -126,6 +133,31 @@ def demo(settings: Settings, publisher_port: int) -> None:
             allow_private_networks=(*settings.allow_private_networks, ipaddress.ip_network("127.0.0.0/8")),
         )
         start(settings, Parts(listener, blogs, worker="beside", show_token=True))
+
+
+_LOCK = "demo.lock"
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Lock the existing `folder` within the block; the lock ends with the process.
+
+    Raises MicrosubError if another demo has the lock, and OSError.
+    """
+    with open(folder / _LOCK, "a+", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            pid = lock.read(20).strip() or "unknown"
+            raise MicrosubError(
+                f"the demo in {folder.resolve()} is already running (pid {pid}). Stop it, or choose another folder "
+                "with --data-dir or MICROSUB_DATA_DIR"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
 
 
 def _listen(host: str, port: int, remedy: str = "--port or MICROSUB_PORT") -> socket.socket:

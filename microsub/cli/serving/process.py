@@ -149,7 +149,7 @@ async def _run(settings: Settings, parts: Parts) -> None:
         asyncio.get_running_loop().add_reader(parts.parent, stop.set)
     async with contextlib.AsyncExitStack() as stack:
         if parts.blogs is not None:
-            from microsub.demo.publisher import Publisher
+            from microsub_demo.publisher import Publisher
 
             await stack.enter_async_context(_serving(Publisher(), parts.blogs, stop))
         waiting = await stack.enter_async_context(_waiting(settings, parts, stop))
