@@ -72,7 +72,7 @@ async def test_health_needs_redis_and_a_worker(server: World, monkeypatch: pytes
         (Status(lost=True), "lost", "degraded"),
     ],
 )
-async def test_health_tells_of_backend_json(server: World, status: Status, backend: str, overall: str) -> None:
+async def test_health_includes_backend_json(server: World, status: Status, backend: str, overall: str) -> None:
     """An invalid file doesn't change the status; lost data does."""
     await server.presence.beat("w1", server.now)
     report = await Health(server.presence, status=lambda: status).check(server.now)
@@ -89,7 +89,7 @@ async def test_health_and_metrics_name_dead_letters(server: World) -> None:
     assert "microsub_dead_letters 1.0" in (await server.client.get("/metrics", headers=LOCAL)).text
 
 
-async def test_health_tells_of_a_redis_that_takes_no_writes(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_is_503_if_redis_refuses_writes(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 with Redis' own error, even if a worker's last heartbeat is recent."""
     await server.presence.beat("w1", server.now)
 
@@ -176,7 +176,7 @@ async def test_metrics_count_requests(server: World, alice: Reader) -> None:
     assert "made-up-action" not in response.text
 
 
-async def test_strangers_learn_the_status_alone(server: World) -> None:
+async def test_strangers_get_only_the_status(server: World) -> None:
     """A load balancer needs no more, and metrics are refused: here a proxy on the same machine forwards requests."""
     await server.presence.beat("w1", server.now)
     through_proxy = {**LOCAL, "X-Forwarded-For": "203.0.113.9"}

@@ -104,7 +104,7 @@ async def test_a_broken_connection_is_not_a_shorter_request() -> None:
         ),
     ],
 )
-async def test_a_large_body_keeps_nobody_waiting(content_type: str, body: bytes) -> None:
+async def test_a_large_body_doesnt_block_the_event_loop(content_type: str, body: bytes) -> None:
     """The event loop runs while it is parsed; the result is the same."""
     turns = 0
 

@@ -18,7 +18,7 @@ def uids(reply: dict[str, object]) -> list[str]:
     return [channel["uid"] for channel in reply["channels"]]  # type: ignore[attr-defined]
 
 
-async def test_what_can_not_be_done_to_channels(alice: Reader) -> None:
+async def test_invalid_changes_of_channels_are_refused(alice: Reader) -> None:
     """`notifications` and `saved` stay; `global` isn't a channel; unknown ones are not found."""
     for uid in ("notifications", "saved"):
         refused = await alice.post(400, action="channels", method="delete", channel=uid)

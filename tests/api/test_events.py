@@ -93,7 +93,7 @@ def _channel(uid: str, name: str, unread: int = 0) -> dict[str, Any]:
     return {"uid": uid, "name": name, "unread": unread}
 
 
-async def test_a_stream_goes_on_exactly_where_it_was(server: World, alice: Reader, ids: list[str]) -> None:
+async def test_a_stream_resumes_from_each_event_id(server: World, alice: Reader, ids: list[str]) -> None:
     """From each event id, by header or parameter: no event is missing, none comes twice."""
     async with listening(server.app, alice) as stream:
         start = stream.parser.last_id
@@ -113,7 +113,7 @@ async def test_a_stream_goes_on_exactly_where_it_was(server: World, alice: Reade
                 assert (again, await stream.rest()) == (whole[number:], [])
 
 
-async def test_what_happened_between_two_streams_is_told(server: World, alice: Reader, ids: list[str]) -> None:
+async def test_events_between_two_streams_are_delivered(server: World, alice: Reader, ids: list[str]) -> None:
     """This holds even if no event came in the first stream: its start has an event id."""
     async with listening(server.app, alice) as stream:
         place = stream.parser.last_id
@@ -166,7 +166,7 @@ async def test_counts_are_shown_as_the_channel_says(server: World, alice: Reader
         assert (await stream.next()).data["unread"] is True
 
 
-async def test_who_may_not_listen(server: World, alice: Reader) -> None:
+async def test_streams_need_a_token_with_the_scope(server: World, alice: Reader) -> None:
     """401 as JSON before a stream begins, so that browsers don't retry; 403 without the scope."""
     nobody = Reader("nobody", "nobody.x", alice.client)
     assert (await nobody.get(401, action="events"))["error"] == "unauthorized"
@@ -206,7 +206,7 @@ async def test_a_stream_ends_with_the_right_to_it(server: World, alice: Reader, 
     assert how != "removed" or await server.redis.command("EXISTS", keys.live_events("alice")) == 0
 
 
-async def test_who_does_not_read_costs_a_piece(server: World, alice: Reader, ids: list[str]) -> None:
+async def test_a_client_that_doesnt_read_costs_one_piece(server: World, alice: Reader, ids: list[str]) -> None:
     """At most one piece waits; a client that reads again gets all of it, or an event that it was too much."""
     async with listening(server.app, alice) as stream:
         stream.reading.clear()

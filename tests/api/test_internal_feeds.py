@@ -47,7 +47,7 @@ async def test_it_is_never_polled(server: World, alice: Reader) -> None:
     assert (await server.check()).left == ()
 
 
-async def test_nobody_else_finds_or_follows_it(server: World, alice: Reader, bob: Reader) -> None:
+async def test_other_users_cant_find_or_follow_it(server: World, alice: Reader, bob: Reader) -> None:
     """Neither its address nor a search finds it, and it isn't in exported lists."""
     await send(server, "one")
     for user in (alice, bob):
@@ -72,7 +72,7 @@ async def test_its_user_moves_and_ends_it_as_any_feed(server: World, alice: Read
     assert (await alice.get(action="follow", channel="global"))["items"] == []
 
 
-async def test_what_it_says_is_no_publishers_post(server: World, alice: Reader) -> None:
+async def test_its_posts_dont_replace_a_publishers(server: World, alice: Reader) -> None:
     """A post with the guid and link of a followed blog's post doesn't replace it."""
     blog = await server.publish("https://blog.example/feed", candidate("same", common="c"))
     await alice.post(action="follow", channel="home", url=blog.url)

@@ -91,7 +91,7 @@ def forwarded(text: str) -> tuple[str, str]:
         pytest.param(Monitors((), None, PROXY), request("127.0.0.1"), False, id="nobody"),
     ],
 )
-def test_who_is_admitted(monitors: Monitors, asked: Request, admitted: bool) -> None:
+def test_listed_networks_are_admitted(monitors: Monitors, asked: Request, admitted: bool) -> None:
     """The client's address counts, never that of a web server in front of the server."""
     assert monitors.admits(asked) is admitted
 
@@ -105,7 +105,7 @@ def test_who_is_admitted(monitors: Monitors, asked: Request, admitted: bool) -> 
         ("", False),
     ],
 )
-def test_who_shows_the_token_is_admitted_from_anywhere(shown: str, admitted: bool) -> None:
+def test_the_token_admits_from_any_address(shown: str, admitted: bool) -> None:
     """Also through proxies."""
     asked = request("203.0.113.9", ("Authorization", shown), forwarded("198.51.100.1"), host="reader.example")
     assert Monitors(token="0123456789abcdef").admits(asked) is admitted

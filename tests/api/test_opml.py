@@ -61,7 +61,7 @@ async def test_scopes(server: World, alice: Reader, scopes: tuple[str, ...], ver
     assert (reply.status_code, reply.json()["scope"]) == (403, missing)
 
 
-async def test_whose_list_it_is(server: World, alice: Reader, bob: Reader) -> None:
+async def test_a_token_opens_only_its_users_list(server: World, alice: Reader, bob: Reader) -> None:
     """A token gives access to its own user's list."""
     for verb in ("GET", "POST"):
         assert (await ask(server, alice.token, verb, "/opml/")).status_code == 200
@@ -71,7 +71,7 @@ async def test_whose_list_it_is(server: World, alice: Reader, bob: Reader) -> No
     assert "a.example" not in (await ask(server, bob.token, "GET")).text
 
 
-async def test_what_cannot_be_used(server: World, alice: Reader) -> None:
+async def test_unusable_lists_are_refused_with_the_reason(server: World, alice: Reader) -> None:
     """Each error says what is wrong, with the line."""
     reply = await ask(server, alice.token, content=b"<html></html>")
     assert (reply.status_code, "line 1: found <html>" in reply.text) == (400, True)

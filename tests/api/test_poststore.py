@@ -125,7 +125,7 @@ async def test_pages_follow_each_other(server: World, program: Program) -> None:
     "path",
     ["posts/999", "posts/x", "posts/", "feeds/999", "feeds/x", "feeds/999/posts", "", "feeds/1/x", "posts/1/2/3"],
 )
-async def test_what_isnt_there_is_404(program: Program, path: str) -> None:
+async def test_missing_feeds_and_posts_are_404(program: Program, path: str) -> None:
     """With the requested id."""
     found = await program.refused(path, 404)
     assert found["error"] == "not_found"
@@ -153,7 +153,7 @@ async def test_what_isnt_there_is_404(program: Program, path: str) -> None:
         ("events", {"after": "9" * 40}, "after"),
     ],
 )
-async def test_what_cant_be_used_is_named(
+async def test_invalid_parameters_are_named(
     server: World, program: Program, path: str, params: dict[str, Any], named: str
 ) -> None:
     """400 with the parameter, the value found and the expected one."""
@@ -213,7 +213,7 @@ async def test_events_in_pages(server: World, program: Program) -> None:
     assert (await program.get("events", after="1-0"))["missed"] is True
 
 
-async def test_nothing_can_be_written(server: World, program: Program) -> None:
+async def test_writing_methods_are_refused(server: World, program: Program) -> None:
     """Every method but GET and HEAD gets 405, with these two named; OPTIONS needs no token."""
     feed = await server.publish(BLOG, *posts("one"))
     for path in ("feeds", f"feeds/{feed.id}/posts", "posts/1", "events"):
@@ -300,7 +300,7 @@ async def test_secrets_are_kept_as_hashes(server: World, program: Program) -> No
             await server.service_tokens.create(name, server.now)
 
 
-async def test_trouble_is_told_as_at_the_endpoint(
+async def test_errors_are_those_of_the_endpoint(
     server: World, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 with Retry-After while Redis is unavailable, 500 without details for a bug; both with the request's id."""

@@ -23,7 +23,7 @@ def allow(server: World, **quotas: int) -> None:
     server.settings = InstanceSettings(quotas=Quotas(**quotas))
 
 
-def test_whose_quotas_hold() -> None:
+def test_own_quotas_precede_those_of_the_kind() -> None:
     """The user's own, otherwise the kind's: by default a limit of rules for all, and others for registered users."""
     instance = InstanceSettings(quotas=Quotas(feeds=7), registration=Registration(quotas=Quotas(feeds=3, requests=0)))
     everywhere = InForce(
@@ -66,7 +66,7 @@ async def test_feeds(server: World, alice: Reader) -> None:
     await alice.post(action="follow", channel="home", url=FEED.format(3))
 
 
-async def test_who_follows_and_unfollows_without_end_is_stopped_without_a_quota(server: World, alice: Reader) -> None:
+async def test_new_follows_a_day_are_limited_without_a_quota(server: World, alice: Reader) -> None:
     """10,000 new feeds in a day for all users. Existing follows may be repeated; the admin isn't limited.
 
     Each leaves 5 KB for thirty days. Before: 600 requests per minute left 4 GiB per day. Now: 10,000 leave 50 MB.
@@ -85,7 +85,7 @@ async def test_who_follows_and_unfollows_without_end_is_stopped_without_a_quota(
     await alice.post(action="follow", channel="home", url=FEED.format(99))
 
 
-async def test_who_follows_and_unfollows_without_end_is_stopped(server: World, alice: Reader) -> None:
+async def test_new_follows_a_day_are_limited_by_the_quota(server: World, alice: Reader) -> None:
     """Three times the quota of feeds may be begun in a day; existing follows may be repeated."""
     allow(server, feeds=5)
     for number in range(15):
@@ -190,7 +190,7 @@ async def test_strangers_use_up_nothing(server: World, alice: Reader) -> None:
     await alice.get(429, action="channels")
 
 
-async def test_who_has_no_limit_is_asked_of_the_store_once(server: World, alice: Reader) -> None:
+async def test_the_store_is_read_once_for_unlimited_users(server: World, alice: Reader) -> None:
     """Once per minute at most."""
 
     class Everything:

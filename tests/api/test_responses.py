@@ -91,7 +91,7 @@ class SlowClient:
             await self.go_on.wait()
 
 
-async def test_what_is_sent_to_readers_of_one_user_has_an_end() -> None:
+async def test_bytes_in_replies_of_one_user_are_bounded() -> None:
     """Pages of 16 MB for forty slow apps of one user filled 600 MB."""
     endpoint = OnePage()
     slow = [SlowClient(endpoint, "alice") for _ in range(40)]
@@ -109,7 +109,7 @@ async def test_what_is_sent_to_readers_of_one_user_has_an_end() -> None:
     assert again.status == 200, "what was sent, or refused, counts no more"
 
 
-async def test_what_is_sent_to_all_users_has_an_end() -> None:
+async def test_bytes_in_replies_of_all_users_are_bounded() -> None:
     """The first users have as much as their pages take; when half is taken, each has a little."""
     endpoint, each = OnePage(), len(OnePage.page) // MIB
     slow = [SlowClient(endpoint, f"user {number}") for number in range(64) for _ in range(16)]

@@ -27,7 +27,7 @@ async def test_moving_into_saved(alice: Reader, ids: list[str]) -> None:
     assert (await alice.ids("home"), await alice.ids("saved")) == (ids[1:], ids[:1])
 
 
-async def test_what_can_not_be_saved(alice: Reader, bob: Reader, ids: list[str]) -> None:
+async def test_foreign_and_unknown_posts_cant_be_saved(alice: Reader, bob: Reader, ids: list[str]) -> None:
     """Other users' posts and unknown ids are ignored; an unknown channel, or no item, is an error."""
     assert (await bob.post(action="timeline", method="save", **{"entry[]": ids}))["updated"] == 0
     assert await bob.ids("saved") == []

@@ -27,7 +27,7 @@ async def test_other_addresses_are_not_found(alice: Reader, path: str) -> None:
     assert Reader.checked(response, 404)["error"] == "not_found"
 
 
-async def test_the_endpoint_of_another_user_is_forbidden(alice: Reader, bob: Reader) -> None:
+async def test_another_users_endpoint_is_forbidden(alice: Reader, bob: Reader) -> None:
     """Whether that user exists or not: the reply is the same."""
     replies = []
     for name in ("bob", "nobody"):
@@ -203,7 +203,7 @@ async def test_unknown_actions_and_methods(alice: Reader, params: dict[str, str]
         assert f"found '{params.get('method', params['action'])}', {expected}" in reply["error_description"]
 
 
-async def test_large_bodies_of_one_user_are_taken_apart_one_after_the_other(
+async def test_large_bodies_of_a_user_are_parsed_one_at_a_time(
     alice: Reader, bob: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seventy at once left no thread for other users' pages for a second and a half."""
@@ -230,7 +230,7 @@ async def test_large_bodies_of_one_user_are_taken_apart_one_after_the_other(
     assert most == 2, "one of each user"
 
 
-async def test_scopes_are_asked_before_parameters(alice: Reader, server: World) -> None:
+async def test_scopes_are_checked_before_parameters(alice: Reader, server: World) -> None:
     """A token without the scope doesn't learn what is wrong with the parameters, nor which channels exist."""
     token = await server.grant("alice", "follow")
     reader = Reader("alice", token, server.client)

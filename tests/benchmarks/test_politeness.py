@@ -43,12 +43,12 @@ def test_news_is_new(week: Compared, habit: str) -> None:
     ("habit", "most"),
     [("silent for years", 2), ("lively, if its hub were used", 3), ("monthly blog", 6), ("daily, restless page", 20)],
 )
-def test_who_has_little_to_say_is_asked_little(week: Compared, habit: str, most: float) -> None:
+def test_quiet_feeds_are_polled_rarely(week: Compared, habit: str, most: float) -> None:
     """Requests per feed and day; a page that differs each time has no more posts."""
     assert per_day(week.adaptive, habit) < most
 
 
-def test_nobody_is_asked_against_their_will(week: Compared) -> None:
+def test_publishers_wishes_are_respected(week: Compared) -> None:
     """No request after a 410, before the end of a Retry-After, to a host on hold, or twice in a second."""
     ours, theirs = week.adaptive, week.fixed
     assert (ours.after_gone, ours.too_early, ours.in_host_hold) == (0, 0, 0)

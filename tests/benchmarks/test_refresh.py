@@ -40,7 +40,7 @@ def test_the_next_document_has_one_new_entry() -> None:
     assert after[0] not in before
 
 
-def test_the_publisher_answers_304_to_its_own_validator_and_counts() -> None:
+def test_the_publisher_answers_304_to_its_validator() -> None:
     """Without validators every request gets the whole document, whatever its headers."""
     publisher = Publisher(["127.0.1.1"], 80, NOW)
     first = publisher.reply(0, b"GET / HTTP/1.1\r\nHost: x\r\n")

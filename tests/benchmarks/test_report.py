@@ -44,7 +44,7 @@ def test_a_page_keeps_all_but_its_figures() -> None:
         (None, "can't be read"),
     ],
 )
-def test_a_page_that_can_take_no_figures_is_refused_before_measuring(
+def test_a_page_without_marks_is_refused_before_measuring(
     text: str | None, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wrong usage is exit code 2 with the page and the marks; only a page with marks is measured."""
@@ -69,7 +69,7 @@ def test_a_page_that_can_take_no_figures_is_refused_before_measuring(
     assert page.read_text() == "<!-- bench parsing -->\nnew\n<!-- /bench parsing -->\n"
 
 
-def test_bodies_are_sent_in_turn_from_where_the_last_round_stopped() -> None:
+def test_bodies_rotate_across_rounds() -> None:
     """The first body follows the last one."""
     texts = request_texts("http://127.0.0.1:1/x?y=z", ["A: b"], [b"one", b"two", b"six"], skip=4)
     sent = [text.rpartition(b"\r\n\r\n")[2] for text in itertools.islice(texts, 4)]

@@ -139,7 +139,7 @@ def test_few_feeds_have_many_followers() -> None:
         followers(Size(users=2, per_user=3, feeds=7))
 
 
-def test_everybody_follows_as_many_and_none_twice() -> None:
+def test_all_follow_the_same_number_of_distinct_feeds() -> None:
     """Feeds are dealt like cards."""
     hands = deal(followers(SMALL), SMALL.users)
     assert {len(hand) for hand in hands} == {SMALL.per_user}

@@ -43,7 +43,7 @@ def test_the_slowest_hundredth_decides() -> None:
     assert compared((seconds(1, 2), seconds(1, 6.1))).within(3) is False
 
 
-def test_a_machine_that_stalls_by_itself_hides_nothing() -> None:
+def test_a_stalling_machine_gives_no_positive_verdict() -> None:
     """If the idle server is slow for other reasons, there is no positive verdict; work that is too slow even so
     is reported.
     """

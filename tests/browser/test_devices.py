@@ -59,7 +59,7 @@ async def pushed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Push
             yield Pushed(made, site)
 
 
-async def test_who_waits_for_the_push_service_is_told_so(browser: Browser, pushed: Pushed) -> None:
+async def test_a_missing_push_service_is_reported(browser: Browser, pushed: Pushed) -> None:
     """Some browsers have no push service, and neither answer nor refuse; others report an error."""
     async with tab(browser) as here:
         await here.context.grant_permissions(["notifications"])
@@ -105,7 +105,7 @@ async def press(page: Page, button: str) -> None:
         await page.locator(".list button", has_text=button).click()
 
 
-async def test_a_browser_that_says_no_is_told_where_to_change_it(browser: Browser, pushed: Pushed) -> None:
+async def test_a_denied_permission_shows_where_to_change_it(browser: Browser, pushed: Pushed) -> None:
     """Then nothing is sent."""
     async with tab(browser) as here:
         page = await pushed.server.sign_in(here, "bob", DEVICES)

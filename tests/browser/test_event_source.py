@@ -28,7 +28,7 @@ SCRIPT = """address => {
 }"""
 
 
-async def test_a_browser_listens_and_goes_on_by_itself(here: Tab, tmp_path: Path) -> None:
+async def test_event_source_reconnects(here: Tab, tmp_path: Path) -> None:
     """With the token in the address, and after a restart of the server; after the end of the token it stops."""
     port = str(free_ports(1)[0])
     with running_server(tmp_path / "redis") as redis:

@@ -25,7 +25,7 @@ async def is_in_order(page: Page) -> None:
     assert await page.locator("#change").count() == 1
 
 
-async def test_what_comes_of_them_breaks_nothing(browser: Browser, tmp_path: Path) -> None:
+async def test_hostile_documents_break_no_page(browser: Browser, tmp_path: Path) -> None:
     """No script runs, nothing foreign is requested, no policy is violated, and no page is broken."""
     async with publisher() as feeds:
         followed = [feeds.serve(f"/{name}", case.act) for name, case in SHOWN.items()]

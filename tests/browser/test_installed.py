@@ -43,7 +43,7 @@ async def test_browsers_offer_to_install_it(browser: Browser, server: ReadingSer
     await context.close()
 
 
-async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browser, server: ReadingServer) -> None:
+async def test_offline_marks_wait_and_pages_say_offline(browser: Browser, server: ReadingServer) -> None:
     """Marks are sent when the network is back, and pages that were read aren't kept."""
     context = await browser.new_context()
     page = await server.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home?show=all")
@@ -98,7 +98,7 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Readi
     await context.close()
 
 
-async def test_of_what_the_browser_keeps_only_our_own_is_deleted(browser: Browser, server: ReadingServer) -> None:
+async def test_only_our_own_caches_are_deleted(browser: Browser, server: ReadingServer) -> None:
     """Other programs on the same origin, under another path, have caches too."""
     context = await browser.new_context()
     page = await context.new_page()

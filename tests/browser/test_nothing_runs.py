@@ -59,7 +59,7 @@ def chosen(
 
 
 @pytest.mark.parametrize("kind", AT_ONCE)
-async def test_nothing_runs_as_a_reader_shows_it(browser: Browser, results: Origins, kind: str) -> None:
+async def test_fields_put_in_by_a_script_run_nothing(browser: Browser, results: Origins, kind: str) -> None:
     """A field that a script puts into a page runs nothing, loads only pictures and media, and doesn't navigate."""
     async with watched(browser) as tab:
 
@@ -70,7 +70,7 @@ async def test_nothing_runs_as_a_reader_shows_it(browser: Browser, results: Orig
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
-async def test_nothing_runs_in_a_page_that_a_server_wrote(browser: Browser, results: Origins, kind: str) -> None:
+async def test_fields_in_a_servers_page_run_nothing(browser: Browser, results: Origins, kind: str) -> None:
     """Written into a page: HTML and addresses unchanged, the latter between double quotes; text escaped."""
     async with watched(browser) as tab:
 
@@ -117,7 +117,7 @@ KINDS = (
 """All kinds of reports, by their beginnings."""
 
 
-async def test_a_page_would_tell(browser: Browser) -> None:
+async def test_the_page_detects_scripts_that_run(browser: Browser) -> None:
     """Unsanitised, the same pages report a third of the techniques: scripts, requests, navigations and the rest."""
     raw = {str(t.number): t for t in techniques()[::3] if not t.address}
     addresses = [t.payload for t in techniques() if t.address and not t.payload.startswith("http")]

@@ -275,7 +275,7 @@ async def test_signing_in_and_out(here: Tab, world: Instances) -> None:
         ("redirect", {"code": None, "error": "<script>alert(1)</script>"}),
     ],
 )
-async def test_answers_that_nobody_believes(
+async def test_forged_answers_give_no_session(
     here: Tab, world: Instances, where: str, change: dict[str, str | None]
 ) -> None:
     """A page of ours reports the error, without a session; and no code from the provider runs."""
@@ -436,7 +436,7 @@ async def test_passkeys_are_added_renamed_and_removed(here: Tab, device: Device,
     assert "signed in as dave" in await here.text()
 
 
-async def test_who_isnt_recognised_doesnt_get_in(here: Tab, device: Device, world: Instances) -> None:
+async def test_an_unrecognised_owner_isnt_signed_in(here: Tab, device: Device, world: Instances) -> None:
     """A device that doesn't recognise its owner causes a message on the page; an IP address allows passwords only."""
     await make_passkey(here, await world.link("eve"))
     await sign_out(here, world)

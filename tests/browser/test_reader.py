@@ -358,7 +358,7 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         assert await page.locator(".post h2").first.inner_text() == "Post 47"
 
 
-async def test_what_a_page_costs(browser: Browser, library: Library) -> None:
+async def test_a_page_is_small_and_doesnt_shift(browser: Browser, library: Library) -> None:
     """Less than 100 KB in at most 12 requests, and nothing shifts while it loads."""
     async with window(browser) as here:
         page = await library.sign_in(here, "looks", "/display")

@@ -97,7 +97,7 @@ async def test_the_oldest_come_first(browser: Browser, server: Server) -> None:
         assert await page.locator("#channels [data-channel=home]").is_visible()
 
 
-async def test_what_is_saved_stays_until_it_is_taken_out(browser: Browser, server: Server) -> None:
+async def test_saved_posts_stay_until_removed(browser: Browser, server: Server) -> None:
     """By a button or a key, whatever is marked in other places."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "saver", "/channel/home")
@@ -147,7 +147,7 @@ async def focus(page: Page) -> str:
     )
 
 
-async def test_what_a_screen_reader_says(browser: Browser, server: Server) -> None:
+async def test_a_screen_reader_gets_parts_names_and_states(browser: Browser, server: Server) -> None:
     """The parts of the page in their order, posts with name, place and state; no action loses the focus."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "listener", "/channel/home")
@@ -319,7 +319,7 @@ def podcast(episode: str) -> bytes:
     return f"<rss version='2.0'><channel><title>P</title>{item}</channel></rss>".encode()
 
 
-async def test_a_player_goes_on_where_it_was_left(browser: Browser, server: Server) -> None:
+async def test_a_player_resumes_at_its_position(browser: Browser, server: Server) -> None:
     """The page shows the position; the publisher gets no request before playback, nor for the list of posts."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "player", "/channel/sounds?show=all")

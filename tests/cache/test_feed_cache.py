@@ -56,7 +56,7 @@ async def test_the_feed_comes_parsed(place: Place) -> None:
     assert len(web.asked) == 1
 
 
-async def test_nothing_is_requested_within_the_time_to_live(memory: Place) -> None:
+async def test_no_request_within_the_time_to_live(memory: Place) -> None:
     """300 seconds by default, or as set for the cache, for a URL or for a call."""
     web, clock = site(etag=None), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
@@ -97,7 +97,7 @@ async def test_one_validator_goes_back_alone(memory: Place) -> None:
         assert [(request.etag, request.last_modified) for request in web.asked] == [(None, None), (tag, date)]
 
 
-async def test_what_the_publisher_calls_fresh_is_fresh(memory: Place) -> None:
+async def test_freshness_headers_extend_the_time_to_live(memory: Place) -> None:
     """`max-age` and `Expires`, also of a 304, extend the time to live up to two days; they never shorten it."""
     for max_age, fresh, stale in ((1000.0, 999, 1000), (9e9, 48 * HOUR - 1, 48 * HOUR), (0.0, 299, 300)):
         web, clock = site(max_age=max_age), Clock()
@@ -110,7 +110,7 @@ async def test_what_the_publisher_calls_fresh_is_fresh(memory: Place) -> None:
             clock.now += stale - fresh
 
 
-async def test_a_304_that_says_nothing_of_freshness_keeps_what_was_said(memory: Place) -> None:
+async def test_a_304_without_freshness_keeps_the_old_headers(memory: Place) -> None:
     """RFC 9111, 4.3.4: headers that the 304 doesn't have stay."""
     web, clock = site(max_age=1000.0), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
@@ -190,7 +190,7 @@ async def test_errors_are_raised_where_there_is_no_copy(memory: Place) -> None:
         await cache.fetch(URL)
 
 
-async def test_a_pause_that_the_publisher_asked_for_is_kept(memory: Place) -> None:
+async def test_retry_after_is_respected(memory: Place) -> None:
     """`Retry-After` applies to all callers and to `force`; it ends in time, or when the clock is set back."""
     web, clock = site(), Clock()
     cache = memory.cache(fetcher=web, clock=clock)
@@ -209,7 +209,7 @@ async def test_a_pause_that_the_publisher_asked_for_is_kept(memory: Place) -> No
     assert len(web.asked) == 4
 
 
-async def test_what_is_gone_is_not_asked_again(memory: Place) -> None:
+async def test_a_410_is_not_requested_again(memory: Place) -> None:
     """A 410 holds until a call uses `force`."""
     web = site()
     web.fail("gone", status=410)
@@ -414,7 +414,7 @@ async def test_answers_are_counted_by_how_they_came_about(monkeypatch: pytest.Mo
     assert answers() - before == Counter(fetched=1, coalesced=2)
 
 
-async def test_who_gives_up_takes_nobody_along(place: Place) -> None:
+async def test_a_cancelled_call_doesnt_cancel_the_others(place: Place) -> None:
     """If the call with the request is cancelled, another one makes it; if a waiting call is, the others continue."""
     web = site()
     web.gate = asyncio.Event()
@@ -511,7 +511,7 @@ async def test_huge_documents_are_not_kept(place: Place) -> None:
     assert URL not in place.raw()
 
 
-async def test_a_storage_that_fails_is_in_nobodys_way() -> None:
+async def test_a_failing_storage_doesnt_stop_the_feed() -> None:
     """Errors of a mapping are logged; the feed comes from the network."""
     from microsub.cache import FeedCache
 
@@ -591,7 +591,7 @@ async def test_anything_that_reads_and_writes_by_key_is_a_storage(storage: Any) 
 
 
 @pytest.mark.parametrize("storage", ["feeds", b"", [], 3, Path("feeds"), object()])
-def test_what_is_no_storage_is_refused_at_once(storage: Any) -> None:
+def test_an_invalid_storage_is_refused_at_once(storage: Any) -> None:
     with pytest.raises(TypeError, match="expected a mapping of text to bytes"):
         FeedCache(storage)
 

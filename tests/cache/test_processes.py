@@ -115,7 +115,7 @@ async def test_processes_share_one_request(shared_place: Place, answer: str) -> 
         assert web.count("/feed") == 1
 
 
-async def test_a_process_that_dies_in_a_request_holds_nobody_up(shared_place: Place) -> None:
+async def test_a_process_that_dies_in_a_request_delays_no_other(shared_place: Place) -> None:
     """Its lock ends with the process, or with its lease."""
     async with publisher() as web:
         url = web.serve("/feed", Answer(hang=True, headers=[("Content-Length", "9")]))

@@ -34,7 +34,7 @@ USERS = [f"user{number}" for number in range(FOLLOWERS)]
 
 
 @pytest.mark.timeout(600 + KILLS * 10)
-async def test_workers_killed_while_they_deliver_lose_and_double_nothing(tmp_path: Path) -> None:
+async def test_killed_deliveries_lose_and_double_nothing(tmp_path: Path) -> None:
     """1,200 timelines have each post once, although workers were killed with SIGKILL in between; the check is clean."""
     print(f"CHAOS_SEED={SEED}")
     chance, blog = random.Random(SEED), Blog("/feed")

@@ -22,7 +22,7 @@ APPENDFSYNC = ("always", "everysec")[SEED % 2]
 
 
 @pytest.mark.timeout(600 + KILLS * 10)
-async def test_nothing_is_lost_doubled_or_forgotten(tmp_path: Path) -> None:
+async def test_random_deaths_lose_and_double_nothing(tmp_path: Path) -> None:
     """Workers, web processes and Redis die at any moment, and frozen workers return after others have taken over.
     Afterwards all is as if nothing had happened, and as the publishers have it.
     """

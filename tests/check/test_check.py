@@ -34,7 +34,7 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
     assert (await lived_in.check(repair=True)).repaired == ()
 
 
-async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> None:
+async def test_a_foreign_token_is_no_finding(lived_in: LivedIn) -> None:
     """It has its own list, and expires."""
     ann = await lived_in.accounts.user("ann")
     assert ann
@@ -46,7 +46,7 @@ async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> Non
     assert [token.client for token in await lived_in.accounts.tokens("ann")] != ["https://app.example/"]
 
 
-async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:
+async def test_a_feeds_temporary_keys_may_expire(lived_in: LivedIn) -> None:
     """This holds for followed feeds, too; without a time to live it is found."""
     await lived_in.redis.command("SET", keys.feed_fingerprints(A), "marks", "EX", 100)
     assert (await lived_in.check()).left == ()
@@ -172,7 +172,7 @@ async def test_a_repaired_dangling_id_doesnt_come_back(lived_in: LivedIn) -> Non
     assert len(await lived_in.shown("ann", "home")) == 10
 
 
-async def test_what_a_sweep_is_about_to_delete_is_no_finding(lived_in: LivedIn) -> None:
+async def test_a_condemned_item_is_no_finding(lived_in: LivedIn) -> None:
     """The feed forgets a condemned item first; after a crash, the next sweep deletes it."""
     await lived_in.redis.command("HSET", keys.item("18"), "condemned", "5")
     await lived_in.redis.command("ZREM", keys.feed_items(C), "18")
@@ -236,7 +236,7 @@ async def test_it_works_on_a_cluster(cluster_url: str) -> None:
         await redis.aclose()
 
 
-async def test_what_a_death_left_unclaimed_is_left_to_the_sweep(lived_in: LivedIn) -> None:
+async def test_an_unclaimed_post_is_left_to_the_sweep(lived_in: LivedIn) -> None:
     """A worker died between writing a post and claiming its guid: no timeline has the post, so it isn't a finding."""
     written = ("HSET", keys.item("21"), "ID", "21", "Data", '{"type":"entry"}', "score", "5", "feed", A, "guid", "g")
     await lived_in.redis.command("INCR", keys.item_ids())

@@ -106,7 +106,7 @@ def test_every_redis_reads_its_own_backup(
         again.stop()
 
 
-def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
+def test_backup_and_restore_overwrite_no_file(run: Run, tmp_path: Path) -> None:
     """Neither an archive by a backup nor data or a file by a restore; the message says what to move, and where."""
     start_embedded(tmp_path / "data").stop()
     assert run("backup", "b.tar.gz").exit_code == 0
@@ -139,7 +139,7 @@ def archive(**changed: object) -> None:
         *(({"made": value}, "b.tar.gz") for value in (1e300, "yesterday", None)),
     ],
 )
-def test_what_a_backup_says_of_itself_is_checked_first(run: Run, changed: dict[str, object], said: str) -> None:
+def test_a_backups_facts_are_checked_first(run: Run, changed: dict[str, object], said: str) -> None:
     """A backup by a newer server or a newer Redis, or with forged facts, is refused before anything is written."""
     archive(**changed)
     refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
@@ -155,7 +155,7 @@ def test_a_restore_writes_nowhere_else(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
-def test_what_is_no_backup_is_named(run: Run, content: bytes | None) -> None:
+def test_an_invalid_archive_is_named(run: Run, content: bytes | None) -> None:
     """An empty file, another file, or no file."""
     if content is not None:
         Path("b.tar.gz").write_bytes(content)

@@ -62,7 +62,7 @@ def test_an_invalid_number_is_refused(run: Run) -> None:
         assert (refused.exit_code, "--ttl" in refused.stderr) == (2, True)
 
 
-def test_a_token_for_nobody_names_the_users_there_are(run: Run) -> None:
+def test_a_token_for_an_unknown_user_lists_the_users(run: Run) -> None:
     """The error for an unknown user name lists the existing ones."""
     result = run("token", "create", "alise")
     assert result.exit_code == 1
@@ -302,7 +302,7 @@ async def test_parse_completes_entries(tmp_path: Path) -> None:
         assert (code, "refs" in out) == (0, False)
 
 
-def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
+def test_fetch_refuses_private_addresses(run: Run) -> None:
     """Without permission, no address on loopback is requested; the exit code is useful for scripts."""
     result = run("fetch", "http://127.0.0.1:8009/feed")
     assert result.exit_code == 1
@@ -355,7 +355,7 @@ def test_offline_without_a_copy_is_an_error(run: Run, tmp_path: Path) -> None:
     assert list((tmp_path / "home" / "microsub" / "feeds").glob("*.copy"))
 
 
-def test_poll_of_a_stranger_says_that_nobody_follows_it(run: Run) -> None:
+def test_poll_of_an_unfollowed_feed_is_an_error(run: Run) -> None:
     """A feed that isn't followed can't be polled."""
     run("user", "add", "bob")
     result = run("poll", "https://stranger.example/feed")
@@ -432,7 +432,7 @@ def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path
     assert (away.exit_code, "not compared with the existing users" in away.stderr) == (0, True)
 
 
-def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run) -> None:
+def test_an_unusable_profile_url_is_refused(run: Run) -> None:
     """By both commands with that argument, which the error names; neither shows a password in it."""
     wrong = ("https://b.example/#me", "b.example", "https://b..example", "ftp://b.example/", "https://")
     for me in ("https://a:hunter2@b.example/", *wrong):
@@ -460,7 +460,7 @@ def declared() -> dict[str, object]:
     return found
 
 
-def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
+def test_users_added_by_command_are_removed_by_command(run: Run) -> None:
     """Also if write-back has added them to the file: the command removes them and says so; a restore adds them."""
     Path("backend.json").write_text(json.dumps(BACKEND | {"x-note": "last"}))
     run("user", "add", "carl", "--me", "https://carl.example/")
@@ -479,7 +479,7 @@ def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
     assert declared()["alice"] == BACKEND["users"]["alice"]
 
 
-def test_who_is_restored_signs_in_again(run: Run) -> None:
+def test_restored_users_have_no_old_tokens(run: Run) -> None:
     """Their old tokens may be the reason for the removal, so they are revoked."""
     run("token", "create", "alice")
     assert run("user", "remove", "alice").exit_code == 0
@@ -509,7 +509,7 @@ def test_an_entry_that_isnt_the_servers_to_take_out(run: Run, monkeypatch: pytes
         assert (refused.exit_code, refused.stdout, why in refused.stderr) == (1, "", True), refused.stderr
 
 
-def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:
+def test_refusals_for_disabled_users_name_user_restore(run: Run) -> None:
     """Every command that is refused for them names it, whatever they follow."""
     run("user", "add", "carl")
     run("user", "remove", "carl")
@@ -582,7 +582,7 @@ def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
     assert run("token", "service", "list").stdout == "no program has a token\n"
 
 
-def test_what_is_no_id_of_a_dead_letter_is_named(run: Run) -> None:
+def test_an_invalid_dead_letter_id_is_named(run: Run) -> None:
     """The error shows the text and the expected form."""
     for what in ("show", "retry", "drop"):
         for letter_id in ("abc", "17-x", "5", "+", "(0-0", "99999999999999999999-0"):
@@ -622,7 +622,7 @@ def test_a_source_is_made_listed_and_revoked(run: Run) -> None:
         ("deadletter list", 0, "no dead letters\n"),
     ],
 )
-def test_where_there_is_nothing_a_command_says_so(run: Run, command: str, code: int, said: str) -> None:
+def test_empty_results_have_a_message(run: Run, command: str, code: int, said: str) -> None:
     """The message gives the reason."""
     result = run(*command.split())
     assert (result.exit_code, said in result.output) == (code, True), result.output

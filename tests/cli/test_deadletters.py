@@ -43,7 +43,7 @@ def there() -> dict[str, int]:
 
 
 @pytest.mark.parametrize("chosen", [lambda ids: ["--all"], lambda ids: ids])
-def test_what_can_be_retried_is_though_another_cant(
+def test_an_invalid_letter_doesnt_stop_the_others(
     run: Run, letters: list[DeadLetter], chosen: Callable[[list[str]], list[str]]
 ) -> None:
     """The invalid one stays, its error lists the stages, and the exit code is 1."""

@@ -96,7 +96,7 @@ def test_a_password_that_cant_be_taken_changes_nothing(run: Run, looked: Looked,
     assert looked(lambda local, _: is_right(local))
 
 
-def test_a_password_is_asked_for_twice_at_a_terminal(run: Run, looked: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_asks_for_a_password_twice(run: Run, looked: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
     """It isn't shown, and is asked for again if the two differ."""
     monkeypatch.setattr(accounts, "_is_terminal", lambda: True)
     answers = [PASSWORD, "something else", PASSWORD, PASSWORD]
@@ -107,7 +107,7 @@ def test_a_password_is_asked_for_twice_at_a_terminal(run: Run, looked: Looked, m
 
 
 @pytest.mark.parametrize("command", ["invite", "password"])
-def test_nobody_is_invited_who_doesnt_exist_or_is_disabled(run: Run, looked: Looked, command: str) -> None:
+def test_unknown_and_disabled_users_get_no_invitation(run: Run, looked: Looked, command: str) -> None:
     """The error lists the existing users."""
     result = run("user", command, "bob", given=PASSWORD)
     assert (result.exit_code, "alice" in result.stderr) == (1, True)

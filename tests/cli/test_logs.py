@@ -61,7 +61,7 @@ def test_a_traceback_is_shown(capsys: pytest.CaptureFixture[str], form: str) -> 
     assert shown.count("ValueError: sesame") == 2
 
 
-def test_a_warning_that_repeats_is_written_once_a_minute_with_a_count() -> None:
+def test_a_repeated_warning_is_written_once_a_minute() -> None:
     """Each one with the same content; different warnings and all information lines are written."""
     now = 0.0
     repeats = Repeats(clock=lambda: now)
@@ -90,7 +90,7 @@ def test_a_warning_that_repeats_is_written_once_a_minute_with_a_count() -> None:
     assert again["repeated"] == 1
 
 
-def test_what_is_remembered_of_lines_is_bounded() -> None:
+def test_the_memory_for_repeated_lines_is_bounded() -> None:
     """Different warnings take no more memory than a thousand of them."""
     repeats = Repeats(clock=lambda: 0.0)
     for number in range(5000):

@@ -65,7 +65,7 @@ async def test_a_listed_proxy_says_who_the_client_is(headers: list[tuple[str, st
         assert await seen(others, *headers) == "127.0.0.1 http"
 
 
-async def test_a_proxy_that_isnt_listed_is_told_of_once() -> None:
+async def test_an_unlisted_proxy_is_warned_about_once() -> None:
     """All its users would seem to be one client, and be limited together."""
     headers._warn.cache_clear()
     with structlog.testing.capture_logs() as lines:

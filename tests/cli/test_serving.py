@@ -74,9 +74,7 @@ def test_the_demo_never_touches_a_redis_or_a_file_of_yours(
     assert CliRunner().invoke(main, [*DEMO, "--backend", "mine.json"]).exit_code == 2
 
 
-def test_the_demo_logs_trouble_alone_unless_more_is_asked_for(
-    started: list[Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_logs_only_warnings_by_default(started: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo's default is `warning`; the flag and the variable both change it."""
     CliRunner().invoke(main, DEMO)
     CliRunner().invoke(main, [*DEMO, "--log-level", "info"])
@@ -150,7 +148,7 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
         assert len(await accounts.tokens("alice")) == 2
 
 
-async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Path) -> None:
+async def test_a_greeting_has_only_tokens_of_declared_users(tmp_path: Path) -> None:
     """Users who registered, aren't in backend.json, or are disabled are skipped, wherever their names sort."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
     async with wiring.stores.open_stores(settings, create=True) as stores:
@@ -169,7 +167,7 @@ async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Pat
         assert await wiring.backend.greeting_token(stores, now) is None
 
 
-def test_a_command_that_needs_data_makes_none(folder: Path) -> None:
+def test_commands_that_need_data_create_no_folder(folder: Path) -> None:
     """In the wrong folder it says so in one line, names the folder and the flag, and creates no file."""
     commands = (
         *("user list", "user list --json", "user add bob", "user invite bob", "user remove bob", "token list a"),
@@ -202,7 +200,7 @@ def test_a_missing_folder_of_metrics_is_named(folder: Path) -> None:
         assert f"PROMETHEUS_MULTIPROC_DIR: found '{folder / 'metrics'}', expected a writable folder" in result.stderr
 
 
-async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
+async def test_the_library_creates_no_data_unless_asked(folder: Path) -> None:
     """The same holds for the post store as a library, unless it is asked to create data."""
     with pytest.raises(NotFound, match="holds no server's data"):
         async with open_post_store():
@@ -350,7 +348,7 @@ def test_a_number_of_replicas_is_a_flag_of_servers_and_commands(
     assert "redis-replicas" in refused.stderr or "REDIS_REPLICAS" in refused.stderr
 
 
-def test_a_command_logs_more_where_that_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_logs_more_on_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default it logs only problems; flag and variable add more, in either form, and its output stays the same."""
     start_embedded(folder / "data").stop()
     ways: list[tuple[dict[str, str], tuple[str, ...]]] = [

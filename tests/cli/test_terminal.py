@@ -43,7 +43,7 @@ def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) 
     assert "which a follow would use" in done.stderr
 
 
-async def test_what_is_polled_is_told_without_controls(tmp_path: Path) -> None:
+async def test_publishers_texts_are_shown_without_controls(tmp_path: Path) -> None:
     """Guids, titles and errors of publishers, in all commands that show them, as lines and as JSON."""
     feed = {"version": "https://jsonfeed.org/version/1", "title": EVIL, "items": [{"id": EVIL, "title": EVIL}]}
     async with publisher() as site:

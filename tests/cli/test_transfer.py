@@ -48,7 +48,7 @@ def test_starred_posts_of_another_reader_come_in(run: Run) -> None:
     assert run("check").exit_code == 0
 
 
-def test_what_a_user_has_goes_into_a_file_and_comes_back(run: Run, tmp_path: Path) -> None:
+def test_a_users_data_is_exported_and_imported(run: Run, tmp_path: Path) -> None:
     """Only its owner can read the file, and the error for an unwritable one names it."""
     run("import", "starred", str(FILES / "takeout.json"), "alice")
     file = tmp_path / "alice.jsonl"

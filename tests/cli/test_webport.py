@@ -105,14 +105,14 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
         pytest.param(HEAD + b"HOST: b\r\n\r\n", "400", id="two hosts"),
     ],
 )
-async def test_what_stands_beside_a_body_is_bounded(sent: bytes, expected: str) -> None:
+async def test_request_lines_and_headers_are_bounded(sent: bytes, expected: str) -> None:
     """The URL by 16 KiB, all by 32 KiB; the answer names the limit, and the application gets no request."""
     async with serving() as port:
         assert status(await port.told(sent)).split()[1] == expected
         assert not port.bodies
 
 
-async def test_what_comes_in_pieces_is_counted_as_one() -> None:
+async def test_a_head_in_pieces_is_counted_as_one() -> None:
     """Each piece alone is far below the limit."""
     async with serving() as port:
         _, writer = await port.connect()
@@ -123,7 +123,7 @@ async def test_what_comes_in_pieces_is_counted_as_one() -> None:
         assert not port.scopes
 
 
-async def test_what_honest_clients_send_is_taken() -> None:
+async def test_honest_requests_are_accepted() -> None:
     """A large body, in the smallest chunks; many requests in a row; a head just below the limit."""
     async with serving() as port:
         reader, writer = await port.connect()
@@ -154,7 +154,7 @@ async def test_trailers_are_no_headers() -> None:
         assert [name for name, _ in port.scopes[0]["headers"]] == [b"host", b"connection", b"transfer-encoding"]
 
 
-async def test_the_head_of_every_answer_comes_whether_it_has_a_body_or_not() -> None:
+async def test_heads_are_sent_with_and_without_bodies() -> None:
     """HEAD, 204, an answer in parts, an empty one in chunks, and a client that waits for 100 before its body."""
 
     async def app(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
@@ -269,7 +269,7 @@ PARTS = (
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_who_sends_no_whole_request_is_not_waited_for() -> None:
+async def test_incomplete_requests_time_out() -> None:
     """The connection is closed, and an application that waits for the body is notified."""
     async with serving() as port:
         replies = await asyncio.gather(*(port.told(sent) for sent, _ in PARTS))
@@ -314,7 +314,7 @@ async def test_a_body_that_drips_is_ended() -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_who_takes_no_answer_is_not_waited_for() -> None:
+async def test_unread_answers_time_out() -> None:
     """Data that can't be sent is discarded with the connection."""
     async with serving() as port:
         port.answer = b"x" * 50_000_000
@@ -355,7 +355,7 @@ async def test_a_large_reply_is_written_as_its_client_reads() -> None:
         assert protocol.written == 20_000_000
 
 
-async def test_who_reads_a_large_reply_steadily_gets_all_of_it() -> None:
+async def test_a_steady_reader_gets_a_large_reply_whole() -> None:
     """The buffer stays as full as it was: only what the client has taken counts."""
     async with large_reply() as (reader, protocol):
         at, left = asyncio.get_running_loop().time(), 20_000_000
@@ -381,7 +381,7 @@ async def test_a_large_reply_has_a_minimum_rate(rate: int, *, is_over: bool) -> 
         assert protocol.transport.is_closing() == is_over
 
 
-async def test_an_address_has_so_many_connections() -> None:
+async def test_connections_of_an_address_are_limited() -> None:
     """One more is refused at once; when one of them ends, there is room for another."""
     async with serving(most=3) as port:
         held = [await port.connect() for _ in range(3)]
@@ -414,7 +414,7 @@ def test_a_network_of_ipv6_is_one_address() -> None:
     assert clients.enter("2001:db8:0:2::1") is not None
 
 
-async def test_a_server_that_stops_answers_what_the_kernel_has_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stopping_server_answers_accepted_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that it never saw, and one whose first request comes late; an idle one is closed."""
     request, shutdown = HEAD + b"Content-Length: 0\r\n\r\n", process._Server.shutdown
     unseen: list[socket.socket] = []

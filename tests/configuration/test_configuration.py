@@ -51,7 +51,7 @@ async def test_a_first_file_makes_users_channels_and_feeds(configured: Configure
     assert await configured.feeds.subscribers(feed) == [("alice", "home"), ("alice", "news")]
 
 
-async def test_what_users_did_meanwhile_stays(configured: Configured) -> None:
+async def test_changes_by_the_api_survive_an_edit(configured: Configured) -> None:
     """An edit elsewhere in the file keeps changes by the API: added, removed, renamed, reordered."""
     await configured.apply(alice(channel("home", A, B), channel("news", A), channel("old", C)))
     await configured.following.unfollow("alice", "home", B, NOW)
@@ -169,7 +169,7 @@ async def test_swapped_names_and_reused_names_arrive(configured: Configured) -> 
     assert await configured.state() == {"alice": {"a": ("Y", []), "b": ("X", []), "d": ("Z", [])}}
 
 
-async def test_an_invalid_file_changes_nothing_and_says_so_once(configured: Configured) -> None:
+async def test_an_invalid_file_is_reported_once(configured: Configured) -> None:
     """The last valid configuration stays; one line names file, place, the value found and the one expected."""
     await configured.apply(alice(channel("home", A)))
     configured.save('{"users": {"alice": {"channels": [,]}}}')
@@ -197,7 +197,7 @@ async def test_a_missing_file_changes_nothing(configured: Configured) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "{,}"])
-async def test_a_first_file_that_cant_be_used_leaves_none(configured: Configured, text: str | None) -> None:
+async def test_an_invalid_first_file_applies_no_configuration(configured: Configured, text: str | None) -> None:
     """No configuration was applied before, so no log line says that one stays active."""
     if text is not None:
         configured.save(text)
@@ -208,7 +208,7 @@ async def test_a_first_file_that_cant_be_used_leaves_none(configured: Configured
     assert "none" in line["event"]
 
 
-async def test_a_user_who_is_written_again_has_what_the_file_says(configured: Configured) -> None:
+async def test_a_user_written_again_has_the_files_data(configured: Configured) -> None:
     """Other data of a removed user of that name doesn't come back; only a channel of the same uid keeps its timeline. A
     command restores all data.
     """
@@ -334,7 +334,7 @@ async def test_a_token_endpoint_is_in_effect(configured: Configured) -> None:
     ],
     ids=["another site", "no site", "a token endpoint", "the user removed"],
 )
-async def test_an_edit_of_who_somebody_is_ends_what_their_provider_said(
+async def test_an_edit_of_an_identity_ends_remembered_tokens(
     configured: Configured, edit: dict[str, Any] | None
 ) -> None:
     """The edit deletes their remembered tokens; an edit of another setting keeps them."""
@@ -357,7 +357,7 @@ async def test_an_edit_of_who_somebody_is_ends_what_their_provider_said(
     assert (await tokens.standing(credential)).vouched is None
 
 
-async def test_who_registered_is_none_of_the_files_business(configured: Configured) -> None:
+async def test_the_file_ignores_registered_users(configured: Configured) -> None:
     """Such users aren't written back, and neither an edit nor an older copy of the file disables them; an entry of
     their own is kept up to date, and removing it ends nothing.
     """
@@ -379,7 +379,7 @@ async def test_who_registered_is_none_of_the_files_business(configured: Configur
     assert "mine" in [channel.uid for channel in await configured.channels.list("bob-example")]
 
 
-async def test_somebody_who_is_here_already_isnt_declared_as_another(configured: Configured) -> None:
+async def test_an_existing_address_isnt_declared_for_another_user(configured: Configured) -> None:
     """An entry with the address of an account that isn't in the file is refused as a whole; what was applied stays."""
     await configured.apply(alice(channel("home", A)))
     await configured.accounts.register("bob-example", "https://bob.example/", NOW)
@@ -404,7 +404,7 @@ async def test_somebody_who_is_here_already_isnt_declared_as_another(configured:
     assert (await configured.state())["bob"] == {}
 
 
-async def test_addresses_may_be_exchanged_and_names_changed_in_the_file(configured: Configured) -> None:
+async def test_addresses_and_names_may_be_swapped_in_the_file(configured: Configured) -> None:
     """All changes count together: two users swap addresses, and one is renamed."""
     a, b = "https://a.example/", "https://b.example/"
     await configured.apply({"users": {"ann": {"me": a}, "bob": {"me": b}}})
@@ -414,7 +414,7 @@ async def test_addresses_may_be_exchanged_and_names_changed_in_the_file(configur
     assert users == {"ann": (b, False), "anna": (b, True), "bob": (a, True)}
 
 
-async def test_an_edit_elsewhere_isnt_held_up_by_who_is_two_users_already(configured: Configured) -> None:
+async def test_double_addresses_dont_block_other_edits(configured: Configured) -> None:
     """Two accounts with one address, which an earlier version allowed, don't block an unrelated edit."""
     await configured.apply(alice(channel("home", A)))
     await configured.accounts.add_user("second", "https://alice.example/", NOW)

@@ -290,7 +290,7 @@ async def test_changes_by_other_processes_are_found_too(configured: Configured) 
         await wait_until(lambda: "Elsewhere" in configured.file.read_text())
 
 
-async def test_what_has_not_changed_is_compared_once(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unchanged_files_are_compared_once(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of URLs are compared only when file or stores have changed, not every five seconds."""
     compared = []
     forms = configured.applier.forms
@@ -306,7 +306,7 @@ async def test_what_has_not_changed_is_compared_once(configured: Configured, mon
     assert len(compared) == 2
 
 
-async def test_what_is_pending_is_written_when_the_server_stops(configured: Configured) -> None:
+async def test_pending_changes_are_written_at_the_end(configured: Configured) -> None:
     """A change in the last seconds isn't lost."""
     configured.timing = Timing(quiet=60, longest_quiet=60, compare=60)
     configured.configuration = configured.server()
@@ -343,7 +343,7 @@ async def test_a_broken_file_is_never_written_over(configured: Configured) -> No
     assert configured.file.read_text() == TEXT[:-20]
 
 
-async def test_users_that_are_disabled_stay_in_the_file_and_new_ones_come(configured: Configured) -> None:
+async def test_new_users_are_written_and_disabled_ones_stay(configured: Configured) -> None:
     """A user added by command is added to the file; no user is removed from it."""
     configured.file.write_text(TEXT)
     await configured.configuration.look()

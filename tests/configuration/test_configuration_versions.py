@@ -59,7 +59,7 @@ async def apply(configured: Configured) -> list[str]:
     return [line["event"] for line in lines if line["log_level"] == "warning"]
 
 
-async def test_an_editor_that_was_open_for_long_undoes_nothing_of_the_apps(configured: Configured) -> None:
+async def test_an_old_buffer_undoes_no_changes_by_apps(configured: Configured) -> None:
     """Changes by apps since the editor read the file stay, the edit is applied, and a warning reports it; afterwards
     the file has both.
     """
@@ -90,7 +90,7 @@ async def test_an_editor_that_stays_open_saves_again(configured: Configured) -> 
     assert await configured.state() == {"ann": {"home": ("Home", [A, B, C, D]), "app": ("App", [])}}
 
 
-async def test_what_apps_took_out_doesnt_come_back_with_an_old_buffer(configured: Configured) -> None:
+async def test_an_old_buffer_restores_no_unfollowed_feed(configured: Configured) -> None:
     """A feed that was unfollowed in an app isn't an edit of the file."""
     configured.save(with_feed(configured.saved(), B))
     await apply(configured)
@@ -102,7 +102,7 @@ async def test_what_apps_took_out_doesnt_come_back_with_an_old_buffer(configured
     assert await configured.state() == {"ann": {"home": ("Home", [B, C])}}
 
 
-async def test_what_apps_did_is_taken_out_by_hand(configured: Configured) -> None:
+async def test_an_edit_can_undo_changes_by_apps(configured: Configured) -> None:
     """An edit of the current file is applied completely, even if it removes exactly the changes by an app."""
     await in_an_app(configured)
     document = configured.saved()
@@ -174,7 +174,7 @@ async def test_an_app_changes_a_feed_while_the_file_is_open(configured: Configur
     assert sorted(configured.saved()["users"]["ann"]["channels"][0]["feeds"]) == [A, B, C]
 
 
-async def test_what_the_last_save_added_is_taken_out_of_the_same_buffer(configured: Configured) -> None:
+async def test_a_second_save_can_undo_the_first(configured: Configured) -> None:
     """Each save counts as an edit of the one before, and the app's follow between them stays."""
     buffer = configured.saved()
     configured.save(with_feed(with_feed(buffer, C), D))
@@ -245,7 +245,7 @@ async def test_the_first_users_create_the_file(redis: Redis, tmp_path: Path) -> 
     assert (await configured.state())["ann"] == {"home": ("Home", [A, B])}
 
 
-async def test_an_edit_by_hand_is_taken_back_by_hand(configured: Configured) -> None:
+async def test_an_edit_can_undo_an_edit(configured: Configured) -> None:
     """Only the server's changes may be unknown to an editor: people know the versions that they saved."""
     configured.save(with_feed(with_feed(configured.saved(), B), C))
     await apply(configured)
@@ -294,7 +294,7 @@ async def test_a_version_is_kept_of_every_save(configured: Configured) -> None:
     assert [version.read_bytes() for version in versions[2:]] == [written, configured.file.read_bytes()]
 
 
-async def test_nothing_is_kept_where_the_server_doesnt_write(redis: Redis, tmp_path: Path) -> None:
+async def test_without_write_back_no_versions_are_kept(redis: Redis, tmp_path: Path) -> None:
     """Without write-back the server doesn't use the folder of the file."""
     configured = Configured(redis, tmp_path / "backend.json")
     await configured.apply({"users": {"ann": {}}})

@@ -254,7 +254,7 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_place_and_expectation(document: Any, error: str) -> None:
+def test_a_mistake_has_place_and_expectation(document: Any, error: str) -> None:
     """File, path inside it, line, the value found and the one expected."""
     assert [str(problem) for problem in look(document).problems] == [f"b.json: {error}"]
 
@@ -272,7 +272,7 @@ def test_a_mistake_is_told_with_place_and_expectation(document: Any, error: str)
         ({"settings": {"filters": {"include_types": ["poem"]}}}, "settings.filters.include_types[0]", "event"),
     ],
 )
-def test_what_would_be_lost_in_silence_is_a_mistake(channel: dict[str, Any], place: str, expected: str) -> None:
+def test_ineffective_keys_are_mistakes(channel: dict[str, Any], place: str, expected: str) -> None:
     """A misspelt word, a key of a feed that has no meaning, and a filter that excludes everything."""
     [problem] = look(channels({"uid": "a", **channel})).problems
     assert problem.path == f"users.alice.channels[0].{place}"
@@ -286,7 +286,7 @@ def test_a_type_that_no_post_has_is_a_warning_beside_others() -> None:
     assert "unknown post type 'poem'" in report.warnings[0]
 
 
-def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
+def test_all_mistakes_are_reported_in_file_order() -> None:
     """One run of `config check` reports them all."""
     report = look(channels({"uid": "a", "feeds": [1, 2]}, {"uid": "saved"}))
     assert [(problem.path, problem.line) for problem in report.problems] == [
@@ -296,7 +296,7 @@ def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_what_a_variable_holds_is_never_told() -> None:
+def test_values_of_variables_are_never_shown() -> None:
     """The message shows the variable's name, not the secret in it."""
     report = look(channels({"uid": "a", "feeds": ["${SECRET}"]}), SECRET="hush hush")
     [problem] = report.problems
@@ -333,7 +333,7 @@ def test_variables_are_expanded_in_values_alone() -> None:
         ),
     ],
 )
-def test_what_hardly_was_meant_is_a_warning(document: Any, warning: str) -> None:
+def test_probable_slips_are_warnings(document: Any, warning: str) -> None:
     """The file is applied, and the admin gets a warning."""
     report = look(document)
     assert report.ok
@@ -436,7 +436,7 @@ def test_a_file_that_cant_be_read_is_a_problem_like_others(tmp_path: Path) -> No
         ("", ""),
     ],
 )
-def test_a_site_with_which_nobody_could_sign_in(me: str, why: str) -> None:
+def test_an_unusable_profile_url_is_a_mistake(me: str, why: str) -> None:
     """It is refused by the rule of sign-in, with the field, the reason and the expected form, without the password."""
     (problem,) = look({"users": {"ann": {"me": me}}}).problems
     assert problem.path.startswith("users.ann.me")

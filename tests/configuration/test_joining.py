@@ -25,7 +25,7 @@ from microsub.kit.urls import domain, within
         ("straße.example", "strasse.example", False),
     ],
 )
-def test_what_lies_within_a_domain(written: str, host: str, is_within: bool) -> None:
+def test_a_domain_includes_its_subdomains(written: str, host: str, is_within: bool) -> None:
     """The domain itself and its subdomains, by whole labels."""
     name = domain(written)
     assert name is not None
@@ -36,7 +36,7 @@ LABEL = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
 
 
 @given(st.lists(LABEL, min_size=2, max_size=4), st.lists(LABEL, max_size=3), LABEL)
-def test_nobody_gets_within_by_a_longer_label(base: list[str], below: list[str], stuck: str) -> None:
+def test_a_longer_label_is_another_domain(base: list[str], below: list[str], stuck: str) -> None:
     """Only a dot separates a subdomain from its domain."""
     name = domain(".".join(base))
     assert name is not None

@@ -34,7 +34,7 @@ from microsub.errors import ConfigError
         (b"[" * 102 + b"]" * 102, "found lists or objects nested too deeply, expected at most 100 levels"),
     ],
 )  # fmt: skip
-def test_what_is_not_json_is_told_with_line_and_column(text: bytes, error: str) -> None:
+def test_invalid_json_is_reported_with_line_and_column(text: bytes, error: str) -> None:
     """The message has the position, the text found there, and what was expected."""
     with pytest.raises(ConfigError) as caught:
         read(text, "b.json")
@@ -76,7 +76,7 @@ ORIGINAL = b"""{
 """
 
 
-def test_what_did_not_change_keeps_its_text() -> None:
+def test_unchanged_parts_keep_their_text() -> None:
     """Spacing, escapes and tabs stay; changed parts are written with the file's indentation."""
     source = read(ORIGINAL, "b.json")
     document = copy.deepcopy(source.root.value)

@@ -169,7 +169,7 @@ def test_variables_stay_variables() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place_in_the_old_file(document: Any, error: str) -> None:
+def test_a_mistake_has_its_place_in_the_old_file(document: Any, error: str) -> None:
     """The place isn't that in the upgraded file."""
     assert [str(problem) for problem in look(document).problems] == [error]
 

@@ -253,7 +253,7 @@ def test_passwords_are_in_no_line_of_the_log() -> None:
 SPECIAL = al(ch("home", A), settings={"max_items": 1, "quotas": {"feeds": 2}}, token_endpoint=B, admin=True)
 
 
-def test_who_registered_stays_when_the_file_says_no_more_of_them() -> None:
+def test_registered_users_stay_when_their_entry_goes() -> None:
     """An entry for a registered user that is removed again takes only its own content with it."""
     merged = merge(SPECIAL, NOTHING, now(SPECIAL, registered=frozenset({"al"})), edited_at=EDITED)
     assert merged.changes == (
@@ -263,7 +263,7 @@ def test_who_registered_stays_when_the_file_says_no_more_of_them() -> None:
     )
 
 
-def test_who_registered_comes_into_the_file_by_its_owner_alone() -> None:
+def test_registered_users_are_written_only_if_declared() -> None:
     """Before that, nothing of the user is written back; afterwards, the same as for other users."""
     text = b'{"users": {"bo": {}}}'
     everybody = Backend({"bo": UserConfig(), **HOME.users})

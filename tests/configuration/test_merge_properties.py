@@ -188,7 +188,7 @@ def _contains(old: ChannelConfig | None, file: ChannelConfig, found: ChannelConf
 
 @_settings
 @given(_backends, _backends, _currents(), st.sampled_from([EARLY, LATE]))
-def test_what_users_made_survives_edits_elsewhere(base: Backend, file: Backend, current: Current, at: float) -> None:
+def test_users_own_changes_survive_other_edits(base: Backend, file: Backend, current: Current, at: float) -> None:
     """Channels, feeds and rules that neither the old nor the new file names don't change."""
     after = _applied(base, file, current, at)
     for name, user in current.users.items():

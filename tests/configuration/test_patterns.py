@@ -32,7 +32,7 @@ from microsub.model.filters import LONGEST, PatternError, compiled
         ("a" * (LONGEST + 1), LONGEST),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(pattern: str, position: int) -> None:
+def test_an_error_has_its_position(pattern: str, position: int) -> None:
     """The position is that of the first wrong character, in characters and not in bytes."""
     with pytest.raises(PatternError) as caught:
         compiled(pattern)
@@ -52,7 +52,7 @@ def test_any_text_compiles_or_is_explained(pattern: str) -> None:
     assert 0 <= place <= len(pattern)
 
 
-def test_an_expression_that_would_take_for_ever_elsewhere_takes_no_time_here() -> None:
+def test_nested_repetitions_take_no_time() -> None:
     """Nested repetitions over a text that almost matches: Python's own engine would practically never end."""
     assert compiled("(a+)+$").search("a" * 50_000 + "b") is None
 

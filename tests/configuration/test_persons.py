@@ -34,7 +34,7 @@ async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-async def test_nobody_gets_an_address_that_is_none(redis: Redis, tmp_path: Path) -> None:
+async def test_invalid_addresses_are_refused(redis: Redis, tmp_path: Path) -> None:
     """This holds for new and existing users; a restored user has the old address."""
     made = Configured(redis, tmp_path / "backend.json")
     await made.accounts.add_user("old", "https://old.example/#me", NOW)

@@ -19,7 +19,7 @@ def test_every_setting_is_explained(setting: Setting) -> None:
     assert setting.kind
 
 
-def test_nothing_given_means_defaults() -> None:
+def test_an_empty_environment_means_defaults() -> None:
     """An empty environment is usable."""
     assert read_settings({}) == Settings()
 
@@ -190,7 +190,7 @@ def test_a_misspelt_variable_is_noticed() -> None:
         },
     ],
 )
-def test_a_process_that_is_started_by_another_has_the_same_settings(environ: dict[str, str]) -> None:
+def test_a_child_process_has_the_same_settings(environ: dict[str, str]) -> None:
     """Values from flags, variables or neither are read again from the variables."""
     settings = read_settings(environ)
     assert read_settings(variables(settings)) == settings

@@ -28,7 +28,7 @@ BACKEND = Backend(
 FILE = AppliedFile(BACKEND, "d1", 1_700_000_000.123456, "/etc/backend.json")
 
 
-async def test_what_is_remembered_comes_back_whole(redis: Redis) -> None:
+async def test_the_applied_file_is_stored_whole(redis: Redis) -> None:
     """The content of the file, its time of edit, and its path."""
     applied = Applied(redis)
     assert await applied.last() is None
@@ -92,7 +92,7 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
     assert await SettingsInForce(applied, World(redis).own_settings).everything() == before
 
 
-async def test_a_last_file_that_cant_be_read_is_not_taken_for_none(redis: Redis) -> None:
+async def test_an_unreadable_last_file_is_not_taken_for_a_missing_one(redis: Redis) -> None:
     """Otherwise the next file would be merged as the first one."""
     await redis.command("HSET", keys.applied_config(), "document", "{", "hash", "x", "mtime", "1", "at", "1")
     with pytest.raises(StoreDamaged, match="config:applied"):
@@ -127,7 +127,7 @@ async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-async def test_what_was_asked_before_a_change_does_not_hide_it(redis: Redis, waits: bool) -> None:
+async def test_an_older_read_doesnt_hide_a_change(redis: Redis, waits: bool) -> None:
     """The answer to an older read is for its readers only, and for none after the change."""
     settings = Settings()
     in_force = SettingsInForce(settings, World(redis).own_settings)  # type: ignore[arg-type]

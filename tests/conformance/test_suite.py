@@ -121,7 +121,7 @@ def test_a_situation_that_can_not_be_made_is_an_error(target: Target) -> None:
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_a_server_that_delivers_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_a_server_without_deliveries_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits become short after several have timed out."""
     monkeypatch.setattr("microsub_conformance.world.SHORT_PATIENCE", 0.1)
     server = Server()
@@ -146,7 +146,7 @@ def test_text_report_groups_by_source_and_shows_the_exchange(target: Target) -> 
     assert "GET http://127.0.0.1" in text
 
 
-def test_json_report_holds_what_was_asked_and_answered(target: Target) -> None:
+def test_json_report_has_requests_and_replies(target: Target) -> None:
     """Each requirement in the JSON report has verdict, source, expectation and exchanges, without the token."""
     shown = _invoke(target, "--only", "timeline.limit", "--format", "json")
     report: dict[str, Any] = json.loads(shown.output)
@@ -250,7 +250,7 @@ def test_a_header_that_is_missing_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize("token", ["t", "home", "action"])
-def test_a_short_token_is_masked_where_tokens_stand(token: str) -> None:
+def test_a_short_token_is_masked_only_as_a_token(token: str) -> None:
     """A short token isn't masked inside other words, so that reports stay readable."""
     text = f'GET http://127.0.0.1/?action=channels&access_token={token} {{"uid": "home"}} Bearer {token}'
     assert mask(text, token) == 'GET http://127.0.0.1/?action=channels&access_token=… {"uid": "home"} Bearer …'
@@ -270,7 +270,7 @@ def test_the_suite_imports_nothing_of_the_server() -> None:
     assert all(name.startswith("microsub_conformance") for name in eval(loaded))
 
 
-def test_feeds_are_published_under_the_name_that_the_server_is_told(target: Target) -> None:
+def test_feeds_are_published_under_the_feed_host(target: Target) -> None:
     """The feed host appears in the URLs; the suite listens at the configured address."""
     reached = replace(target, listen=("127.0.0.1", 0), feed_host="localhost")
     assert [result.verdict for result in run(reached, pick(["following.fetched", "items.absolute"]))] == ["pass"] * 2

@@ -54,7 +54,7 @@ async def lacking(it: World) -> set[str]:
     return {item_id for item_id, (incomplete,) in zip(ids, rows, strict=True) if incomplete}
 
 
-async def test_what_was_left_out_is_asked_for_when_there_is_room(it):
+async def test_left_out_look_ups_are_queued_when_there_is_room(it):
     """The third of three documents finds no room; its posts are completed after the others."""
     for name in ("one", "two"):
         await found(it, name)
@@ -67,7 +67,7 @@ async def test_what_was_left_out_is_asked_for_when_there_is_room(it):
     assert await asking(it).run() == 0
 
 
-async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
+async def test_rounds_continue_until_all_are_queued(it, monkeypatch):
     """A round doesn't reach all posts; the next one queues the rest, and those that were left out meanwhile."""
     monkeypatch.setattr("microsub.delivery.look_ups.garbage.stored_ids", one_by_one)
     await found(it, "one", "two")
@@ -89,7 +89,7 @@ async def fail_all(it: World) -> int:
     return len(messages)
 
 
-async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_others_have_their_turn(it):
+async def test_failing_look_ups_dont_hold_up_others(it):
     """Five look-ups always fail, and more are left out all the time: no other look-up waits forever."""
     await found(it, *"abcdefgh")
     await found(it, "over")
@@ -111,7 +111,7 @@ async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_oth
     assert await Stream(it.redis, "incomplete").left_out() is None
 
 
-async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkeypatch):
+async def test_look_ups_left_out_during_a_round_get_another(it, monkeypatch):
     """A look-up that finds no room after the round has read all posts starts another round."""
     await found(it, "one", "two")
     await found(it, "three")

@@ -64,7 +64,7 @@ async def test_an_entry_is_completed() -> None:
     assert await Completing(CachingFetcher({}, pages), PARSER).complete(LIKE) == done
 
 
-async def test_what_fails_leaves_the_entry_as_it_is() -> None:
+async def test_a_failed_look_up_leaves_the_entry_unchanged() -> None:
     """A missing page, a page without data and a huge page: the other look-up still counts."""
     pages = web()
     del pages.documents[THERE]
@@ -77,14 +77,14 @@ async def test_what_fails_leaves_the_entry_as_it_is() -> None:
     assert await Completing(pages, PARSER).complete(LIKE) is LIKE
 
 
-async def test_who_hangs_holds_nobody_up() -> None:
+async def test_a_hanging_page_doesnt_delay_the_results() -> None:
     """The results until the time limit are used."""
     done = await Completing(web(THERE), PARSER, seconds=0.2).complete(LIKE)
     assert done.author is not None
     assert (done.author.name, done.refs) == ("Ann", {})
 
 
-async def test_a_busy_host_takes_nobodys_place() -> None:
+async def test_a_busy_host_doesnt_delay_other_hosts() -> None:
     """There is one request at a time per host, and look-ups on other hosts don't wait for it."""
     hung = tuple(f"https://slow.example/{n}" for n in range(20))
     pages = web(*hung)

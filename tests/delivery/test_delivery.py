@@ -13,7 +13,7 @@ PLACES = [("ann", "home"), ("ann", "work"), ("bob", "home"), ("eve", "home")]
 SEEN = {"ann": NOW - 3 * DAY, "bob": NOW - 60}
 
 
-def test_everybody_gets_everything_unless_a_setting_says_otherwise() -> None:
+def test_by_default_all_followers_get_posts_at_once() -> None:
     """In this case the times when users were last seen aren't needed."""
     assert recipients(PLACES, {}, DeliverySettings(), NOW).now == PLACES
     assert not chooses(DeliverySettings(fan_out_limit=4), 4)
@@ -27,7 +27,7 @@ def test_the_most_recently_active_come_first() -> None:
     assert (found.now, found.later) == ([PLACES[2], PLACES[0]], [PLACES[1], PLACES[3]])
 
 
-def test_who_is_away_gets_nothing_at_once() -> None:
+def test_posts_of_absent_users_wait() -> None:
     """Users who were never seen don't either; a limit counts only users who are present."""
     found = recipients(PLACES, SEEN, DeliverySettings(away_days=2), NOW)
     assert (found.now, found.later) == ([PLACES[2]], [PLACES[0], PLACES[1], PLACES[3]])
@@ -41,7 +41,7 @@ def test_who_is_away_gets_nothing_at_once() -> None:
     st.integers(0, 5),
     st.sampled_from([0, 1, 1000]),
 )
-def test_nobody_is_lost(places, seen, limit, days) -> None:
+def test_every_follower_is_in_one_list_once(places, seen, limit, days) -> None:
     """Each channel is in one of the lists, once; at most `limit` get it now, those seen last first."""
     found = recipients(places, seen, DeliverySettings(fan_out_limit=limit, away_days=days), NOW)
     assert sorted([*found.now, *found.later]) == list(places)

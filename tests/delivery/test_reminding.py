@@ -8,7 +8,7 @@ from microsub.redis import keys
 from tests.support.polling import dated, rss
 
 
-async def test_a_stream_that_was_deleted_by_hand_loses_no_post(it, site):
+async def test_a_deleted_stream_loses_no_post(it, site):
     """The post is in the outbox without a message: the second round queues it, once."""
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -26,7 +26,7 @@ async def test_a_stream_that_was_deleted_by_hand_loses_no_post(it, site):
     assert [await service.run() for _ in range(3)] == [0, 0, 0]
 
 
-async def test_a_change_that_nobody_announced_is_announced_by_upkeep(it):
+async def test_an_unannounced_change_is_announced_by_upkeep(it):
     """The process that described a feed has died: the second round announces the change, once."""
     feed = await it.feeds.ensure("https://service.test/feed", it.clock())
     await it.feeds.keep(feed.id)
@@ -44,7 +44,7 @@ async def test_a_change_that_nobody_announced_is_announced_by_upkeep(it):
     assert (event.kind, event.feed, event.changed) == ("feed_modified", feed.id, ("title", "photo"))
 
 
-async def test_what_comes_and_goes_between_two_rounds_is_no_concern(it, site):
+async def test_new_outbox_posts_in_each_round_arent_queued_again(it, site):
     """Each round finds other posts in the outbox, so delivery is working."""
     feed = await it.follow(site.url("/feed", "blog.test"))
     service = Reminder(it.feeds, it.items, it.stages.stored, it.events)

@@ -116,7 +116,7 @@ async def test_every_message_is_handled_and_leaves(redis):
     assert sorted(handler.seen, key=int) == [str(n) for n in range(100)]
 
 
-async def test_what_always_fails_goes_to_the_dead_letters_and_holds_up_nobody(real_redis):
+async def test_failing_messages_become_dead_letters(real_redis):
     """After the last attempt it is kept with its reason; the others were handled long before."""
     await add(real_redis, "good", "poison", "better")
     handler = Handler(fails_for("poison"))
@@ -130,7 +130,7 @@ async def test_what_always_fails_goes_to_the_dead_letters_and_holds_up_nobody(re
     assert letter.fields == {"name": b"poison"}
 
 
-async def test_what_cannot_be_decoded_goes_to_the_dead_letters(redis):
+async def test_corrupt_records_become_dead_letters_at_once(redis):
     """Retrying forever wouldn't help; the dead letter names the key."""
     await add(redis, "poison")
 
@@ -192,7 +192,7 @@ async def test_a_slow_handler_keeps_its_message(real_redis):
     assert (slow.seen, hasty.seen) == (["long"], [])
 
 
-async def test_what_another_has_taken_over_is_given_up(real_redis: Redis) -> None:
+async def test_a_handler_ends_when_its_message_is_taken_over(real_redis: Redis) -> None:
     """A handler is cancelled when its message belongs to another consumer."""
     begun, given_up = asyncio.Event(), asyncio.Event()
 
@@ -263,14 +263,14 @@ async def test_redis_says_when_a_message_has_come(real_redis: Redis, redis_url: 
     await handled_when_told(real_redis, redis_url)
 
 
-async def test_a_cluster_says_so_too(cluster_url: str) -> None:
+async def test_clusters_have_the_same_warning(cluster_url: str) -> None:
     """This holds for streams on every master."""
     redis = ClusterRedis(cluster_url)
     await handled_when_told(redis, cluster_url)
     await redis.aclose()
 
 
-async def test_nothing_is_taken_while_the_next_stage_is_full(redis):
+async def test_a_full_next_stage_leaves_messages_waiting(redis):
     """The messages wait in their stream until there is room."""
     room = False
 
@@ -309,7 +309,7 @@ async def test_a_dead_letter_can_be_tried_again_or_dropped(redis):
     assert handler.seen == ["again"]
 
 
-async def test_a_stage_whose_hands_are_full_looks_around_all_the_same(real_redis):
+async def test_a_full_stage_takes_no_message_over(real_redis):
     """While all its places are taken, it takes no message over, and continues."""
     release = asyncio.Event()
     handler = Handler(lambda _: release.wait())
@@ -323,7 +323,7 @@ async def test_a_stage_whose_hands_are_full_looks_around_all_the_same(real_redis
     assert handler.seen == ["first", "second"]
 
 
-async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_hand(real_redis):
+async def test_a_dead_workers_message_is_found_behind_busy_ones(real_redis):
     """One check finds it, however many messages others are handling."""
     stream = Stream(real_redis, "stored")
     await add(real_redis, *map(str, range(200)), "left")

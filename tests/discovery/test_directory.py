@@ -43,12 +43,12 @@ def test_ordinary_addresses_are_public(url: str) -> None:
         "https://[broken/",
     ],
 )
-def test_what_looks_like_a_secret_is_private(url: str) -> None:
+def test_addresses_with_probable_secrets_are_private(url: str) -> None:
     """Credentials, tokens and random URLs."""
     assert not is_public(url)
 
 
-def test_no_feed_holds_up_the_directory() -> None:
+def test_no_feed_slows_down_the_directory() -> None:
     """Very long words in a URL and endless combining marks in a title take little time."""
     started = time.process_time()
     for _ in range(50):

@@ -34,7 +34,7 @@ def test_titles_have_no_controls() -> None:
     assert link.title == "A[2J0;b"
 
 
-def test_what_says_nothing_names_nothing() -> None:
+def test_documents_without_links_name_no_feed() -> None:
     """Broken documents, plain text and images give an empty list; links in the header still count."""
     for body in (b"", b"\x89PNG\r\n", b"<rss", b"{", b"<html>"):
         assert discover(body, URL, "image/png", None) == []

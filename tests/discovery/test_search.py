@@ -80,13 +80,13 @@ NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
         ("@ann@localhost", []),
     ],
 )
-def test_what_is_fetched_for_a_query(query: str, expected: list[str]) -> None:
+def test_queries_determine_the_fetched_addresses(query: str, expected: list[str]) -> None:
     """A URL is fetched as it is, a bare domain with two schemes, and words not at all."""
     assert addresses(query) == expected
 
 
 @pytest.mark.parametrize("query", ["@ann@social.example", "ann@social.example", "acct:ann@social.example"])
-def test_an_account_is_asked_for_at_its_host(query: str) -> None:
+def test_an_account_is_looked_up_at_its_host(query: str) -> None:
     """WebFinger first, then the usual URL of profiles."""
     finger = "https://social.example/.well-known/webfinger?resource=acct:ann@social.example"
     assert addresses(query) == [finger, "https://social.example/@ann"]
@@ -230,7 +230,7 @@ async def test_a_page_that_sends_its_visitors_elsewhere(server: World) -> None:
         assert await found(server, SITE) == [FEED]
 
 
-async def test_nothing_found_is_no_error(server: World) -> None:
+async def test_an_empty_result_is_no_error(server: World) -> None:
     """The list is empty, also for hosts that can't be reached."""
     for query in ("https://nowhere.example/", "nowhere.example", "words", "ann@nowhere.example"):
         assert await found(server, query) == []
@@ -353,7 +353,7 @@ async def test_a_search_names_feeds_by_their_own_titles(server: World, monkeypat
     assert sorted(server.web.asked) == [SITE, *(f"{SITE}{name}" for name in ("broken", "feed", "gone"))]
 
 
-async def test_a_feed_that_was_just_read_is_asked_for_once(server: World) -> None:
+async def test_a_feed_is_fetched_once_per_search(server: World) -> None:
     """This holds for a given URL and for a usual path."""
     server.web.documents |= {FEED: DOCUMENT, SITE: NOTHING}
     alice = await server.reader("alice")
@@ -438,7 +438,7 @@ async def test_a_preview_stores_nothing_but_its_address(server: World) -> None:
     assert await server.redis.command("HVALS", "user:{alice}:entered") == [FEED.encode()]
 
 
-async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: World) -> None:
+async def test_a_preview_doesnt_reveal_followers(server: World) -> None:
     """The items are the same if another user follows the feed, and name no source."""
     server.web.documents[FEED] = DOCUMENT
     alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")

@@ -34,7 +34,7 @@ def tree(tmp_path: Path) -> house.Tree:
     return house.Tree(tmp_path)
 
 
-def test_a_class_name_that_stands_twice_is_found(tree: house.Tree) -> None:
+def test_a_repeated_class_name_is_found(tree: house.Tree) -> None:
     """Public classes have one name; private ones don't count."""
     assert house.repeated_classes(tree) == ["class Post: microsub/posts/a.py:5, microsub/posts/b.py:1"]
 
@@ -44,7 +44,7 @@ def test_banned_words_are_found(tree: house.Tree) -> None:
     assert house.banned_words(tree) == ["microsub/posts/lua/add.lua:2: told of", "docs/page.md:1: mended"]
 
 
-def test_what_nobody_calls_is_found(tree: house.Tree) -> None:
+def test_functions_without_caller_are_found(tree: house.Tree) -> None:
     """A public function that the product never names has no caller."""
     assert house.callers.unused(tree.product) == ["microsub/posts/b.py:5: lonely"]
 

@@ -37,7 +37,7 @@ def exists(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_names_exists(page: Path) -> None:
+def test_named_paths_and_modules_exist(page: Path) -> None:
     """Every path and every dotted module in backticks is one of this repository."""
     missing = [
         name for name in named(page.read_text(encoding="utf-8")) if not exists(name) and not NO_MODULES.fullmatch(name)

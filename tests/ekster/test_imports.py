@@ -95,7 +95,7 @@ async def test_channels_order_feeds_posts_and_state_come_over(here: World, old: 
     assert await old.keys() == before
 
 
-async def test_nobody_becomes_two_users(here: World, old: OldServer) -> None:
+async def test_an_import_creates_no_second_user_for_an_address(here: World, old: OldServer) -> None:
     """A user with another name here is refused, also in a dry run, with that name; nothing is written."""
     await old.channel("1000", "Friends", 1, [A])
     await here.accounts.add_user("first", "http://Ann.example", here.clock())

@@ -53,7 +53,7 @@ def test_older_forms_are_understood() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "{}", '{"type": "entry", "name": 5}', "\ud800"])
-def test_what_cant_be_read_is_refused_by_its_id(text: str) -> None:
+def test_unreadable_items_are_named_by_id(text: str) -> None:
     """Broken JSON, other JSON, an empty item."""
     with pytest.raises(ParseError) as caught:
         old_post(text.encode("utf-8", "surrogatepass"), "6162")
@@ -93,6 +93,8 @@ A, A2, B = "https://a.test/feed", "https://a.test/notes/feed", "https://www.b.te
     ({"url": "https://posts.test/1"}, [A], [A, B], A),  # the channel's only one
     ({}, [], [A], None),
 ])  # fmt: skip
-def test_whose_feed_a_post_is(fields: dict[str, Any], own: list[str], feeds: list[str], expected: str | None) -> None:
+def test_a_posts_feed_is_its_source_or_its_hosts(
+    fields: dict[str, Any], own: list[str], feeds: list[str], expected: str | None
+) -> None:
     """The item's source, otherwise the feed on its host, otherwise the channel's only feed."""
     assert source_among(read(**fields), feeds, own) == expected

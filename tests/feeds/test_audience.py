@@ -54,7 +54,7 @@ async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.
     assert read == [keys.feed_subscribers(feed)]
 
 
-async def test_what_another_process_changes_counts_at_once(redis: Redis, feed: str) -> None:
+async def test_followers_changed_by_another_process_count_at_once(redis: Redis, feed: str) -> None:
     """Followers added and removed by another process are in the next answer."""
     here, elsewhere = Feeds(redis), Feeds(redis)
     assert len(await places(redis, here.audience, feed)) == 2

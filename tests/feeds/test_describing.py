@@ -22,7 +22,7 @@ async def announced(it: World, kind: str = "feed_modified") -> list[tuple[str, .
     return [event.changed for event in await Events(it.redis).since("0") if event.kind == kind]
 
 
-async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
+async def test_unannounced_changes_are_announced_by_the_next_poll(redis):
     """The worker writes the new title and dies; then the title is as before: the next poll announces both."""
     async with publisher() as site, world(redis) as it:
         site.serve_document("/feed", rss(dated(2), title="Before"))
@@ -43,7 +43,7 @@ async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
         assert await announced(it) == [("title",)]
 
 
-async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_again(redis):
+async def test_unannounced_changes_are_announced_on_retry(redis):
     """Its second attempt changes nothing, but announces the change."""
     async with world(redis) as it:
         posts = post_store(it)
@@ -56,7 +56,7 @@ async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_aga
         assert await announced(it) == [("title",), ("title", "photo")]
 
 
-async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redis):
+async def test_a_created_feed_is_announced_after_a_crash(redis):
     """The next save announces its creation."""
     async with world(redis) as it:
         posts = post_store(it)
@@ -68,7 +68,7 @@ async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redi
         assert await announced(it, "feed_created") == [()]
 
 
-async def test_of_two_changes_at_once_none_goes_unannounced(it):
+async def test_two_changes_at_once_are_both_announced(it):
     """The second change comes between the first one and its announcement, and its process dies: the first announcement
     doesn't clear the second change's note.
     """

@@ -122,7 +122,7 @@ async def test_a_feed_added_while_its_host_is_taken_is_found(schedule, redis):
     assert await poll(schedule, lease, NOON + 11) == "2"
 
 
-async def test_a_feed_added_between_the_two_steps_of_a_release_is_found(schedule, redis):
+async def test_a_feed_added_during_a_release_is_found(schedule, redis):
     """At this moment, neither the release nor the addition alone would schedule the host correctly."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
@@ -190,7 +190,7 @@ async def test_bump_makes_feeds_due_at_once_but_no_faster(schedule):
     assert await hosts(schedule, NOON + 1) == ["a"]
 
 
-async def test_three_feeds_that_are_told_to_wait_hold_their_host(schedule, redis):
+async def test_three_throttled_feeds_hold_their_host(schedule, redis):
     """The hold lasts until fewer than three wait; other hosts continue."""
     for number in range(5):
         await schedule.add(str(number), "h", NOON)

@@ -63,7 +63,7 @@ async def test_a_feed_outlives_its_last_follower_by_thirty_days(feeds, redis):
     assert await redis.command("TTL", keys.feed_guids(feed.id)) == -1
 
 
-async def test_a_feed_that_moves_to_a_known_one_says_so(feeds):
+async def test_a_move_to_a_known_feed_returns_it(feeds):
     """Nothing changes; the caller gets the known feed."""
     feed = await feeds.ensure(URL, NOON)
     other = await feeds.ensure("https://new.example/feed", NOON)
@@ -73,7 +73,7 @@ async def test_a_feed_that_moves_to_a_known_one_says_so(feeds):
     assert unchanged.url == URL
 
 
-async def test_readings_have_growing_numbers_whatever_the_clock_does(feeds):
+async def test_reading_numbers_grow_when_the_clock_jumps(feeds):
     """This holds even if the last number is in the future because the clock was ahead."""
     feed = await feeds.ensure(URL, NOON)
     numbers = []

@@ -58,7 +58,7 @@ def test_listed_networks_pass() -> None:
         assert may_connect(address, allowed) is verdict, text
 
 
-def test_web_servers_are_asked_at_their_ports() -> None:
+def test_ports_of_web_servers_are_allowed() -> None:
     """Allowed are 80, 443 and ports above 1,023 that no well-known service uses; the reason names the port."""
     for port in (80, 443, 1024, 3000, 5000, 8000, 8080, 8081, 8443, 9000, 32768, 65535):
         assert port_problem(port) is None

@@ -94,7 +94,7 @@ async def test_international_addresses(site: Publisher) -> None:
     assert result.final_url == f"http://xn--bcher-kva.test:{site.port}/%C3%BCber"
 
 
-async def test_credentials_are_sent_and_never_told(site: Publisher) -> None:
+async def test_credentials_are_sent_and_never_shown(site: Publisher) -> None:
     """Basic auth is sent only to the host that it belongs to; results, base URLs and messages don't contain it."""
     url = f"http://ann:s3cret@a.test:{site.port}/feed"
     site.serve("/feed", Answer(status=302, headers=[("Location", "/moved")]))
@@ -198,7 +198,7 @@ async def test_odd_names_of_loopback(site: Publisher, host: str) -> None:
     assert site.asked == []
 
 
-async def test_names_inside_look_as_if_nobody_knew_them() -> None:
+async def test_internal_names_look_unknown() -> None:
     """Internal names and unknown names get the same error, so that nobody can find out which internal names exist."""
 
     async def resolver(host: str, _port: int) -> list[str]:
@@ -219,7 +219,7 @@ async def test_names_inside_look_as_if_nobody_knew_them() -> None:
 
 
 @pytest.mark.parametrize("port", [22, 81, 6379, 9200])
-async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int) -> None:
+async def test_ports_of_services_are_refused_at_every_hop(site: Publisher, port: int) -> None:
     """The port is refused in the first URL, in redirects and in listed networks; the error names the port."""
     site.serve("/away", Answer(status=302, headers=[("Location", f"http://blog.test:{port}/")]))
     for url in (f"http://blog.test:{port}/", f"http://127.0.0.1:{port}/", site.url("/away", "blog.test")):
@@ -228,7 +228,7 @@ async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int)
         assert f"port {port} can't be used" in result.detail
 
 
-async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_own_addresses_are_limited_to_website_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     """A public address of this machine: only 80 and 443 for hosts of its users, and what the admin lists."""
     mine = "8.8.4.4"
     monkeypatch.setattr(network, "is_own", lambda address: str(address) == mine)
@@ -249,7 +249,7 @@ async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(monkeypatc
     assert await Guard(public, (ip_network("8.8.4.0/24"),)).addresses("other.me.test", 8080)
 
 
-async def test_strangers_have_the_ports_of_websites_asked_alone(site: Publisher) -> None:
+async def test_requests_for_strangers_use_only_website_ports(site: Publisher) -> None:
     """Requests for strangers go only to ports 80 and 443, or to listed networks, at every hop."""
     names = {"public.test": "8.8.8.8", "listed.test": "127.0.0.1"}
 
@@ -388,7 +388,7 @@ class Pausing(asyncio.Transport):
         self.reading = True
 
 
-async def test_what_is_not_read_stays_with_the_publisher() -> None:
+async def test_unread_bodies_are_not_received() -> None:
     """Only a small part of a body is read ahead; the rest is read when there is room for it."""
     wire, transport = Wire(10), Pausing()
     wire.connection_made(transport)

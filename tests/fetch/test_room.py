@@ -91,7 +91,7 @@ async def test_the_bound_is_exceeded_by_one_body_at_most() -> None:
     assert room.used <= 100
 
 
-async def test_who_has_half_of_the_room_leaves_the_rest_to_others() -> None:
+async def test_heavy_users_leave_half_of_the_room_to_others() -> None:
     """Documents that wait for a parser don't block other users' documents; a feed counts for its follower with the
     least.
     """
@@ -111,7 +111,7 @@ async def test_who_has_half_of_the_room_leaves_the_rest_to_others() -> None:
     assert room.used == 70
 
 
-async def test_what_is_compressed_waits_for_room_before_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_compressed_bodies_wait_for_room_before_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes that expand to megabytes aren't expanded while they wait."""
     made: list[Body] = []
 

@@ -84,7 +84,7 @@ async def test_head_asks_for_headers_alone(site: Publisher) -> None:
     assert answer.final_url == site.url("/me")
 
 
-async def test_redirects_are_told_one_by_one(site: Publisher) -> None:
+async def test_the_result_lists_every_redirect(site: Publisher) -> None:
     """The result lists each redirect's target and whether it is permanent, without fragment and credentials."""
     for path, status, location in (
         ("/a", 301, "/b"),
@@ -164,7 +164,7 @@ async def test_secrets_go_to_public_addresses_by_https_alone(sending: dict[str, 
         assert "expected https" in failure.detail
 
 
-async def test_what_isnt_secret_may_go_in_the_clear() -> None:
+async def test_requests_without_secrets_may_use_http() -> None:
     """The guard accepts the request, which fails only because the name doesn't resolve."""
     tried = []
 
@@ -202,7 +202,7 @@ async def test_through_an_outgoing_proxy(site: Publisher) -> None:
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Injected: 1", "a\nb", "a b", "", "ü", "a\x00", "x" * 5000])
-async def test_a_token_that_is_none_isnt_sent(site: Publisher, token: str) -> None:
+async def test_an_invalid_token_isnt_sent(site: Publisher, token: str) -> None:
     """A token that would end the header or split into several values isn't sent."""
     failure = await failed(Sending(site.url(), bearer=token))
     assert failure.reason == "protocol"
@@ -210,7 +210,7 @@ async def test_a_token_that_is_none_isnt_sent(site: Publisher, token: str) -> No
 
 
 @pytest.mark.parametrize("end", ["\r\nX-Injected: 1", "\n", "\t", "\x00", "\x7f", "\x85"])
-async def test_a_url_with_control_characters_isnt_asked(site: Publisher, end: str) -> None:
+async def test_a_url_with_control_characters_is_refused(site: Publisher, end: str) -> None:
     """The URL is refused, and not requested without the control characters either."""
     assert (await failed(Sending(f"{site.url('/x')}{end}y"))).reason == "bad_url"
     assert not site.asked
@@ -253,7 +253,7 @@ async def test_bodies_take_room_and_give_it_back(site: Publisher) -> None:
     assert room.used == 0
 
 
-async def test_nobody_listens() -> None:
+async def test_unreachable_servers_are_failures() -> None:
     """A refused connection, an unknown name and another scheme are failures, with credentials masked."""
     server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -35,7 +35,7 @@ def spaced(hosts: Hosts, interval: float = 1.0) -> SpacedFetcher:
     return SpacedFetcher(hosts, pace)
 
 
-async def test_a_host_is_asked_one_by_one() -> None:
+async def test_requests_to_a_host_are_made_one_at_a_time() -> None:
     """The pause begins with the reply; a pause also precedes the first request."""
     hosts = Hosts()
     fetcher = spaced(hosts)

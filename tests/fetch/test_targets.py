@@ -25,7 +25,7 @@ from microsub.kit.urls import canonical_feed_url
         ("http://a_b.test/", "http://a_b.test/"),
     ],
 )
-def test_what_is_asked_for(url: str, asked: str) -> None:
+def test_the_requested_url_is_normalised(url: str, asked: str) -> None:
     """The requested URL has the host in ASCII, an escaped path, no fragment and no default port."""
     assert target_of(url).url == asked
 
@@ -36,14 +36,14 @@ def test_what_is_asked_for(url: str, asked: str) -> None:
      "http://[::1/", "javascript:alert(1)", "http://" + "a" * 9000, "gopher://a.test",
      "http://\u2603" + "x" * 70 + ".test/"],
 )  # fmt: skip
-def test_what_cannot_be_asked_for(url: str) -> None:
+def test_unusable_urls_are_refused(url: str) -> None:
     """Other schemes, a missing host and nonsense are `bad_url`."""
     with pytest.raises(HopError) as failure:
         target_of(url)
     assert failure.value.reason == "bad_url"
 
 
-def test_credentials_stand_apart() -> None:
+def test_credentials_are_separated_from_the_url() -> None:
     """Credentials become a header and are removed from all URLs that are requested or shown."""
     target = target_of("http://us%40er:p%C3%A4ss@a.test/x")
     assert target.url == "http://a.test/x"

@@ -54,7 +54,7 @@ async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, ch
         await asyncio.sleep(0)
 
 
-async def test_nothing_is_found_wrong_while_all_is_busy(real_redis: Redis, redis_url: str) -> None:
+async def test_a_busy_server_has_no_findings(real_redis: Redis, redis_url: str) -> None:
     """The check reports no findings while polls, edits, marks, moves and follows are in progress."""
     async with publisher() as site, world(real_redis) as here:
         names = [f"feed{n}" for n in range(6)]

@@ -56,7 +56,7 @@ async def test_an_app_that_is_not_named_finds_everything(kind: type[App], varian
         assert bool(missing) == bool(named(report, kind.name)), (missing, report.as_text())
 
 
-async def test_an_issuer_by_http_is_told_in_the_name_of_monocle() -> None:
+async def test_an_http_issuer_is_reported_for_monocle() -> None:
     """Monocle accepts an issuer with http only on loopback, but the doctor reports it there too."""
     async with httpx.AsyncClient(timeout=60) as http, provider(Variant()) as site:
         me = site.person("ann").me

@@ -167,7 +167,7 @@ async def test_a_master_that_fails_ends_no_stream(tmp_path: Path) -> None:
             await all_told(listener, maker)
 
 
-async def test_a_server_that_is_asked_to_end_ends_with_streams_open(tmp_path: Path) -> None:
+async def test_a_server_with_open_streams_ends_within_seconds(tmp_path: Path) -> None:
     """The server ends within seconds, and the streams end like complete replies."""
     async with installation(tmp_path, {"users": USERS}) as installed:
         address = await installed.serve()

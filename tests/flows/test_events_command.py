@@ -83,7 +83,7 @@ async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
         assert (code, "--since" in err, "yesterday" in err) == (2, True, True)
 
 
-async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
+async def test_following_resumes_after_a_restart_of_redis(tmp_path: Path) -> None:
     """If the embedded Redis is killed, the server starts it again, and following resumes by itself."""
     async with installation(tmp_path, {"users": {}}) as installed:
         await installed.serve()
@@ -111,7 +111,7 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
         assert follower.process.returncode is None
 
 
-async def test_the_last_to_follow_stops_redis_when_it_is_asked_to_end(tmp_path: Path) -> None:
+async def test_the_last_follower_stops_redis_at_a_signal(tmp_path: Path) -> None:
     """A command that a signal ends stops the embedded Redis if nobody else uses it."""
     data = tmp_path / "data"
     async with installation(tmp_path, {"users": {}}) as installed:

@@ -52,7 +52,7 @@ async def test_a_first_document_that_is_read_twice_fills_once(it, site, first, s
     assert await unread(it) == min(FRESH, count) + newer
 
 
-async def test_what_comes_after_the_first_document_is_news(it, site):
+async def test_posts_after_the_first_document_are_unread(it, site):
     """Ten of the first twenty posts are unread, and all posts of the next document that are newer than these."""
     site.serve_document("/feed", rss(dated(20, start=100)))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -73,7 +73,7 @@ async def test_news_of_a_feed_with_few_posts_are_news(it, site):
     assert await unread(it) == 15
 
 
-async def test_two_first_documents_that_are_stored_in_the_wrong_order_fill_once(it, site):
+async def test_two_first_documents_in_wrong_order_fill_once(it, site):
     """Two workers read the feed at the same time, and the later document is delivered first."""
     site.serve_document("/feed", rss(dated(20, start=100)))
     feed = await it.follow(site.url("/feed", "blog.test"))

@@ -68,7 +68,7 @@ async def test_a_page_leads_to_its_feed(site: Publisher, it: World) -> None:
     assert site.count("/") == 1
 
 
-async def test_the_next_follower_of_the_page_asks_nobody(site: Publisher, it: World) -> None:
+async def test_the_next_follower_of_a_page_causes_no_request(site: Publisher, it: World) -> None:
     """The page's address is already known to lead to the feed, and the posts are stored."""
     home, feed = blog(site)
     one = await it.follow(home)
@@ -165,7 +165,7 @@ async def test_a_page_without_a_feed_is_in_trouble(site: Publisher, it: World) -
     assert (await it.record(feed)).failures == 0
 
 
-async def test_what_has_the_address_of_a_feed_is_given_time(site: Publisher, it: World) -> None:
+async def test_a_page_at_a_feeds_address_gets_time(site: Publisher, it: World) -> None:
     """A page at a feed's address may be temporary; if it stays, its feed is followed as with any other page."""
     site.serve("/rss/", page("/feed.xml"))
     site.serve_document("/feed.xml", rss(dated(3)))
@@ -375,7 +375,7 @@ async def test_an_unfollow_that_meets_the_change_is_not_lost(
     assert await it.feeds.subscribers(known.id) == [("carol", "home")]
 
 
-async def test_who_follows_the_page_during_the_change_is_taken_along(
+async def test_followers_during_the_change_move_too(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new follower is found under the page's old record after all others have left it."""
@@ -482,7 +482,7 @@ async def _named_behind_a_feed_that_fails(site: Publisher, it: World) -> tuple[s
     return theirs, through
 
 
-async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Publisher, it: World) -> None:
+async def test_a_page_doesnt_replace_a_failing_feed(site: Publisher, it: World) -> None:
     """Otherwise a page could link to a feed that doesn't exist yet and to its own, which would replace the first for
     all.
     """
@@ -495,7 +495,7 @@ async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Pu
     assert "Scandal" not in "".join(await it.texts("bob"))
 
 
-async def test_a_feed_that_failed_is_nobodys_by_a_redirect_back_to_it(site: Publisher, it: World) -> None:
+async def test_a_redirect_back_doesnt_take_over_a_failed_feed(site: Publisher, it: World) -> None:
     """The page's own feed has added posts meanwhile, and then redirects permanently to the failed feed."""
     theirs, through = await _named_behind_a_feed_that_fails(site, it)
     site.serve_document("/feed", rss(dated(1)))
@@ -510,7 +510,7 @@ async def test_a_feed_that_failed_is_nobodys_by_a_redirect_back_to_it(site: Publ
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_who_follows_a_feed_itself_stays_when_a_page_leads_on(site: Publisher, it: World, known: bool) -> None:
+async def test_direct_followers_stay_when_a_page_names_another_feed(site: Publisher, it: World, known: bool) -> None:
     """The page's other feeds are only for followers of the page, whether they are followed already or not."""
     theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
     site.serve("/feed", Answer(status=503))
@@ -534,7 +534,7 @@ async def test_who_follows_a_feed_itself_stays_when_a_page_leads_on(site: Publis
     assert "Post 1" not in "".join(await it.texts("alice"))
 
 
-async def test_who_follows_a_feed_itself_and_who_came_by_a_page_share_it(site: Publisher, it: World) -> None:
+async def test_direct_and_page_followers_share_a_feed(site: Publisher, it: World) -> None:
     """Once the feed works, it is one feed again and polled once."""
     theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
     site.serve("/page", page(theirs, own))

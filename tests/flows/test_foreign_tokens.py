@@ -171,7 +171,7 @@ async def test_a_server_of_one_needs_no_name(real_redis: Redis) -> None:
         assert await world.status("unknown", ENDPOINT) == 401
 
 
-async def test_tokens_of_ours_are_shown_to_nobody(world: TokenServer) -> None:
+async def test_own_tokens_are_sent_to_no_provider(world: TokenServer) -> None:
     """Tokens of other, also disabled, users, of programs and for renewal aren't sent to a provider."""
     bobs = await world.server.grant("bob", "read")
     await world.server.reader("carol")
@@ -196,7 +196,7 @@ async def test_tokens_that_look_like_ours(world: TokenServer) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two words", "ü", "a" * 5000, "a\x7f"])
-async def test_what_can_be_no_token_is_shown_to_nobody(world: TokenServer, token: str) -> None:
+async def test_malformed_tokens_are_sent_to_no_provider(world: TokenServer, token: str) -> None:
     """Such a text isn't sent to a provider."""
     params = {"action": "channels", "access_token": token}
     assert (await world.server.client.get(ALICE, params=params)).status_code == 401
@@ -217,7 +217,7 @@ async def test_a_revocation_is_noticed(world: TokenServer) -> None:
         assert world.checks == 2
 
 
-async def test_a_provider_that_is_away_signs_nobody_out(world: TokenServer) -> None:
+async def test_an_absent_provider_ends_no_sign_in(world: TokenServer) -> None:
     """A cached token works until the grace period ends; after that, and for new tokens, the reply is 503."""
     world.server.settings = InstanceSettings(identity=IdentitySettings(token_cache=60, token_grace=600))
     token = world.grant()
@@ -231,7 +231,7 @@ async def test_a_provider_that_is_away_signs_nobody_out(world: TokenServer) -> N
     assert await world.status(token, action="timeline", channel="home") == 503
 
 
-async def test_a_slow_provider_holds_up_nobody_else(world: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_provider_delays_no_other_request(world: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other requests are answered meanwhile, with own and with cached tokens; the waiting request soon gets 503."""
     remembered, own = world.grant(), await world.server.grant("alice", "read")
     assert await world.status(remembered) == 200
@@ -306,7 +306,7 @@ async def test_another_identity_counts_at_once(world: TokenServer) -> None:
         assert await world.status(token) in {401, 403}
 
 
-async def test_who_may_not_read_learns_nothing(world: TokenServer) -> None:
+async def test_a_token_without_scope_reveals_no_channel(world: TokenServer) -> None:
     """The reply doesn't reveal whether a channel exists or what is wrong with the request."""
     token = world.grant("alice", "create")
     for channel in ("home", "nowhere", "!"):

@@ -42,7 +42,7 @@ async def test_the_first_start_is_quiet(tmp_path: Path) -> None:
         assert "error" not in installed.log
 
 
-async def test_a_public_server_shows_none(tmp_path: Path) -> None:
+async def test_a_public_server_shows_no_token(tmp_path: Path) -> None:
     """It shows none even with `--show-token`, as in `make serve`: readers of its log could use it from anywhere."""
     makefile = (Path(__file__).parents[2] / "Makefile").read_text()
     assert "microsub serve --show-token $(ARGS)" in makefile

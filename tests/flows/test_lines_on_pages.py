@@ -129,7 +129,7 @@ async def test_the_check_advises_nothing_for_the_page_here(world: World) -> None
     assert "account" in {one["about"] for one in findings}
 
 
-async def test_who_gets_a_site_later_stays_signed_in(world: World) -> None:
+async def test_a_later_profile_url_ends_no_token(world: World) -> None:
     """A token for the page on this server remains valid."""
     app = Monocle(world.http, world.site.home("Monocle"))
     signed = await app.sign_in(f"{world.url}/u/carol", world.person("carol"))

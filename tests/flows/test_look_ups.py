@@ -99,7 +99,7 @@ async def test_a_poll_does_not_undo_look_ups(site: Publisher, it: World) -> None
     assert edited["refs"]
 
 
-async def test_what_is_edited_meanwhile_is_left_to_the_edit(site: Publisher, it: World) -> None:
+async def test_a_look_up_doesnt_overwrite_an_edit(site: Publisher, it: World) -> None:
     """A look-up for an old version doesn't overwrite the new one."""
     serve(site, "I agree.")
     feed = await it.follow(site.url("/", HOST))

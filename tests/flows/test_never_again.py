@@ -223,7 +223,7 @@ def url(feed: str) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_nothing_that_a_reader_is_done_with_comes_back(redis_url: str) -> None:
+def test_read_and_removed_items_never_return(redis_url: str) -> None:
     """Random histories on a real Redis."""
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())  # thousands of polls
     try_histories(Machine, emptied(redis_url), EXAMPLES, steps=30)

@@ -136,7 +136,7 @@ async def test_events_pass_the_buffers_of_nginx(behind: Behind) -> None:
         assert min(waited) < 1.0, "what is held back comes with a later heartbeat, after many seconds"
 
 
-async def test_what_comes_through_nginx(behind: Behind) -> None:
+async def test_pages_pushes_and_uploads_work_through_nginx(behind: Behind) -> None:
     """A timeline page, the sign-in, a hub's delivery and a large upload work; strangers get no metrics."""
     async with hub(behind.site, behind.http) as one:
         await follow(behind.site, one, ["first"])

@@ -32,7 +32,7 @@ async def feed(it: World, site):
     return found
 
 
-async def test_beyond_it_no_posts_are_stored_and_the_feed_says_so(it, site, feed):
+async def test_beyond_the_quota_no_posts_are_stored(it, site, feed):
     """What is there stays readable; an edit isn't stored either."""
     assert 2000 < await stored_bytes(it, feed.id) <= await counted(it) + 20 * 40
     site.serve_document("/feed", rss(dated(25)))
@@ -45,7 +45,7 @@ async def test_beyond_it_no_posts_are_stored_and_the_feed_says_so(it, site, feed
     )
 
 
-async def test_what_others_follow_does_not_count(it, site, feed):
+async def test_feeds_followed_by_others_dont_count(it, site, feed):
     """The feed's posts arrive again once somebody else follows it."""
     await it.follow(feed.url, "bob")
     site.serve_document("/feed", rss(dated(25)))
@@ -53,7 +53,7 @@ async def test_what_others_follow_does_not_count(it, site, feed):
     assert len(await it.rows()) == 25
 
 
-async def test_what_is_deleted_makes_room(it, site, feed):
+async def test_deleted_posts_make_room(it, site, feed):
     """Upkeep counts again for users near their quota, daily; others keep their count."""
     for item in await it.feeds.item_ids(feed.id, beyond=5):
         await it.redis.command("DEL", keys.item(item))
@@ -65,7 +65,7 @@ async def test_what_is_deleted_makes_room(it, site, feed):
     assert await counted(it) == 1234
 
 
-async def test_what_the_user_keeps_counts_on_after_the_follow(it, site, feed):
+async def test_saved_posts_count_after_the_unfollow(it, site, feed):
     """Otherwise each feed could be saved and given up in turn."""
     ids = await it.feeds.item_ids(feed.id)
     sizes = dict(zip(ids, await it.items.sizes(ids), strict=True))

@@ -22,7 +22,7 @@ async def told(it: World) -> list[tuple[str, tuple[str, ...]]]:
     return [(event.kind, event.changed) for event in await Events(it.redis).since("0")]
 
 
-async def test_events_tell_of_feeds_and_posts(it, site):
+async def test_events_report_feeds_and_posts(it, site):
     """Created once, modified with the changed fields, and no event without a change; in process and in the stream."""
     heard: list[Event] = []
 
@@ -89,7 +89,7 @@ async def test_filters_hold_for_follows_and_rebuilds(it, site):
     assert len(await rebuilt(it)) == 2
 
 
-async def test_a_listener_that_fails_harms_nobody(it, site):
+async def test_a_failing_listener_stops_no_other(it, site):
     """The post arrives, and the next listener gets the event."""
     heard: list[str] = []
 
@@ -178,7 +178,7 @@ def with_one_guid(*names: str, about: str = "About") -> bytes:
     return text.replace(b"About", about.encode())
 
 
-async def test_posts_that_had_one_guid_stay_what_they_are_when_one_of_them_is_left(it, site):
+async def test_posts_with_a_shared_guid_stay_when_one_is_left(it, site):
     """If only one of them is listed, with the shared guid, it is still the same post, and so is the other one later."""
     url = site.url("/feed", "blog.test")
     site.serve_document("/feed", with_one_guid("two", "one"))
@@ -197,7 +197,7 @@ async def test_posts_that_had_one_guid_stay_what_they_are_when_one_of_them_is_le
     assert await violations(it.redis, "alice", "home") == []
 
 
-async def test_a_post_that_was_deleted_while_it_shared_a_guid_stays_away(it, site):
+async def test_a_deleted_post_with_a_shared_guid_stays_away(it, site):
     """Its tombstone is found by guid and link."""
     site.serve_document("/feed", with_one_guid("two", "one"))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -230,7 +230,7 @@ async def test_a_rebuild_keeps_read_state_that_is_known(it, site, lost):
     assert await violations(it.redis, "alice", "home") == []
 
 
-async def test_single_posts_that_were_lost_come_back_as_they_were(it, site):
+async def test_lost_posts_are_restored_with_their_state(it, site):
     """Unread posts of the first document and of later ones are restored as unread."""
     await grown(it, site)
     before = {row.id: row.is_read for row in await it.rows()}
@@ -240,7 +240,7 @@ async def test_single_posts_that_were_lost_come_back_as_they_were(it, site):
     assert await rebuilt(it) == before
 
 
-async def test_where_nothing_is_known_a_timeline_begins_as_new(it, site):
+async def test_a_timeline_without_any_state_starts_new(it, site):
     """If posts, read and unread are lost, only the newest few are unread, and removed posts stay away."""
     ids = await grown(it, site)
     for key in (keys.posts, keys.unread, keys.read):

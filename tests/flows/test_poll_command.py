@@ -38,9 +38,7 @@ async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) 
         assert due < it.clock() + 5
 
 
-async def test_what_is_refused_to_us_is_left_to_a_worker_that_may(
-    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refused_polls_are_left_to_the_worker(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """However late the server's own worker polls it: it may have more rights than the command's shell."""
     monkeypatch.setattr(on_demand, "_FIRST_CHANCE", 0.0)
     refused: dict[str, str] = {}
@@ -83,7 +81,7 @@ async def test_a_poll_says_what_happened(tmp_path: Path) -> None:
             assert (code, json.loads(out)[0]["outcome"]) == (1, "failed")
 
 
-def test_with_nothing_followed_poll_says_so(tmp_path: Path) -> None:
+def test_poll_without_follows_prints_a_message(tmp_path: Path) -> None:
     """A server without feeds isn't an error, but a message says so."""
     place = ["--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "none.json")]
     start_embedded(tmp_path / "data").stop()  # like the first start of a server

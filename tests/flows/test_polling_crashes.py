@@ -101,9 +101,7 @@ async def test_killed_between_any_two_steps(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
-async def test_what_a_killed_poll_had_found_arrives_though_it_is_edited_before_the_next(
-    real_redis: Redis, after: bool
-) -> None:
+async def test_posts_of_a_killed_poll_arrive_after_an_edit(real_redis: Redis, after: bool) -> None:
     """The store treats the post as edited, although no timeline has it yet."""
     killing = Killing(real_redis)
     async with publisher() as site, world(killing, patience=IMPATIENT) as it:

@@ -135,7 +135,7 @@ async def test_max_age_puts_the_next_poll_off(site: Publisher, it: World) -> Non
         assert 38 * HOUR < result.next_poll - it.clock() <= 48 * HOUR
 
 
-async def test_a_304_without_max_age_lets_the_last_one_stand(site: Publisher, it: World) -> None:
+async def test_a_304_without_max_age_keeps_the_last_one(site: Publisher, it: World) -> None:
     """The document's max-age is stored in the feed's record, until a reply has another one."""
     later = {1: [("Cache-Control", "max-age=36000")], 3: [("Cache-Control", "no-cache")]}
 
@@ -153,7 +153,7 @@ async def test_a_304_without_max_age_lets_the_last_one_stand(site: Publisher, it
     assert waits == [True, True, False]
 
 
-async def test_nobody_follows(site: Publisher, it: World) -> None:
+async def test_an_unfollowed_feed_leaves_the_schedule(site: Publisher, it: World) -> None:
     """A feed without followers leaves the schedule without a request; the next follower adds it again."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
     await it.feeds.unsubscribe(feed.id, "alice", "home")
@@ -271,7 +271,7 @@ async def test_a_feed_moves(site: Publisher, it: World) -> None:
     assert await it.feeds.find(site.url("/old", "old.test")) == feed.id
 
 
-async def test_what_a_feed_said_before_it_moved_isnt_said_by_the_new_address(site: Publisher, it: World) -> None:
+async def test_a_new_address_doesnt_get_posts_read_before_a_move(site: Publisher, it: World) -> None:
     """Otherwise anybody could add posts to a feed that nobody follows here, or predate its posts, by a redirect to it.
 
     A user who follows the new address itself gets its posts with its dates; those who came by the redirect are moved to
@@ -315,7 +315,7 @@ async def _moved_to(site: Publisher, it: World, address: str) -> FeedRecord:
     return moved
 
 
-async def test_who_comes_by_another_redirect_gets_the_new_addresses_posts_alone(site: Publisher, it: World) -> None:
+async def test_followers_by_redirect_get_only_posts_of_the_new_address(site: Publisher, it: World) -> None:
     """Otherwise anybody who redirects to a publisher's future address would get its followers when it moves."""
     new = site.url("/new", "new.test")
     site.serve_document("/new", rss(dated(3)))
@@ -468,7 +468,7 @@ async def test_an_authors_block_counts_after_an_edit(redis: Redis, site: Publish
 RESTS = "out of file descriptors or processes, polling pauses for a while"
 
 
-async def test_that_no_parser_can_be_started_is_no_failure_of_publishers(
+async def test_a_missing_parser_is_no_failure_of_publishers(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If system limits or a timeout prevent the start, records stay unchanged, and the feed is polled again soon."""
@@ -503,7 +503,7 @@ def no_descriptor_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(site: Publisher, it: World) -> None:
+async def test_missing_descriptors_are_no_failure_of_publishers(site: Publisher, it: World) -> None:
     """Records and copies stay unchanged, one log line reports it, and polling pauses for a while."""
     site.serve_document("/feed", rss(dated(1)))
     feeds = [await it.follow(site.url("/feed", f"b{n}.test")) for n in range(20)]
@@ -567,9 +567,7 @@ async def test_an_entry_that_is_listed_again_is_not_new(site: Publisher, real: W
 
 
 @pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
-async def test_an_entry_that_another_feed_of_the_site_lists_later_is_not_new(
-    site: Publisher, real: World, kept: int
-) -> None:
+async def test_a_copy_in_another_feed_of_the_site_is_not_new(site: Publisher, real: World, kept: int) -> None:
     """Its copy was read in the first feed, and removed since: a reader of a blog may follow one of its topics too."""
     site.serve_document("/feed", rss(dated(5)))
     feed = await real.follow(site.url("/feed", "blog.test"))

@@ -96,7 +96,7 @@ async def test_a_profile_code_gives_no_token(http: httpx.AsyncClient) -> None:
         assert (await redeem(http, site.url("/token"), code)).status_code == 400
 
 
-async def test_what_is_not_told_to_strangers(http: httpx.AsyncClient) -> None:
+async def test_errors_arent_sent_to_foreign_redirects(http: httpx.AsyncClient) -> None:
     """A redirect address on another origin is refused unless the client publishes it; other errors are sent to it."""
     async with provider(Variant(fetches=True)) as site:
         site.person("alice")

@@ -180,7 +180,7 @@ async def test_a_single_redis_is_killed_and_started_again(tmp_path: Path, append
             await everything_goes_on(installed, alice, promises, site)
 
 
-async def test_what_can_be_read_is_served_where_redis_is_full_at_the_start(tmp_path: Path) -> None:
+async def test_a_server_starts_and_reads_with_a_full_redis(tmp_path: Path) -> None:
     """A web process starts and serves pages; a changed file is applied when there is memory again."""
     channels = [{"uid": "home", "name": "Home"}]
     users = {"alice": {"me": "https://alice.example/", "channels": channels}}

@@ -132,7 +132,7 @@ async def test_one_person_at_many_doors_at_once_gets_one_account(tmp_path: Path)
         assert len(await listing(installed)) == 2
 
 
-async def test_who_moves_is_known_and_who_claims_is_not(tmp_path: Path) -> None:
+async def test_moved_users_are_known_and_claims_are_not(tmp_path: Path) -> None:
     """If an account's page redirects permanently, the account isn't doubled; a page that claims to be it gets no
     access.
     """

@@ -84,7 +84,7 @@ async def test_everything_is_read_once_a_day(redis: Redis, site: Publisher, it: 
     assert 4_000 < await redis.command("TTL", keys.feed_fingerprints(feed.id)) <= 5_000 < KEEP_FINGERPRINTS
 
 
-async def test_marks_of_another_document_are_none(site: Publisher, it: World) -> None:
+async def test_fingerprints_of_another_document_are_ignored(site: Publisher, it: World) -> None:
     """Fingerprints are valid only together with the hash of their document."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
     await it.poll(feed)

@@ -45,7 +45,7 @@ async def status(installed: Installation) -> dict[str, Any]:
     return described
 
 
-async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: Path) -> None:
+async def test_polled_posts_are_found_after_any_loss_of_the_index(tmp_path: Path) -> None:
     """Posts are found with an index built at the start, updated, built by command, and rebuilt after kill and loss."""
     async with publisher() as site:
         first = site.serve_document("/first", rss(dated(3), title="First"))

@@ -166,7 +166,7 @@ async def mark_until_killed(installed: Installation, alice: Any, *, after: float
     return marked
 
 
-async def test_who_may_see_metrics_and_open_connections_is_as_the_settings_say(tmp_path: Path) -> None:
+async def test_metrics_and_connections_follow_the_settings(tmp_path: Path) -> None:
     """Metrics require the token, because this machine isn't in the listed networks; without it only the status is
     shown. An address may have five connections.
     """

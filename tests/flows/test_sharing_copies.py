@@ -69,7 +69,7 @@ async def test_from_search_to_the_first_poll_with_one_request(redis: Redis) -> N
         assert here.site.asked[1].headers["if-none-match"] == record.etag
 
 
-async def test_the_page_is_asked_once_too(redis: Redis) -> None:
+async def test_the_page_is_requested_once(redis: Redis) -> None:
     """Searching for a site, previewing it and previewing its feed takes one request each for page and feed."""
     async with shared(redis) as here:
         feed = here.site.serve_document("/feed", rss(dated(3)))

@@ -171,7 +171,7 @@ ACCEPTS = (
 
 
 @pytest.mark.parametrize("accept", ACCEPTS)
-async def test_whatever_an_app_accepts_tokens_come_as_json(world: World, accept: str) -> None:
+async def test_tokens_are_json_for_any_accept_header(world: World, accept: str) -> None:
     """The content type is exactly JSON and not cacheable, because apps send different headers but all read JSON."""
 
     class Choosy(Notifier):

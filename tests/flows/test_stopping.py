@@ -17,7 +17,7 @@ SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
 REQUESTS = 6
 
 
-async def test_requests_that_wait_for_a_parser_are_answered_when_the_server_ends(tmp_path: Path) -> None:
+async def test_requests_that_wait_for_a_parser_end_with_503(tmp_path: Path) -> None:
     """They get 503 long before the grace period for other requests ends; the log has no traceback."""
     async with publisher() as site, installation(tmp_path, BACKEND) as installed, httpx.AsyncClient(timeout=60) as http:
         urls = [site.serve_document(f"/{number}", SPINS) for number in range(REQUESTS)]
@@ -40,7 +40,7 @@ async def test_requests_that_wait_for_a_parser_are_answered_when_the_server_ends
         assert "timeout graceful shutdown exceeded" not in installed.log
 
 
-async def test_a_request_that_waits_for_somebody_else_is_answered_in_the_end(tmp_path: Path) -> None:
+async def test_a_slow_request_ends_with_503(tmp_path: Path) -> None:
     """It has the usual grace period, then it gets 503, and the log has no traceback."""
     async with publisher() as site, installation(tmp_path, BACKEND) as installed, httpx.AsyncClient(timeout=60) as http:
         silent = site.serve("/silent", Answer(b"", head_only_length=100, hang=True))

@@ -52,7 +52,7 @@ async def started(installed: Installation) -> int:
     return worker
 
 
-async def test_the_worker_is_there_gives_way_and_is_replaced_when_it_is_killed(tmp_path: Path) -> None:
+async def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     """Requests are answered meanwhile, new follows are polled, and the metrics of both workers are added up."""
     async with publisher() as site, of_alice(tmp_path, site, 3) as here:
         url = await here.serve()

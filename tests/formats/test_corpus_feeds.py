@@ -98,7 +98,7 @@ def lines_of(about: Any, entries: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_every_entry_is_what_was_compared_by_hand(name: str) -> None:
+def test_every_entry_equals_the_checked_one(name: str) -> None:
     """Title, date, author, body, enclosures and all other fields of all entries, in their order."""
     about, entries = result_of(name)
     now = fingerprint(about), fingerprint(entries)
@@ -126,7 +126,7 @@ def test_a_feed_is_read_whole(name: str) -> None:
     assert (len(feed.entries), feed.format, feed.name, feed.home) == EXPECTED[name]
 
 
-def test_all_entries_are_there_and_the_two_feeds_of_one_blog_are_duplicates() -> None:
+def test_all_entries_are_read_and_two_feeds_share_posts() -> None:
     """255 entries in all, and one with nothing but a date; 230 posts, because one blog is both Atom and RSS."""
     feeds = [read(name) for name in EXPECTED]
     assert sum(len(feed.entries) for feed in feeds) == 255

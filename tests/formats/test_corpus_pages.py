@@ -112,7 +112,7 @@ def test_the_facts_of_the_corpus_are_found() -> None:
     assert total - len(missed) >= ENOUGH * total
 
 
-def test_what_needs_a_look_up_is_left_open_without() -> None:
+def test_authors_known_by_address_need_a_look_up() -> None:
     """A page that names its author only by address says no more; nothing is made up."""
     missed = {place for page in pages() for place in misses(page, look_up=False)}
     assert missed == KNOWN_DIFFERENCES.keys() | NEEDS_LOOKUP

@@ -48,14 +48,14 @@ def levels(html: str) -> int:
 
 @pytest.mark.parametrize("tags", DEEP.values(), ids=DEEP)
 @pytest.mark.parametrize("before", ["", "<p>text " * 3000], ids=["alone", "after much that is flat"])
-def test_what_nests_is_too_deep(before: str, tags: str) -> None:
+def test_deep_nesting_is_found(before: str, tags: str) -> None:
     """This holds wherever the nesting begins, and whatever end tags seem to close it."""
     assert too_deep(before + tags * (LIMIT + 1))
     assert not too_deep(before + tags * 20)
 
 
 @pytest.mark.parametrize("tags", FLAT.values(), ids=FLAT)
-def test_what_is_only_badly_written_is_not(tags: str) -> None:
+def test_unclosed_siblings_are_not_deep(tags: str) -> None:
     """Thousands of tags that parsers make siblings."""
     assert not too_deep(tags * 2000)
 
@@ -95,7 +95,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_short_markup_that_is_not_parsed_for_its_depth_nests_no_deeper_than_its_tags_allow(seed: int) -> None:
+def test_the_count_of_tags_bounds_the_depth(seed: int) -> None:
     """The count that replaces parsing is never below the parser's result."""
     chance = random.Random(seed)
     for _ in range(25):

@@ -468,13 +468,13 @@ def test_programs_write_what_they_picked(form: str, write: Callable[[Feed], byte
 
 
 @pytest.mark.parametrize("form", sorted(RULES))
-def test_what_only_looks_like_text_is_no_title(form: str) -> None:
+def test_control_characters_are_no_title(form: str) -> None:
     """Characters that XML forbids, alone in a title or a name: the document still has the format's required fields."""
     empty = Entry(guid="urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-000000000002", name="\x00", author=Card(name="\x01 "))
     RULES[form](FORMATS[form].write(document(empty)))
 
 
-def test_what_an_owner_writes_is_no_markup_of_a_feed() -> None:
+def test_titles_and_descriptions_are_text_in_rss() -> None:
     """RSS readers treat title and description as HTML: both show the typed text, without markup."""
     typed = "Mine <img src=x onerror=alert(1)> & yours"
     for given in ({"title": typed}, {"description": typed}):

@@ -154,7 +154,7 @@ def test_any_bytes_are_a_feed_or_a_parse_error(body: bytes, content_type: str | 
 
 @given(st.lists(urls, min_size=6, max_size=6), markup())
 @settings(max_examples=examples(150), deadline=None)
-def test_nothing_from_rss_can_run(found: list[str], html: str) -> None:
+def test_rss_brings_in_no_code(found: list[str], html: str) -> None:
     """No link, guid, enclosure, image or body of an RSS document brings in code."""
     link, guid, enclosure, image, thumbnail, home = (
         u.replace("<", "").replace("&", "&amp;").replace('"', "") for u in found
@@ -171,7 +171,7 @@ def test_nothing_from_rss_can_run(found: list[str], html: str) -> None:
 
 @given(st.lists(urls, min_size=6, max_size=6), markup())
 @settings(max_examples=examples(150), deadline=None)
-def test_nothing_from_a_page_can_run(found: list[str], html: str) -> None:
+def test_h_entries_bring_in_no_code(found: list[str], html: str) -> None:
     """No property of an h-entry brings in code."""
     link, photo, reply, author, uid, category = (u.replace('"', "") for u in found)
     page = f"""<div class="h-entry"><a class="u-url" href="{link}">x</a><img class="u-photo" src="{photo}">
@@ -229,7 +229,7 @@ def test_entities_are_not_expanded() -> None:
     assert feed.name == "x &a; y"
 
 
-def test_a_body_that_names_a_file_opens_none() -> None:
+def test_a_body_that_names_a_file_isnt_opened() -> None:
     """Bytes that look like a path or a URL are only bytes."""
     for body in (b"/etc/hostname", b"file:///etc/hostname", b"http://127.0.0.1/"):
         assert parse_or_none(body) is None
@@ -270,7 +270,7 @@ KEY = "9f86d081884c7d659a2feaa0c55ad015"
 
 @pytest.mark.parametrize("path", [f"/feed/{KEY}/", f"/feed/{KEY}.rss", f"/feed/{KEY}/rss?format=full"])
 @pytest.mark.parametrize("name", [name for name in OF_PRIVATE_FEEDS if "page" not in name])
-def test_a_key_in_the_path_of_a_private_feed_stays_out_of_its_posts(name: str, path: str) -> None:
+def test_posts_dont_contain_the_key_of_a_private_feed(name: str, path: str) -> None:
     """Podcasts and calendars have it there. The part after the key is removed too."""
     url = f"https://blog.example{path}"
     document = OF_PRIVATE_FEEDS[name].replace(AS_XML, url).replace(PRIVATE, url)
@@ -288,7 +288,7 @@ def test_a_key_in_the_path_of_a_private_feed_stays_out_of_its_posts(name: str, p
         ("?option=com_blog&id=5", "?option=com_blog&id=5"), ("?list=UC9f86d081884c7d65", "?list=UC9f86d081884c7d65"),
     ],
 )  # fmt: skip
-def test_what_is_no_secret_stays_in_the_address_of_a_post(query: str, left: str) -> None:
+def test_fragments_of_posts_are_no_secrets(query: str, left: str) -> None:
     """A post at a fragment of a page keeps its address, whatever the page's path looks like."""
     page = b'<div class="h-feed"><div class="h-entry"><a class="u-url" href="#one">1</a></div></div>'
     for path in ("", f"{KEY}/"):
@@ -306,7 +306,7 @@ def test_links_to_files_keep_their_keys() -> None:
 
 
 @pytest.mark.parametrize("mark", ['"', '">', "'", "</a", "<a", "&quot;"])
-def test_an_odd_mark_in_the_address_of_a_private_feed_breaks_no_markup(mark: str) -> None:
+def test_quotes_in_a_private_address_break_no_markup(mark: str) -> None:
     """A list of feeds may name such an address, and its publisher knows it."""
     link = '<a href="https://blog.example/feed?key=SECRET" title=" onmouseover=alert(1) x=">x</a>'
     body = f'{link}<img src="https://blog.example/feed?key=SECRET" alt=" onerror=alert(1) x=">'

@@ -20,7 +20,7 @@ from microsub.kit.urls import (
 from microsub.model.jf2 import Content, Entry
 
 
-def test_the_guid_comes_before_the_link_and_the_link_before_the_text() -> None:
+def test_guid_then_link_then_text_identify_an_entry() -> None:
     """The first of the three that an entry has identifies it."""
     assert identity(Entry(guid="tag:a", url="https://a.example/1")) == "tag:a"
     assert identity(Entry(url="https://a.example/1")) == "https://a.example/1"
@@ -52,12 +52,12 @@ def test_a_move_to_https_or_a_campaign_is_no_new_post(other: str) -> None:
     ["https://a.example/Post", "https://a.example/post?id=2", "https://www.a.example/post", "https://a.example/post#part-2",
      "https://a.example:8443/post", "https://a.example/post%2Fx"],
 )  # fmt: skip
-def test_what_may_be_another_post_is_one(other: str) -> None:
+def test_significant_parts_of_links_distinguish_posts(other: str) -> None:
     """Path, real parameters, host, port and anchors count."""
     assert normalise_url(other) != normalise_url("https://a.example/post")
 
 
-def test_a_shared_guid_is_told_apart_by_link() -> None:
+def test_links_distinguish_posts_with_a_shared_guid() -> None:
     """Posts of one document that share a guid are different posts if their links differ."""
     one, two = Entry(guid="g", url="https://a.example/1"), Entry(guid="g", url="https://a.example/2")
     alone = Entry(guid="h", url="https://a.example/3")
@@ -67,12 +67,12 @@ def test_a_shared_guid_is_told_apart_by_link() -> None:
     assert len(set(identities([one, one]))) == 1
 
 
-def test_a_shared_guid_without_links_is_told_apart_by_text() -> None:
+def test_texts_distinguish_posts_with_a_shared_guid() -> None:
     """The site's address as guid of every post, and no link at all."""
     assert len(set(identities([Entry(guid="g", name="a"), Entry(guid="g", name="b"), Entry(guid="g", name="b")]))) == 2
 
 
-def test_a_post_is_known_by_its_text_with_or_without_the_headline_that_is_in_it() -> None:
+def test_a_title_that_repeats_the_text_makes_no_new_post() -> None:
     """A title that is left out makes no new post of one without guid and link."""
     body = Content(None, "The bridge is closed, says the council.")
     assert identity(Entry(name="The bridge is closed", content=body)) == identity(Entry(content=body))
@@ -181,7 +181,7 @@ def test_comparison_forms_are_stable_and_never_raise(text: str) -> None:
 @given(
     st.from_regex(urls._SIMPLE, fullmatch=True) | st.text(":/.?#%@80htps[]\\\n A", max_size=30).map("https://a".__add__)
 )
-def test_the_short_way_to_a_comparison_form_leads_where_the_long_one_does(url: str) -> None:
+def test_the_fast_path_gives_the_same_comparison_form(url: str) -> None:
     """A simple address needs no normalising; one with an empty fragment takes the long way."""
     if urls._SIMPLE.fullmatch(url):
         assert normalise_url(url) == normalise_url(f"{url}#")

@@ -53,7 +53,7 @@ PAGE = AuthorPage(HOME)
         (replace(POST, like_of=(THERE,), refs={THERE: Card(url=THERE)}), (LookUpTarget(THERE),)),
     ],
 )
-def test_what_an_entry_lacks(entry: Entry, expected: tuple[LookUp, ...]) -> None:
+def test_an_entry_lacks_authors_and_references(entry: Entry, expected: tuple[LookUp, ...]) -> None:
     """The author's page for a name or a photo, and targets without a reference, if they may be requested."""
     assert lacking(entry) == expected
 
@@ -135,7 +135,7 @@ def test_hostile_pages_end() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x89PNG\r\n", b"{}", b"<rss/>", b"<", b"<html>", b"\xff\xfe<\x00"])
-def test_what_is_no_page_says_nothing(body: bytes) -> None:
+def test_non_pages_give_no_answer(body: bytes) -> None:
     """Images, feeds, broken documents: no answer, no error."""
     assert answer(LookUpTarget(THERE), body, THERE, None) is None
     assert answer(AuthorPage(HOME), body, HOME, "text/html") is None

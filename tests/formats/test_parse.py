@@ -35,7 +35,7 @@ URL = "https://reader.example/feed"
         ("&lt;<", "application/atom+xml", "syndication"),
     ],
 )
-def test_a_format_is_known_by_what_stands_there(text: str, content_type: str | None, kind: str | None) -> None:
+def test_the_document_determines_its_format(text: str, content_type: str | None, kind: str | None) -> None:
     """The document decides; HTTP counts only if the document doesn't."""
     assert sniff(text, content_type) == kind
 
@@ -55,7 +55,7 @@ def test_a_format_is_known_by_what_stands_there(text: str, content_type: str | N
         (b'<p class="h-entry-wrapper">me</p>', "no"),
     ],
 )
-def test_what_is_no_feed_says_why(body: bytes, part: str) -> None:
+def test_an_error_names_the_kind_of_document(body: bytes, part: str) -> None:
     """The error names the address and the kind of document found."""
     with pytest.raises(ParseError, match=part) as caught:
         parse(body, URL, None)
@@ -256,7 +256,7 @@ def test_timestamps_have_an_offset() -> None:
     assert timestamp(datetime(2024, 1, 2, microsecond=250000, tzinfo=UTC)) == "2024-01-02T00:00:00+00:00"
 
 
-def test_an_episode_keeps_a_bounded_number_of_chapters_and_characters() -> None:
+def test_chapters_and_texts_of_an_episode_are_bounded() -> None:
     """A hundred chapters, twenty people, and texts cut to their limits; the whole stays small."""
     chapters = "".join(f'<psc:chapter start="{n}" title="{"t" * 900}"/>' for n in range(500))
     people = "".join(f'<podcast:person role="{"r" * 900}">P{n}</podcast:person>' for n in range(500))

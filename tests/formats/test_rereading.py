@@ -130,7 +130,7 @@ def test_only_what_is_new_or_changed_is_read() -> None:
     assert len(reading.listed) == 21
 
 
-def test_nothing_is_known_under_another_name_address_or_edition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprints_include_feed_address_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fingerprint includes the feed's data that entries inherit, the base address, and the code."""
     fingerprints = _read(_posts(3), None).fingerprints
     assert _new(_read(_posts(3), fingerprints)) == []
@@ -164,12 +164,12 @@ def test_the_room_for_bodies_is_shared_with_known_entries() -> None:
 
 
 @pytest.mark.parametrize("fingerprints", [b"", b"x", b"x" * 24, b"\0" * 48])
-def test_damaged_fingerprints_are_none(fingerprints: bytes) -> None:
+def test_damaged_fingerprints_are_ignored(fingerprints: bytes) -> None:
     """Bytes that aren't fingerprints are ignored."""
     assert len(_new(_read(_posts(3), fingerprints))) == 3
 
 
-def test_what_is_no_feed_is_an_error() -> None:
+def test_a_document_without_feed_is_an_error() -> None:
     """As with `parse`."""
     with pytest.raises(ParseError):
         reread(b"nothing", URL, None, URL)

@@ -84,7 +84,7 @@ def test_html_becomes_harmless(html: str, cleaned: str) -> None:
     assert clean_html(html, BASE) == cleaned
 
 
-def test_known_players_keep_their_frame_and_lose_everything_in_it() -> None:
+def test_known_players_keep_an_empty_frame() -> None:
     """A frame from the list is sandboxed; text between its tags could become markup elsewhere."""
     cleaned = clean_html('<iframe src="//player.vimeo.com/video/1" onload=x><img src=x onerror=y></iframe>', BASE)
     assert cleaned == f'<iframe src="https://player.vimeo.com/video/1" loading="lazy" sandbox="{SANDBOX}"></iframe>'
@@ -107,7 +107,7 @@ def test_known_players_keep_their_frame_and_lose_everything_in_it() -> None:
         ("<math><iframe></math><script>alert(1)</script></iframe><mi>a</mi></math>", "<math></math>"),
     ],
 )
-def test_nothing_in_a_frame_becomes_markup(html: str, left: str) -> None:
+def test_text_in_a_frame_never_becomes_markup(html: str, left: str) -> None:
     """The text between a frame's tags is raw: no removal inside completes an end tag, or reaches the text outside."""
     assert clean_html(html, BASE) == left
     content = content_of(html, None, BASE)
@@ -265,7 +265,7 @@ def test_a_title_is_one_line_of_text(markup: str, text: str) -> None:
     assert title_text(markup) == text
 
 
-def test_an_empty_body_is_none() -> None:
+def test_an_empty_body_is_left_out() -> None:
     """A body without remaining content is left out."""
     assert content_of("<script>x</script>", None, BASE) is None
     assert content_of(None, "  ", BASE) is None
@@ -315,7 +315,7 @@ def test_the_time_for_a_size_grows_with_its_length() -> None:
     assert clean_html(f'<img src="https://a.example/" width="7{blanks}x">', BASE) == '<img src="https://a.example/">'
 
 
-def test_a_tag_with_attributes_without_end_leaves_its_words() -> None:
+def test_a_tag_with_endless_attributes_leaves_its_words() -> None:
     """Putting them into a tree takes time with the square of their number."""
     crowd = " ".join(f"a{number}" for number in range(60_000))
     assert clean_html(f"<p {crowd}>words <b>and more</b></p>", "https://a.example/") == "words  and more"

@@ -62,7 +62,7 @@ def test_a_lazy_picture_is_shown_once(html: str) -> None:
     assert "blank" not in plain(html)
 
 
-def test_lazy_pictures_whose_noscripts_follow_together_are_shown_once() -> None:
+def test_lazy_pictures_with_later_noscripts_are_shown_once() -> None:
     """Also if the picture's own text is between."""
     pair = '<img data-src="/a.png"><p>A</p><img data-src="/b.png">'
     both = '<noscript><img src="/a.png"></noscript><noscript><img src="/b.png"></noscript>'
@@ -98,7 +98,7 @@ def test_a_picture_with_only_a_lazy_srcset_is_shown(html: str, srcset: str) -> N
         ('<div style="background-image:url(/a.png)">words</div>', "<div>words</div>"),
     ],
 )  # fmt: skip
-def test_what_is_no_lazy_picture_stays(html: str, shown: str) -> None:
+def test_other_pictures_stay_unchanged(html: str, shown: str) -> None:
     """A shape is only changed where it shows nothing."""
     assert plain(html) == shown
 
@@ -258,7 +258,7 @@ def test_a_title_that_ends_like_an_id_takes_nothing_away() -> None:
     assert 'title="x name=" rel="noopener noreferrer"' in found
 
 
-def test_a_sanitised_body_keeps_its_footnotes_when_it_is_sanitised_again() -> None:
+def test_footnotes_survive_a_second_sanitising() -> None:
     """Imports and exports don't change it."""
     once = clean_html('<a href="#fn">1</a> <p id="fn">note</p>', "https://s.example/", "https://s.example/posts/1")
     assert re.fullmatch(r'<a href="#(n[0-9a-f]{8}-fn)" rel="[a-z ]*">1</a> <p id="\1">note</p>', once)

@@ -144,7 +144,7 @@ def test_elements_nest_so_deep_and_no_deeper() -> None:
         parse(f"<rss><channel><title>t</title>{inside}</channel></rss>".encode(), URL, None)
 
 
-def test_texts_end_where_nobody_would_read_on() -> None:
+def test_very_long_texts_are_truncated() -> None:
     """Titles, and bodies, of a megabyte are truncated."""
     item = f"<item><title>{'t' * 1_000_000}</title><description>{'words ' * 200_000}</description></item>"
     (entry,) = parse(f"<rss><channel><title>t</title>{item}</channel></rss>".encode(), URL, None).entries

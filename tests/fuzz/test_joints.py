@@ -19,7 +19,7 @@ SECONDS = examples(20)
 """`make fuzz-html` tries a million inputs instead."""
 
 
-def test_what_once_did_harm() -> None:
+def test_known_attacks_are_harmless() -> None:
     """Inputs that passed scripts or open frames through an earlier sanitiser are harmless."""
     assert len(kept()) > 50
     assert not list(tried(kept()))

@@ -66,7 +66,7 @@ async def test_a_machine_has_a_hundred_guesses_a_day(house: House) -> None:
     house.hasher.close()
 
 
-async def test_spraying_one_password_over_many_accounts_is_slowed_by_address(house: House) -> None:
+async def test_spraying_one_password_is_slowed_by_address(house: House) -> None:
     """Accounts that exist and accounts that don't are slowed down alike."""
     answers = [await house.knock("Summer2026!!", "203.0.113.5", NOW, who=f"user{number}") for number in range(300)]
     assert answers.count("wrong") < 15
@@ -118,7 +118,7 @@ async def test_the_owner_gets_in_while_a_thousand_machines_guess(house: House) -
     house.hasher.close()
 
 
-async def test_a_cookie_of_another_account_or_made_up_gives_no_allowance(house: House) -> None:
+async def test_a_foreign_or_forged_cookie_gives_no_allowance(house: House) -> None:
     """The attacker's browser is known only for the attacker's account."""
     await house.accounts.add_user("mallory", "", NOW)
     theirs = await house.door.remember("mallory", "", NOW)
@@ -149,7 +149,7 @@ SEQUENCES = [
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: " ".join(sequence)[:20])
-async def test_pauses_dont_tell_who_is_who(house: House, sequence: list[str]) -> None:
+async def test_pauses_dont_reveal_accounts(house: House, sequence: list[str]) -> None:
     """The pauses don't show whether a name and an address belong to the same account."""
     await house.accounts.set_me(ANN, "https://ann.example/")
     await house.accounts.add_user("unset", "https://unset.example/", NOW)
@@ -164,7 +164,7 @@ async def test_pauses_dont_tell_who_is_who(house: House, sequence: list[str]) ->
     house.hasher.close()
 
 
-async def test_the_store_is_asked_as_often_for_everybody(real_redis: Redis) -> None:
+async def test_all_names_cost_the_same_reads(real_redis: Redis) -> None:
     """Names and addresses of users with a password, without one, disabled or unknown need the same look-ups."""
     counting = CountingRedis(real_redis)
     house = House(counting)

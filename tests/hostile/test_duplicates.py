@@ -53,7 +53,7 @@ async def test_a_copy_that_is_not_remembered_finds_its_duplicates(real_redis: Re
     assert item.id not in {PostOfFeed.read(member).item for member in members}
 
 
-def test_what_is_forgotten_is_what_is_least_useful() -> None:
+def test_the_least_useful_duplicates_are_forgotten_first() -> None:
     """Copies on the link's own host stay, then the first of every host; copies of a stranger can't displace them."""
     own = [PostOfFeed(str(n), f"f{n}", "blog.test", "blog.test") for n in range(3)]
     pair = [PostOfFeed(str(n), f"f{n}", "planet.test", "blog.test") for n in (3, 4)]

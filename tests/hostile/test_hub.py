@@ -27,7 +27,7 @@ async def client(redis: Redis) -> AsyncIterator[HubClient]:
         yield made
 
 
-async def test_nobody_is_subscribed_who_does_not_confirm_it(client: HubClient) -> None:
+async def test_unconfirmed_callbacks_get_no_deliveries(client: HubClient) -> None:
     """A victim's address as a callback gets one request, however often the hub is asked within the limits."""
     victim = client.callback("/victim")
     victim.confirms = False
@@ -38,7 +38,7 @@ async def test_nobody_is_subscribed_who_does_not_confirm_it(client: HubClient) -
     assert not victim.deliveries
 
 
-async def test_a_host_is_asked_so_often_alone(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verifications_per_host_are_limited(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Further requests with callbacks on that host are refused for all senders."""
     monkeypatch.setattr(api, "HUB_REQUESTS_TO_HOST", api.HUB_REQUESTS_TO_HOST.__class__("requests", "host", 10))
     statuses = [(await client.ask(client.site.url(f"/{number}", "victim.test"))).status_code for number in range(12)]
@@ -85,7 +85,7 @@ async def named(_host: str, _port: int) -> Sequence[str]:
 @pytest.mark.parametrize(
     "callback", ["http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest/meta-data", "http://inside.test/"]
 )
-async def test_callbacks_in_private_networks_are_asked_nothing(redis: Redis, callback: str) -> None:
+async def test_callbacks_in_private_networks_get_no_requests(redis: Redis, callback: str) -> None:
     """The verification refuses them by address or by name; a name that later resolves to one gets no delivery."""
     async with hub_client(redis) as client:
         app = await client.subscribe()
@@ -128,7 +128,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distribution, "DELIVERING", SendLimits(total=0.5, body=0, redirects=-1))
 
 
-async def test_a_callback_that_hangs_holds_up_no_other(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_callback_delays_no_other(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few requests wait for its host, which then gets no more for a while; others get their deliveries meanwhile."""
     hurried(monkeypatch)
     slow = [await client.subscribe(path=f"/slow{number}") for number in range(40)]
@@ -156,7 +156,7 @@ async def test_a_callback_that_hangs_holds_up_no_other(client: HubClient, monkey
     assert len(client.site.asked) - before - 1 == hung
 
 
-async def test_who_names_another_port_of_a_callbacks_host_puts_off_no_delivery(client: HubClient) -> None:
+async def test_another_port_of_a_host_delays_no_delivery(client: HubClient) -> None:
     """A stranger asks for a port where nothing listens; only that port gets no requests for a while."""
     app = await client.subscribe()
     with socket.socket() as closed:
@@ -168,7 +168,7 @@ async def test_who_names_another_port_of_a_callbacks_host_puts_off_no_delivery(c
 
 
 @pytest.mark.parametrize("status", [200, 500])
-async def test_answers_without_end_are_not_read(client: HubClient, status: int) -> None:
+async def test_endless_answers_are_not_read(client: HubClient, status: int) -> None:
     """Only the status of the answer to a delivery counts."""
     app = await client.subscribe()
     sent = 0
@@ -206,7 +206,7 @@ async def test_a_flood_of_subscriptions_has_an_end(client: HubClient, monkeypatc
     assert (await client.ask(apps[0].url, mode="unsubscribe")).status_code == 202
 
 
-async def test_requests_that_nobody_confirms_fill_nothing(client: HubClient) -> None:
+async def test_unconfirmed_requests_are_deleted(client: HubClient) -> None:
     """They are deleted once their callbacks were asked."""
     for number in range(30):
         await client.ask(client.site.url(f"/{number}", "nobody.test"))
@@ -217,7 +217,7 @@ async def test_requests_that_nobody_confirms_fill_nothing(client: HubClient) -> 
     assert not await client.server.redis.command("EXISTS", "hub:owners")
 
 
-async def test_hosts_that_nobody_confirms_are_soon_forgotten(client: HubClient) -> None:
+async def test_unconfirmed_hosts_are_soon_forgotten(client: HubClient) -> None:
     """A stranger can make up any number of hosts; the counts of a subscriber's host stay for months."""
     app = await client.subscribe()
     app.confirms = False

@@ -98,7 +98,7 @@ async def test_a_stolen_code_is_worth_nothing_in_another_browser(world: World, a
     assert await world.signed_in_as(mallory) is None
 
 
-async def test_a_code_of_another_sign_in_is_refused(world: World, ann: Surfer, mallory: Surfer) -> None:
+async def test_a_code_from_another_sign_in_is_refused(world: World, ann: Surfer, mallory: Surfer) -> None:
     """Substitution: Mallory puts a code of Bob for this server into a sign-in of her own browser."""
     world.honest.at_browser = "bob"
     async with Surfer(f"{world.url}/sign-in/callback") as bob:
@@ -116,7 +116,7 @@ async def test_a_code_of_another_sign_in_is_refused(world: World, ann: Surfer, m
     assert await world.signed_in_as(mallory) is None
 
 
-async def test_an_answer_that_nobody_asked_for(world: World, ann: Surfer) -> None:
+async def test_an_unrequested_answer_is_refused(world: World, ann: Surfer) -> None:
     """Login CSRF: Mallory sends Ann to the callback with her own code, to have Ann use Mallory's account."""
     async with Surfer(f"{world.url}/sign-in/callback") as mallory:
         await world.ask(mallory, world.evil.people["mallory"].me)
@@ -171,7 +171,7 @@ async def test_doubled_parameters_are_not_chosen_from(world: World, ann: Surfer)
 # --- providers that are mixed up
 
 
-async def test_the_answer_of_another_provider(world: World, ann: Surfer) -> None:
+async def test_another_providers_answer_is_refused(world: World, ann: Surfer) -> None:
     """Mix-up: Ann begins at Mallory's page, whose server redirects to the honest one: its code stays unused."""
     world.evil.fault("authorization", Fault())
     world.evil.fault("redirect", Fault())
@@ -312,7 +312,7 @@ async def test_profile_addresses_that_lead_inside(world: World, ann: Surfer) -> 
     ],
     ids=lambda text: repr(text)[:30],
 )
-async def test_what_people_type_harms_nobody(world: World, ann: Surfer, entered: str) -> None:
+async def test_typed_addresses_cause_no_markup_or_error(world: World, ann: Surfer, entered: str) -> None:
     """No text in the address field becomes markup, a header, or an internal error."""
     await world.ask(ann, entered)
     assert ann.reply.status_code in {200, 400, 404, 502, 503, 413}

@@ -146,7 +146,7 @@ CASES: dict[str, Replies] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_no_redis_does_is_an_error(real_redis: Redis, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+async def test_impossible_replies_are_errors(real_redis: Redis, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     """The error is readable, whatever the reply was."""
     monkeypatch.setattr(store, "MOST_MEMBERS", 2_000)
     monkeypatch.setattr(store, "MOST_TEXT", 1 << 20)

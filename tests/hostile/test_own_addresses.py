@@ -82,7 +82,7 @@ async def test_the_doctor_reads_what_the_server_reads(site: Publisher, real_redi
     assert site.asked
 
 
-async def test_who_registers_opens_no_address_of_this_machine(site: Publisher, stores: Stores) -> None:
+async def test_registration_opens_no_address_of_this_machine(site: Publisher, stores: Stores) -> None:
     """The name could resolve to any address afterwards."""
     await stores.accounts.register("eve", site.url("/", "localhost"), time.time())
     assert "own machine" in await answer(Settings(), site.url("/", "localhost"), stores)

@@ -245,7 +245,7 @@ async def test_introspection_tells_strangers_nothing(world: World) -> None:
     assert in_query.status_code in {400, 401}
 
 
-async def test_a_stolen_refresh_token_ends_the_grant_when_both_have_used_it(world: World) -> None:
+async def test_a_refresh_token_used_twice_ends_the_grant(world: World) -> None:
     """Thief and owner can't both continue: the second use of an old token ends the tokens of the first use."""
     given = (await world.redeem(await world.code())).json()
     form = {"grant_type": "refresh_token", "client_id": world.app}
@@ -416,7 +416,7 @@ async def guessed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str
         yield url
 
 
-async def test_names_are_not_told(guessed: str) -> None:
+async def test_names_are_not_revealed(guessed: str) -> None:
     """The refusal of a wrong password doesn't show who has an account or a password."""
     seen = set()
     for who in ("ann", "unset", "nobody", "https://ann.example/", "https://nobody.example/", "a b", "\u00e4"):

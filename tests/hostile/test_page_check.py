@@ -58,7 +58,7 @@ class Stranger(Surfer):
         await self.submit("/check", address=address)
 
 
-async def test_nothing_inside_is_asked(world: World) -> None:
+async def test_private_addresses_are_not_requested(world: World) -> None:
     """No address, redirect or link of a page makes the server request a private address."""
     there = f"{world.inside.listening.base}/"
     world.site.pages["/links"] = html_reply("".join(f'<link rel="{rel}" href="{there}">' for rel in RELS))
@@ -74,7 +74,7 @@ async def test_nothing_inside_is_asked(world: World) -> None:
     assert "Traceback" not in world.installed.log
 
 
-async def test_what_pages_say_is_shown_as_text(world: World) -> None:
+async def test_texts_of_pages_are_shown_as_text(world: World) -> None:
     """Markup and scripts in links, titles, metadata, headers and the address itself are shown as text."""
     hostile = RUNS.replace('"', "&quot;")
     world.site.pages["/runs"] = html_reply(
@@ -122,7 +122,7 @@ async def test_it_is_no_hammer(world: World) -> None:
         assert len(world.site.asked) <= 15
 
 
-async def test_nothing_secret_is_sent_along(world: World) -> None:
+async def test_requests_contain_no_secrets(world: World) -> None:
     """The requests of a check have no cookie, no authorization and no body."""
     rels = dict.fromkeys(("microsub", "token_endpoint", "authorization_endpoint"), f"{world.site.listening.base}/x")
     world.site.profile("plain", **rels)

@@ -122,7 +122,7 @@ async def test_broken_pages(site: Provider, profiles: Profiles, name: str) -> No
     assert found.issuer == site.issuer
 
 
-async def test_servers_that_are_down_are_told_from_those_that_are_wrong(site: Provider, profiles: Profiles) -> None:
+async def test_servers_that_are_down_have_their_own_error(site: Provider, profiles: Profiles) -> None:
     """A silent, a broken or an absent server may come back later, so it has its own error."""
     me = site.people["mallory"].me
     for fault in (Fault(status=500), Fault(status=503), Fault(drop=True), Fault(hang=True)):
@@ -149,7 +149,7 @@ async def test_injected_headers_do_not_count_as_links(site: Provider, profiles: 
     assert found.endpoints.token is None
 
 
-async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles: Profiles) -> None:
+async def test_a_redirect_to_a_profile_proves_no_identity(site: Provider, profiles: Profiles) -> None:
     """A page that redirects to Alice's temporarily, or permanently from another host, isn't Alice's. In the second case
     Alice's server may vouch for it as for Alice, because their page says so.
     """
@@ -171,7 +171,7 @@ async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles
         assert profile.moved_to == alice
 
 
-async def test_a_server_speaks_for_nobody_whose_page_does_not_name_it(site: Provider, profiles: Profiles) -> None:
+async def test_a_provider_speaks_only_for_pages_that_name_it(site: Provider, profiles: Profiles) -> None:
     """Mallory's server may say that she is Alice: Alice's page names another server, and that counts."""
     async with provider(Variant()) as alices:
         alice, mallory = alices.person("alice").me, site.people["mallory"].me

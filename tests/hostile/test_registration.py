@@ -96,7 +96,7 @@ async def test_one_person_is_one_account(world: World) -> None:
     assert (await world.users()).keys() - before.keys() == users
 
 
-async def test_many_at_once_who_are_new_make_one_account(world: World) -> None:
+async def test_concurrent_registrations_make_one_account(world: World) -> None:
     """As many browsers as may sign in at once, for one person who has no account yet."""
     before, me = await world.users(), world.honest.person("fresh").me
     surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "fresh") for _ in range(AT_ONCE)))
@@ -105,7 +105,7 @@ async def test_many_at_once_who_are_new_make_one_account(world: World) -> None:
     assert {name: of for name, of in (await world.users()).items() if name not in before} == dict.fromkeys(users, me)
 
 
-async def test_nobody_comes_into_anns_account(world: World) -> None:
+async def test_claims_and_links_dont_open_anothers_account(world: World) -> None:
     """Claims, redirects, rel=me and names get Mallory an account of her own at most."""
     ann = world.honest.people["ann"].me
     evil = world.evil
@@ -137,7 +137,7 @@ async def test_nobody_comes_into_anns_account(world: World) -> None:
     assert (await world.users())["ann"] == ann
 
 
-async def test_who_moves_keeps_the_account(world: World) -> None:
+async def test_moved_users_keep_the_account(world: World) -> None:
     """Either the old page redirects, or the two pages link to each other."""
     old, other = world.honest, world.evil
     for name in ("by redirect", "by link"):
@@ -191,7 +191,7 @@ async def test_there_is_an_end_to_accounts(tmp_path: Path) -> None:
         assert await world.user_of(ann) == "ann"
 
 
-async def test_what_a_registered_user_may_have(world: World) -> None:
+async def test_quotas_limit_registered_users(world: World) -> None:
     """Channels, feeds and requests are limited by the quotas, with matching errors, and only for that user."""
     me = world.evil.person("greedy").me
     user = await world.user_of(await world.sign_in(me, world.evil, "greedy"))
@@ -216,7 +216,7 @@ async def test_what_a_registered_user_may_have(world: World) -> None:
         assert (await post("ann", ann, action="channels", name=f"Channel {number}")).status_code == 200
 
 
-async def test_who_lies_registers_nobody(world: World) -> None:
+async def test_a_lying_provider_registers_no_account(world: World) -> None:
     """A provider with wrong answers causes no account, and an instance with closed registration creates none."""
     before = await world.users()
     liar = world.evil.person("liar").me

@@ -122,7 +122,7 @@ async def test_an_address_in_numbers_is_one_host_however_it_is_written(redis: Re
         assert len(site.asked) == 28
 
 
-async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis: Redis) -> None:
+async def test_slow_names_use_up_only_the_users_share(redis: Redis) -> None:
     """1,200 previews; those beyond the user's share are refused at once.
 
     Before: another user's preview failed after 30 s. Now: 16 names are looked up, and the other user isn't affected.
@@ -159,7 +159,7 @@ async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis:
         await asyncio.gather(*previews, return_exceptions=True)
 
 
-async def test_what_is_polled_is_read_for_its_followers(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_polled_documents_count_for_their_followers(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower of 30 heavy feeds takes turns with another user's new feed; a feed of both counts for either of them.
 
     Before: the other's feed hadn't arrived after 150 s. Now: it counts for the other, so it is read second (`Turns`).
@@ -181,7 +181,7 @@ async def test_what_is_polled_is_read_for_its_followers(redis: Redis, monkeypatc
         assert accounts == {**{url: {"alice"} for url in heavy}, both: {"alice", "bob"}, new: {"bob"}}
 
 
-async def test_what_previews_leave_in_the_store_is_bounded(redis: Redis) -> None:
+async def test_copies_of_previews_are_bounded(redis: Redis) -> None:
     """Previews of 1.4 MB each; another user's copies stay, and all previews are shown.
 
     Before: 600 a minute left 850 MB for an hour. Now: 8 MiB for one user, 64 MiB for all.

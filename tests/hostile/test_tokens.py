@@ -116,7 +116,7 @@ def told(fault: Fault, made: Provider, user: str, world: World) -> Fault:
 
 
 @pytest.mark.parametrize("case", LIES)
-async def test_what_providers_say_and_nobody_believes(world: World, case: str) -> None:
+async def test_lies_of_providers_open_no_account(world: World, case: str) -> None:
     """The account stays closed, with a matching JSON error, and no other server sees the token."""
     where, fault, statuses = LIES[case]
     user = user_of(list(LIES).index(case))
@@ -146,7 +146,7 @@ async def test_the_same_tokens_are_good_when_nothing_is_wrong(world: World) -> N
         assert reply.status_code == 200, reply.text
 
 
-async def test_a_token_of_another_user_of_the_same_provider(world: World) -> None:
+async def test_another_users_token_opens_no_account(world: World) -> None:
     """Substitution: a valid token of one person opens no other account of that provider, in any order."""
     mine = world.newer.grant("ann", "read")
     for user in ("beside", "bob"):
@@ -157,7 +157,7 @@ async def test_a_token_of_another_user_of_the_same_provider(world: World) -> Non
         assert reply.status_code in {400, 401, 403, 404}, (user, reply.text)
 
 
-async def test_without_a_name_a_foreign_token_is_asked_of_nobody(world: World) -> None:
+async def test_a_foreign_token_without_a_name_is_sent_nowhere(world: World) -> None:
     """At `/microsub`, where several users are, an unknown token is sent to none of their providers."""
     before = [len(made.asked) for made in (world.newer, world.older, world.bystander)]
     reply = await world.ask(None, world.newer.grant("ann", "read"))

@@ -38,7 +38,7 @@ async def state_of(mentions: Mentions) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", [*PAGES, *FEEDS])
-async def test_documents_that_keep_parsers_busy_harm_nobody(mentions: Mentions, name: str) -> None:
+async def test_heavy_documents_delay_no_other_webmention(mentions: Mentions, name: str) -> None:
     """With the link at the beginning they are shown from the part read, or fail; the next webmention is processed."""
     body = page(LINK) + {**PAGES, **FEEDS}[name].encode()
     await mentions.receive(body)
@@ -95,7 +95,7 @@ async def test_a_loop_of_redirects_ends(mentions: Mentions) -> None:
     assert mentions.site.count("/1") == 21
 
 
-async def test_private_networks_are_not_asked(mentions: Mentions) -> None:
+async def test_private_networks_get_no_request(mentions: Mentions) -> None:
     """Names and addresses of private networks get no request, on any port."""
     settings = FetchSettings(allow_private_networks=())
     fetcher = Fetcher(settings, resolver=mentions.it.resolver)
@@ -224,7 +224,7 @@ async def test_the_queue_of_a_user_has_an_end(mentions: Mentions) -> None:
     assert len(await store.all_of("alice")) == MOST_KEPT
 
 
-async def test_who_is_blocked_is_dropped_without_a_word(mentions: Mentions) -> None:
+async def test_blocked_sources_are_dropped_silently(mentions: Mentions) -> None:
     """A block of the site, or of a page above the source; a later block drops updates."""
     await mentions.receive(entry())
     await mentions.it.rules.block("alice", "global", "http://spam.test/", mentions.it.now)
@@ -261,7 +261,7 @@ async def test_the_admins_list_is_refused(mentions: Mentions) -> None:
         assert await mentions.send(source) == 202
 
 
-async def test_what_a_source_says_is_bounded(mentions: Mentions) -> None:
+async def test_texts_and_lists_of_a_source_are_bounded(mentions: Mentions) -> None:
     """Long names, texts and lists; the post stays small."""
     many = "".join(f'<img class="u-photo" src="/{number}.jpg">' for number in range(2000))
     long = "word " * 50_000

@@ -96,7 +96,7 @@ async def test_a_dead_letter_that_is_tried_again_undoes_no_edit(push: Push) -> N
     assert await dead.count() == 0
 
 
-async def test_a_signature_of_another_subscription_is_worth_nothing(push: Push) -> None:
+async def test_a_signature_of_another_subscription_is_invalid(push: Push) -> None:
     """Each callback has its own secret, so a body signed for one feed has an invalid signature for any other."""
     one = await subscribed(push)
     other = push.site.url("/other", "other.test")
@@ -195,7 +195,7 @@ async def test_a_delivery_that_stops_half_way_has_counted(push: Push) -> None:
     assert (reply.status_code, await waiting(push)) == (429, 0)
 
 
-async def test_what_one_hub_is_slow_with_leaves_room_for_others(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_deliveries_of_a_hub_leave_room_for_others(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub whose deliveries don't end gets only a share of the memory for them, and two minutes."""
     monkeypatch.setattr(callbacks, "LARGEST", 1000)
     monkeypatch.setattr(callbacks, "HELD_OF_HUB", 2000)
@@ -238,9 +238,7 @@ async def test_while_too_much_waits_hubs_shall_come_again(push: Push, monkeypatc
     assert await push.hub.publish(push.topic, push.document("after all")) == [202]
 
 
-async def test_heavy_documents_use_no_more_processor_time_than_polls_may(
-    push: Push, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_heavy_deliveries_have_a_share_of_processor_time(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """A six-hundredth of the time: after a document that took 10 seconds, none for about an hour."""
     one = await subscribed(push)
     read = push.it.parser.posts_in
@@ -280,7 +278,7 @@ async def test_nonsense_is_no_failure_of_anything(push: Push, body: bytes) -> No
     assert await push.shown() == ["first"]
 
 
-async def test_hubs_in_private_networks_are_not_asked(push: Push) -> None:
+async def test_hubs_in_private_networks_get_no_request(push: Push) -> None:
     """The guard checks every hop, whether a feed names the hub or a redirect leads to it."""
     fetcher = Fetcher(FetchSettings(), resolver=push.it.resolver)
     strict = Subscriber(
@@ -313,7 +311,7 @@ async def test_a_redirect_into_a_private_network_is_not_followed(push: Push) -> 
     await fetcher.aclose()
 
 
-async def test_redirects_without_end_are_given_up(push: Push) -> None:
+async def test_endless_redirects_are_given_up(push: Push) -> None:
     """Five are followed."""
     push.hub.answer = lambda asked, form: Answer(status=308, headers=[("Location", push.hub.path)])
     feed = await push.subscribe()
@@ -344,7 +342,7 @@ async def test_secrets_go_to_no_public_hub_in_the_clear(push: Push) -> None:
 @pytest.mark.parametrize(
     "address", ["http://ann:pass-word@blog.test:{port}/feed", "http://blog.test:{port}/feed?token=0f3a9c71bd"]
 )
-async def test_no_hub_is_told_the_secret_address_of_a_feed(push: Push, address: str) -> None:
+async def test_no_hub_gets_the_secret_address_of_a_feed(push: Push, address: str) -> None:
     """A private feed that doesn't name its own address is polled, and the health says why."""
     body = push.document().replace(b'rel="self"', b'rel="via"')
     push.site.serve_document("/feed", body)
@@ -355,7 +353,7 @@ async def test_no_hub_is_told_the_secret_address_of_a_feed(push: Push, address: 
     assert (await push.health(feed)).why.startswith("the feed's address has a secret")
 
 
-async def test_no_hub_is_told_a_key_because_the_feed_repeats_it(push: Push) -> None:
+async def test_no_hub_gets_a_key_that_the_feed_repeats(push: Push) -> None:
     """Some publishers repeat the requested address as the feed's own, and name a public hub."""
     address = f"http://blog.test:{push.site.port}/feed?key=hunter2"
     topic = push.topic.encode()
@@ -367,7 +365,7 @@ async def test_no_hub_is_told_a_key_because_the_feed_repeats_it(push: Push) -> N
     assert (await push.health(feed)).why.startswith("the feed's address has a secret")
 
 
-async def test_a_hub_that_hangs_holds_up_no_other(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_hub_delays_no_other(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of twenty feeds of a hub that never answers and one of another hub, that one is subscribed at once."""
     monkeypatch.setattr(hubs, "LIMITS", SendLimits(total=0.2, body=1000))
 

@@ -78,7 +78,7 @@ async def test_a_session_ends_when_the_name_is_given_to_another_site(server: Wor
     assert (await ann.get("/account")).status == 303
 
 
-async def test_another_spelling_of_the_address_signs_nobody_out(server: World, ann: Visitor, signed_in) -> None:
+async def test_another_spelling_of_the_address_ends_no_session(server: World, ann: Visitor, signed_in) -> None:
     """All spellings of a URL are the same identity."""
     await signed_in(ann)
     for me in ("https://ann.example", "HTTPS://Ann.Example/", "https://ann.example:443/"):
@@ -118,7 +118,7 @@ class TestTokens:
     @pytest.mark.parametrize(
         "changes", [{"name": ""}, {"name": "x" * 101}, {"scope": []}, {"scope": "create"}, {"days": "1000000"}]
     )
-    async def test_what_can_be_no_token_is_told(
+    async def test_invalid_tokens_are_refused_on_the_page(
         self, server: World, ann: Visitor, signed_in, changes: dict[str, Any]
     ) -> None:
         """The page with the form shows the error, and no token is created."""
@@ -156,7 +156,7 @@ class TestTokens:
         shown = await self.made(ann)
         assert (shown.status, len(await server.accounts.tokens("ann"))) == (403, 1)
 
-    async def test_nobody_ends_a_token_of_somebody_else(
+    async def test_other_users_tokens_cant_be_ended(
         self, server: World, ann: Visitor, other: Visitor, signed_in
     ) -> None:
         """This form also doesn't end apps' tokens, or several tokens by a common prefix."""
@@ -307,7 +307,7 @@ async def test_a_passkey_confirms(enrolled: World, ann: Visitor) -> None:
     assert (await changed(ann)).title == "New password"
 
 
-async def test_who_has_neither_signs_in_again(server: World, ann: Visitor, signed_in) -> None:
+async def test_without_password_or_passkey_a_fresh_sign_in_is_needed(server: World, ann: Visitor, signed_in) -> None:
     """A user who signed in by their own site can set a password at once, or after another sign-in."""
     await signed_in(ann)
     assert f"{PAGE}/password" in (await ann.get(PAGE)).response.text
@@ -366,7 +366,7 @@ async def test_a_session_that_ended_meanwhile_sets_no_password(
     assert (await tried(ann)).status == 303
 
 
-async def test_who_has_no_website_stays_signed_in(enrolled: World, ann: Visitor) -> None:
+async def test_users_without_website_stay_signed_in(enrolled: World, ann: Visitor) -> None:
     """The new session replaces the old one, also for a user without a website."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     mine, other = await passkey_of(enrolled, "bob"), await passkey_of(enrolled, "bob")
@@ -391,7 +391,7 @@ async def test_removing_a_passkey_ends_other_sessions(enrolled: World, ann: Visi
     assert (await ann.get("/account")).status == 200
 
 
-async def test_nobody_touches_the_passkeys_of_another(enrolled: World, ann: Visitor) -> None:
+async def test_other_users_passkeys_arent_found(enrolled: World, ann: Visitor) -> None:
     """Their ids aren't found in another account."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     mine, bobs = await passkey_of(enrolled), await passkey_of(enrolled, "bob")
@@ -448,7 +448,7 @@ async def test_the_pages_are_in_german_for_who_reads_german(ann: Visitor, signed
     assert page.tree.css_first("main [lang=en]") is None
 
 
-async def test_what_was_refused_is_said_in_the_language_of_the_page(ann: Visitor, signed_in) -> None:
+async def test_refusals_are_in_the_language_of_the_page(ann: Visitor, signed_in) -> None:
     """The translated message contains its values."""
     await signed_in(ann)
     page = await ann.get("/account")

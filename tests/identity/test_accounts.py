@@ -48,7 +48,7 @@ async def test_a_token_grants_its_scopes_and_is_never_stored(world: OneReader) -
 
 
 @pytest.mark.parametrize("token", ["", ".", "ann", "ann.", ".secret", "a b.secret", "ann." + "x" * 600, "Basic x"])
-def test_what_is_no_token_is_no_credential(token: str) -> None:
+def test_malformed_tokens_are_no_credentials(token: str) -> None:
     """Anything but `<user>.<secret>` is refused without asking Redis."""
     assert Accounts.credential(token) is None
 
@@ -114,7 +114,7 @@ async def test_an_expired_token_leaves_the_list(world: OneReader) -> None:
 
 
 @pytest.mark.parametrize("end", ["nan", "inf", "-inf", "1e300", "-1"])
-async def test_a_token_with_an_end_that_is_none_is_never_made(world: OneReader, end: str) -> None:
+async def test_a_token_with_an_invalid_expiry_is_never_made(world: OneReader, end: str) -> None:
     """Neither the method nor the script creates one with an invalid expiry."""
     with pytest.raises(InvalidRequest, match="expires"):
         await world.accounts.create_token(ANN, ["read"], "", NOW, expires=float(end))

@@ -64,14 +64,14 @@ async def test_it_lives_as_long_as_it_may_serve(tokens: ForeignTokens, redis: Re
 @pytest.mark.parametrize(
     "other", [Principal(ANN, "https://eve.example/"), Principal(ANN, ME, "https://t.example/"), Principal("bob", ME)]
 )
-async def test_what_concerned_somebody_else_is_not_kept(tokens: ForeignTokens, redis: Redis, other: Principal) -> None:
+async def test_results_for_a_changed_identity_arent_kept(tokens: ForeignTokens, redis: Redis, other: Principal) -> None:
     """The user's profile or endpoint changed during the check, or the user doesn't exist."""
     assert not await tokens.remember(other, DIGEST, GOOD, until=NOW + 600, grace=3600)
     assert not await redis.command("EXISTS", keys.token(other.name, DIGEST))
     assert await tokens.owner(DIGEST) is None
 
 
-async def test_nothing_is_kept_for_a_disabled_user(tokens: ForeignTokens, accounts: Accounts) -> None:
+async def test_tokens_of_disabled_users_arent_kept(tokens: ForeignTokens, accounts: Accounts) -> None:
     """Stored tokens are deleted when the user is disabled, and don't return with the user."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     await accounts.disable_user(ANN, NOW)

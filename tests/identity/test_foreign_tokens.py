@@ -122,7 +122,7 @@ async def test_a_refusal_is_remembered(world: World) -> None:
         assert world.provider.asked == 1
 
 
-async def test_who_has_no_provider_is_asked_of_nobody(world: World) -> None:
+async def test_users_without_provider_cause_no_request(world: World) -> None:
     """The same holds for disabled and unknown users."""
     await world.accounts.set_me(ANN, "")
     await world.refused(Unauthorized)
@@ -150,7 +150,7 @@ async def test_a_change_during_the_question_makes_the_answer_worthless(world: Wo
 # --- unavailable providers
 
 
-async def test_what_was_said_serves_on_while_the_provider_is_away(world: World) -> None:
+async def test_cached_verdicts_serve_while_the_provider_is_away(world: World) -> None:
     """It is asked every half minute; its first answer after its return applies again."""
     await world.check()
     world.provider.says = DOWN
@@ -185,7 +185,7 @@ async def test_a_provider_may_ask_for_peace(world: World) -> None:
     assert world.provider.asked == 1
 
 
-async def test_nobody_to_ask_is_no_outage(world: World) -> None:
+async def test_a_missing_provider_is_no_outage(world: World) -> None:
     """If the page has no provider, new tokens are refused, and valid ones keep the grace period."""
     world.provider.says = Silent("nobody is named there", lasting=True)
     assert "nobody is named there" in (await world.refused(Unauthorized)).description
@@ -197,7 +197,7 @@ async def test_nobody_to_ask_is_no_outage(world: World) -> None:
         await world.check(NOW + 4200, credential=another(1))
 
 
-async def test_a_token_of_ours_that_was_replaced_is_asked_of_nobody(world: World) -> None:
+async def test_a_replaced_own_token_causes_no_request(world: World) -> None:
     """The reply is 401 at once, even if the user's page can't be reached."""
     world.provider.says = DOWN
     first = await world.accounts.create_token(ANN, ["read"], "shown", NOW, mark="greeting")
@@ -237,7 +237,7 @@ async def test_a_refusal_reaches_all_who_wait(world: World) -> None:
     assert world.provider.asked == 1
 
 
-async def test_who_gives_up_takes_nobody_along(world: World) -> None:
+async def test_a_disconnected_client_doesnt_end_the_check(world: World) -> None:
     """A client that disconnects doesn't end the check for the others."""
     world.provider.open.clear()
     first, second = (asyncio.create_task(world.check()) for _ in range(2))
@@ -282,7 +282,7 @@ async def test_a_few_who_hammer_keep_no_new_app_outside(world: World, places: li
     assert await world.check(address="198.51.100.7") == GRANT
 
 
-async def test_an_address_that_had_a_good_token_is_asked_about_however_many_hammer(world: World) -> None:
+async def test_known_addresses_are_checked_during_attacks(world: World) -> None:
     """If one app of the user is known there, the next one can sign in, even during attacks from known networks."""
     await world.check(credential=another(9000), address="198.51.100.7")
     await world.check(credential=another(9001), address="203.0.113.9")
@@ -294,7 +294,7 @@ async def test_an_address_that_had_a_good_token_is_asked_about_however_many_hamm
     assert await world.check(address="198.51.100.7") == GRANT
 
 
-async def test_hammering_doesnt_touch_those_who_are_known(world: World) -> None:
+async def test_attacks_dont_affect_known_tokens(world: World) -> None:
     """A confirmed token is checked again, whatever else happens."""
     await world.check()
     world.provider.says = Denied("no")

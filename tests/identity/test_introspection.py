@@ -108,7 +108,7 @@ async def test_scopes_under_another_name(newer: Asked) -> None:
         assert said.scopes == {*scopes, *more}
 
 
-async def test_the_providers_end_is_told(newer: Asked) -> None:
+async def test_the_expiry_is_that_of_the_provider(newer: Asked) -> None:
     """The expiry is in Unix seconds."""
     assert await newer.ask(newer.grant(lifetime=90)) == replace(READ, ends=NOW + 90)
 
@@ -201,7 +201,7 @@ async def test_names_that_are_not_one(newer: Asked) -> None:
     ],
     ids=lambda fault: str(fault.body or fault.status or fault)[:40],
 )
-async def test_nothing_is_learnt_from_nonsense(newer: Asked, fault: Fault) -> None:
+async def test_unusable_replies_decide_nothing(newer: Asked, fault: Fault) -> None:
     """Failures, oversize replies and unreadable replies neither confirm nor deny a token."""
     token = newer.grant()
     assert isinstance(await newer.ask(token), Vouched)
@@ -258,7 +258,7 @@ async def test_a_provider_may_say_when_to_come_back(newer: Asked) -> None:
         assert await newer.ask(newer.grant()) == Silent("the server answered 503", wait)
 
 
-async def test_a_page_that_names_nobody(newer: Asked) -> None:
+async def test_a_page_without_provider_is_no_outage(newer: Asked) -> None:
     """This is not a temporary failure."""
     page = newer.site.page("/plain/", "<!doctype html><p>Hello")
     said = await newer.ask("token", me=page)
@@ -267,7 +267,7 @@ async def test_a_page_that_names_nobody(newer: Asked) -> None:
     assert isinstance(await newer.ask("token", me=""), Denied)
 
 
-async def test_private_networks_are_not_asked(fetcher: Fetcher) -> None:
+async def test_private_networks_get_no_request(fetcher: Fetcher) -> None:
     """This applies to pages, token endpoints and names that resolve to private addresses."""
     asking = Introspection(fetcher, Profiles(fetcher, PARSER))
     for who in (
@@ -287,7 +287,7 @@ async def test_the_token_goes_no_further_than_the_provider(older: Asked) -> None
         assert not stranger.asked
 
 
-async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher: Fetcher) -> None:
+async def test_a_moved_user_is_found_at_the_new_provider(newer: Asked, fetcher: Fetcher) -> None:
     """If the cached provider denies a token, the page is fetched again, unless that was done recently."""
     clock = 0.0
     profiles = Profiles(fetcher, PARSER, private=True, clock=lambda: clock)
@@ -328,7 +328,7 @@ async def test_this_server_doesnt_ask_itself(fetcher: Fetcher) -> None:
         assert not site.count("/introspect")
 
 
-async def test_strangers_learn_no_addresses(newer: Asked) -> None:
+async def test_errors_contain_no_addresses(newer: Asked) -> None:
     """Errors contain no addresses of users' pages or servers; the log does."""
     for who in (
         {"me": "http://hidden.example/"},

@@ -107,7 +107,7 @@ async def examined(served: Mapping[str, Any], body: bytes) -> tuple[PageReport, 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
-async def test_what_is_found_on_a_page(case: Path) -> None:
+async def test_findings_have_level_apps_and_correction(case: Path) -> None:
     """Each finding has its level, the affected apps, and a correction; no secret is sent anywhere."""
     expected = case.with_suffix(".json")
     document = json.loads(expected.read_text("utf-8"))
@@ -160,7 +160,7 @@ async def test_one_typo_is_one_problem(page: str, asks_itself: bool, name: str) 
         assert len(said) <= 1, (mistyped, said)
 
 
-async def test_a_page_is_asked_as_apps_ask_it() -> None:
+async def test_a_page_is_requested_as_apps_do() -> None:
     """HEAD and GET of the page, and one request for each link; without a server's data nothing is compared."""
     case = next(path for path in CASES if path.stem == "complete")
     _, web = await examined({}, case.read_bytes())
@@ -176,7 +176,7 @@ async def test_a_page_is_asked_as_apps_ask_it() -> None:
     ]
 
 
-async def test_from_the_command_line_this_server_is_asked_too() -> None:
+async def test_the_command_line_requests_this_server_too() -> None:
     """The server may not be running or reachable there."""
     case = next(path for path in CASES if path.stem == "complete-with-own-provider")
     web = web_of({}, case.read_bytes())
@@ -197,14 +197,14 @@ async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
     assert "begins with http://" in found.fix
 
 
-async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_page_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check of a page that never answers ends at the time limit."""
     monkeypatch.setattr("microsub.identity.page_check.SECONDS", 0.01)
     report = await PageDoctor(Silence(), PARSER).examine("alice.example", CheckedAgainst())
     assert [(one.level, one.about) for one in report.findings] == [("problem", "time")]
 
 
-async def test_an_address_that_is_nobodys() -> None:
+async def test_an_invalid_address_causes_no_request() -> None:
     """An invalid profile URL causes no request."""
     web = Web({})
     for address in ("", "ftp://alice.example/", "https://alice.example/#me", "https://10.0.0.1/", "two words"):
@@ -213,7 +213,7 @@ async def test_an_address_that_is_nobodys() -> None:
     assert not web.asked
 
 
-async def test_nobody_checks_pages_all_the_time() -> None:
+async def test_page_checks_per_minute_are_limited() -> None:
     """The limits per minute apply to each client and each site; others aren't affected."""
     now = 0.0
     doctor = PageDoctor(Web({}), PARSER, clock=lambda: now)
@@ -265,6 +265,6 @@ async def test_a_few_pages_are_checked_at_once() -> None:
         ("https://other.example/at/microsub/alice", None),
     ],
 )
-def test_whose_endpoint_it_is(endpoint: str, user: str | None) -> None:
+def test_an_endpoint_names_its_user(endpoint: str, user: str | None) -> None:
     """This also works if the server is below a path."""
     assert user_in(endpoint, "https://reader.example/at") == user

@@ -107,9 +107,7 @@ async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) 
         (None, "127.0.0.1:8000=x; y", "microsub-session"),
     ],
 )
-def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
-    base_url: str | None, host: str, name: str
-) -> None:
+def test_a_cookies_name_has_the_port_if_needed(base_url: str | None, host: str, name: str) -> None:
     """The port comes from the configured address, or from the browser's address on loopback. Not used with https."""
     cookies, response = PageCookies(PublicAddress(base_url), host), Response()
     cookies.write(response, "session", "x")
@@ -149,7 +147,7 @@ def test_of_cookies_with_one_name_the_last_counts() -> None:
 
 
 @pytest.mark.parametrize("blank", [b"\xa0", b"\x85", b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\xe2\x80\x80"])
-def test_a_cookie_whose_name_begins_with_an_odd_blank_is_another_one(blank: bytes) -> None:
+def test_a_cookie_name_with_an_odd_blank_is_ignored(blank: bytes) -> None:
     """For browsers such a name has no `__Host-` prefix, so another host of the domain may set it."""
     cookies = PageCookies(PublicAddress("https://reader.example"), "reader.example")
     for planted in (blank + b"__Host-microsub-session=theirs", b"__Host-microsub-session" + blank + b"=theirs"):
@@ -157,7 +155,7 @@ def test_a_cookie_whose_name_begins_with_an_odd_blank_is_another_one(blank: byte
         assert cookies.read(Request({"type": "http", "headers": headers}), "session") == "ours"
 
 
-async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Visitor) -> None:
+async def test_a_page_for_users_redirects_to_the_sign_in(ann: Visitor) -> None:
     """The sign-in leads back to the page, with its query."""
     shown = await ann.get("/account?x=1%262")
     assert shown.status == 303
@@ -249,7 +247,7 @@ class TestAddresses:
         assert not is_loopback(host)
         assert PublicAddress(None).base(host) is None
 
-    def test_a_set_address_counts_whatever_the_request_says(self) -> None:
+    def test_the_configured_address_precedes_the_host_header(self) -> None:
         """Behind a proxy, `Host` may have any value."""
         address = PublicAddress("https://a.example/reader")
         assert address.base("evil.example") == "https://a.example/reader"
@@ -289,7 +287,7 @@ def test_templates_and_static_files_are_part_of_the_wheel(tmp_path: Path) -> Non
 
 
 @given(st.text(max_size=60) | st.text(alphabet="/\\.:@?#\t\n evil%2f", max_size=30).map(lambda text: "/" + text))
-def test_whatever_passes_for_an_own_path_stays_here(text: str) -> None:
+def test_own_paths_stay_on_this_server(text: str) -> None:
     """Browsers ignore tabs and newlines, and read a backslash as a slash."""
     if own_path(text) is not None:
         read = re.sub(r"[\t\r\n]", "", text).strip().replace("\\", "/")
@@ -318,7 +316,7 @@ async def test_every_post_of_the_pages_is_a_form(server: World) -> None:
             assert is_form(route) or takes_upload(route), route.path
 
 
-async def test_a_browser_that_says_nothing_of_origins_passes_by_its_token(ann: Visitor, signed_in) -> None:
+async def test_a_form_without_origin_needs_its_token(ann: Visitor, signed_in) -> None:
     """Very old browsers send neither header; the form's token is enough."""
     await signed_in(ann)
     page = await ann.get("/account")
@@ -334,7 +332,7 @@ async def test_a_token_ends_with_the_session(ann: Visitor, signed_in) -> None:
     assert (await ann.post(END_ALL, fields)).status == 403
 
 
-async def test_without_cookies_the_page_says_so(ann: Visitor, signed_in) -> None:
+async def test_without_cookies_the_page_has_a_message(ann: Visitor, signed_in) -> None:
     """A browser without cookies can't send forms."""
     await signed_in(ann)
     fields = fields_of((await ann.get("/account")).form(END_ALL))
@@ -344,7 +342,7 @@ async def test_without_cookies_the_page_says_so(ann: Visitor, signed_in) -> None
     assert "llow cookies" in shown.text
 
 
-async def test_what_is_no_form_is_refused(ann: Visitor, signed_in) -> None:
+async def test_bodies_other_than_forms_are_refused(ann: Visitor, signed_in) -> None:
     """Other content types and bodies that are too large are refused."""
     await signed_in(ann)
     for body, kind, status in [(b"{}", "application/json", 400), (b"a=" + b"b" * 70_000, None, 413)]:
@@ -361,7 +359,7 @@ async def test_tokens_differ_from_page_to_page(ann: Visitor, signed_in) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((WEB.parent).rglob("*.py")), ids=lambda path: path.name)
-def test_libraries_of_credentials_and_templates_load_with_their_first_use(path: Path) -> None:
+def test_slow_libraries_load_on_first_use(path: Path) -> None:
     """Importing them takes a second, which a start of the server should not wait for."""
     nodes = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import | ast.ImportFrom)]
     loaded = {alias.name for node in nodes for alias in node.names} | {getattr(node, "module", "") for node in nodes}

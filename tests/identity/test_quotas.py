@@ -64,7 +64,7 @@ async def test_when_to_come_back() -> None:
     assert refusal.value.retry_after == 45
 
 
-async def test_little_is_told() -> None:
+async def test_every_tenth_of_the_limit_is_written() -> None:
     """The store gets the first request and every tenth of the limit; nothing once the limit is reached."""
     shared = Shared()
     limiting = RequestRate(shared)

@@ -41,7 +41,7 @@ async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> No
     assert not {"/health", "/metrics"} & links, "which are the admin's affair"
 
 
-async def test_who_is_signed_in_gets_lines_to_copy(ann: Visitor, signed_in) -> None:
+async def test_signed_in_users_get_lines_to_copy(ann: Visitor, signed_in) -> None:
     """The lines contain the user's name, and the form contains their address."""
     await signed_in(ann)
     shown = await ann.get("/connect")
@@ -72,7 +72,7 @@ async def test_a_page_is_checked(ann: Visitor, site: Publisher) -> None:
     assert shown.form("/check", address=url)
 
 
-async def test_how_a_page_compares_is_told_to_its_owner_alone(
+async def test_only_the_owner_sees_how_a_page_compares(
     ann: Visitor, other: Visitor, site: Publisher, signed_in
 ) -> None:
     """A stranger sees nobody's `me`, and can't find out whether a user exists."""
@@ -103,7 +103,7 @@ class Noted:
         return FetchFailed(sending.url, "dns", "the host has no address")
 
 
-async def test_for_strangers_the_ports_of_websites_are_asked_alone(
+async def test_strangers_checks_use_only_website_ports(
     server: World, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise strangers could find out which ports are open; users may have pages on other ports. The work counts for
@@ -120,14 +120,14 @@ async def test_for_strangers_the_ports_of_websites_are_asked_alone(
     assert noted.asked == {(False, "user ann")}
 
 
-async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher) -> None:
+async def test_invalid_addresses_use_up_no_check(ann: Visitor, site: Publisher) -> None:
     """Only real checks count, however often invalid input is sent."""
     for address in ("", " ", "nonsense nonsense", "ftp://a.example/", "http://") * PAGE_CHECKS_OF_NETWORK.most:
         assert (await check(ann, address)).status == 400
     assert (await check(ann, served(site, ""))).status == 200
 
 
-async def test_without_an_address_of_its_own_the_page_says_so(real_redis: Redis) -> None:
+async def test_without_a_base_url_the_page_has_a_message(real_redis: Redis) -> None:
     """Forms can't be trusted at a host name other than loopback; the lines show the address that the browser uses."""
     async with instance(real_redis) as made:
         strange, near = Visitor(made.app, "http://reader.lan"), Visitor(made.app, "http://127.0.0.1:8080")
@@ -148,7 +148,7 @@ LINES = {
 }
 
 
-async def test_the_lines_stand_in_head_and_headers(ann: Visitor) -> None:
+async def test_the_lines_are_in_head_and_headers(ann: Visitor) -> None:
     """GET and HEAD are alike; browsers may read the page from other origins; no cookie is set."""
     page = await ann.get("/u/carol")
     links = page.tree.css("html > head > link")
@@ -165,7 +165,7 @@ async def test_the_lines_stand_in_head_and_headers(ann: Visitor) -> None:
     assert (card.text(), card.attributes["href"]) == ("carol", "https://reader.example/u/carol")
 
 
-async def test_it_tells_nobody_who_has_an_account(ann: Visitor) -> None:
+async def test_it_doesnt_reveal_accounts(ann: Visitor) -> None:
     """Every name has a page, and these differ only in the name."""
     known, unknown = await ann.get("/u/ann"), await ann.get("/u/nobdy")
     assert known.status == unknown.status == 200
@@ -174,12 +174,12 @@ async def test_it_tells_nobody_who_has_an_account(ann: Visitor) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b", "x" * 65, "%3Cscript%3E", "a%20b"])
-async def test_what_can_be_nobodys_name_has_none(ann: Visitor, name: str) -> None:
+async def test_invalid_names_have_no_page(ann: Visitor, name: str) -> None:
     """A name consists of letters, digits, _ and -."""
     assert (await ann.get(f"/u/{name}")).status == 404
 
 
-async def test_a_slash_makes_nobody_another_person(ann: Visitor) -> None:
+async def test_a_final_slash_is_redirected(ann: Visitor) -> None:
     """It redirects permanently to the address without it."""
     shown = await ann.get("/u/carol/")
     assert (shown.status, shown.location) == (301, "https://reader.example/u/carol")

@@ -25,7 +25,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("url", SAME)
-def test_what_is_public_stays(url: str) -> None:
+def test_public_parts_stay(url: str) -> None:
     """People recognise the feed by these parts."""
     assert redacted(url) == url
 
@@ -46,7 +46,7 @@ def test_what_is_public_stays(url: str) -> None:
         ("https://a.example/%35f2d9c8e7b6a4d3c/rss", "https://a.example/***/rss"),
     ],
 )
-def test_what_may_be_a_secret_is_hidden(url: str, shown: str) -> None:
+def test_possible_secrets_are_hidden(url: str, shown: str) -> None:
     """This includes any name, and random parts of the path."""
     assert redacted(url) == shown
     assert redacted(shown) == shown

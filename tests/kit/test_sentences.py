@@ -16,7 +16,7 @@ def _german(text: str) -> str:
     return GERMAN.get(text, text)
 
 
-def test_a_sentence_is_english_text_that_can_be_said_in_another_language() -> None:
+def test_a_sentence_is_translatable_english() -> None:
     """The values stay the same, except for sentences, which are translated too; other text stays."""
     said = Sentence("{who} says {what}", who="nothing", what=Sentence("nothing"))
     assert said == "nothing says nothing"

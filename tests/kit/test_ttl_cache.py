@@ -56,7 +56,7 @@ async def test_a_bug_is_not_remembered() -> None:
     assert await get("a") == 2
 
 
-async def test_an_error_is_told_again_without_its_past() -> None:
+async def test_a_cached_error_has_no_growing_traceback() -> None:
     """The same error is raised each time, and its traceback doesn't grow."""
     asking = Asking()
     get = remembering(asking)
@@ -72,7 +72,7 @@ async def test_an_error_is_told_again_without_its_past() -> None:
     assert await get("a") == 2
 
 
-async def test_age_counts_from_when_the_question_was_asked() -> None:
+async def test_age_counts_from_the_question() -> None:
     """The age of a slow answer counts from its question; a younger answer than requested is fine."""
     asking = Asking()
     get = remembering(asking)
@@ -89,7 +89,7 @@ async def test_age_counts_from_when_the_question_was_asked() -> None:
     assert await get("a") == 3
 
 
-async def test_only_so_many_are_asked_together() -> None:
+async def test_concurrent_questions_are_limited() -> None:
     """The others wait for their turn, and all get an answer."""
     asking = Asking()
     get = remembering(asking, at_once=4, most=50)

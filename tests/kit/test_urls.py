@@ -68,7 +68,7 @@ def test_a_host_has_one_form(written: str, host: str) -> None:
         assert party.id == host
 
 
-def test_the_file_takes_for_one_feed_what_the_store_takes_for_one() -> None:
+def test_file_and_store_have_the_same_canonical_urls() -> None:
     """`straße` and its punycode are one host, and `strasse` is another."""
     hosts = ("straße.example", "xn--strae-oqa.example", "strasse.example")
     feeds = [f"https://{host}/feed" for host in hosts]
@@ -83,14 +83,14 @@ def test_the_file_takes_for_one_feed_what_the_store_takes_for_one() -> None:
     "url",
     ["https://[", "mailto:a@b", "x", "", "https:///x", "https://a.example:x/", "https://a b.example/", "ftp://a/"],
 )
-def test_what_cannot_be_requested_compares_as_it_is(url: str) -> None:
+def test_unusable_urls_compare_unchanged(url: str) -> None:
     """A comparison never fails."""
     assert canonical_feed_url(url) == url
     assert not is_usable(url)
 
 
 @pytest.mark.parametrize("text", ["com", "localhost", "127.0.0.1", "a..example", "a.example..", "*.a.example", "a/b.c"])
-def test_what_is_no_domain(text: str) -> None:
+def test_invalid_domains_are_refused(text: str) -> None:
     """A domain that covers all its subdomains has at least two labels."""
     assert domain(text) is None
 
@@ -143,7 +143,7 @@ def test_an_address_of_ipv4_within_ipv6_is_the_same_host(written: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.256", "1.2.3.4.5", "08.1", "0x", "4294967296", "9to5.example", "1.example"])
-def test_what_is_no_address_in_numbers_stays(host: str) -> None:
+def test_other_hosts_stay_unchanged(host: str) -> None:
     assert host_of(f"https://{host}/") == host
 
 
@@ -157,7 +157,7 @@ def test_many_addresses_with_long_hosts_take_no_long_time() -> None:
     assert time.process_time() - started < 1
 
 
-def test_what_is_too_long_for_an_address_is_not_shown() -> None:
+def test_too_long_urls_are_not_shown() -> None:
     """Nobody could see where its password ends."""
     assert mask_credentials(f"https://ann:{'x' * LONG}@a.example/") == "***"
     assert mask_credentials(f"https://ann:pass/{'x' * LONG}@a.example/") == "***"

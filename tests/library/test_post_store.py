@@ -56,7 +56,7 @@ ARBITRARY: dict[str, Any] = {
 }
 
 
-async def test_arbitrary_fields_come_back_as_they_were_saved(posts: PostStore) -> None:
+async def test_arbitrary_fields_are_returned_unchanged(posts: PostStore) -> None:
     """This includes names that the store uses itself, all kinds of JSON, null and empty values."""
     saved = await posts.save(FEED, fields(**ARBITRARY))
     assert saved.created
@@ -130,9 +130,7 @@ class Mood(StrEnum):
         ({"x": "a" * 1_000_001}, "too large"),
     ],
 )
-async def test_what_cant_be_used_is_named_and_nothing_is_written(
-    posts: PostStore, unusable: dict[str, Any], named: str
-) -> None:
+async def test_invalid_fields_are_named_and_not_written(posts: PostStore, unusable: dict[str, Any], named: str) -> None:
     """The error says which field, what was found and what was expected."""
     with pytest.raises(InvalidRequest) as caught:
         await posts.save(FEED, {**fields(), **unusable})
@@ -173,7 +171,7 @@ async def test_a_new_post_needs_a_timestamp_an_old_one_has_its_own(posts: PostSt
     assert later.post.item["published"] == "2024-01-31T06:15:30+00:00"
 
 
-async def test_the_future_waits_for_nobody(posts: PostStore, it: World) -> None:
+async def test_future_posts_are_shown_as_of_now(posts: PostStore, it: World) -> None:
     """For readers a post is never in the future; its own timestamp is returned as it was saved."""
     ahead = datetime.fromtimestamp(it.clock() + 86_400, UTC)
     saved = await posts.save(FEED, fields(timestamp=ahead))
@@ -248,7 +246,7 @@ async def test_newest_first_in_pages(posts: PostStore) -> None:
     assert (await posts.newest(FEED, 0)).posts == ()
 
 
-async def test_a_page_goes_on_where_its_last_post_was(posts: PostStore) -> None:
+async def test_a_page_continues_after_the_last_post(posts: PostStore) -> None:
     """This is so even if that post was deleted or edited meanwhile, and newer posts came."""
     for number in range(6):
         await posts.save(FEED, fields(f"post-{number}", timestamp=AT + timedelta(minutes=number)))
@@ -300,7 +298,7 @@ async def test_a_post_that_is_deleted_on_its_way_doesnt_arrive(posts: PostStore,
     assert await wrong(it) == []
 
 
-async def test_a_post_that_is_deleted_while_it_is_delivered_goes_at_once(posts: PostStore, it: World) -> None:
+async def test_a_post_deleted_during_delivery_isnt_shown(posts: PostStore, it: World) -> None:
     """The whole deletion happens between loading the post and adding it to a timeline."""
     await follow(it)
     saved = await posts.save(FEED, fields())
@@ -317,7 +315,7 @@ async def test_a_post_that_is_deleted_while_it_is_delivered_goes_at_once(posts: 
 
 
 @pytest.mark.parametrize("post_id", ["12345", "x", "", "1 2", "9" * 40])
-async def test_what_isnt_there_isnt_deleted(posts: PostStore, post_id: str) -> None:
+async def test_deleting_an_unknown_post_is_false(posts: PostStore, post_id: str) -> None:
     """No error is raised."""
     assert not await posts.delete(post_id)
     assert await posts.get(post_id) is None
@@ -406,7 +404,7 @@ async def test_a_polled_post_and_a_saved_one_are_the_same_by_guid(it: World) -> 
         assert len(await it.rows()) == 2
 
 
-async def test_a_guid_is_told_as_its_feed_wrote_it(it: World, posts: PostStore) -> None:
+async def test_events_have_the_guid_of_the_feed(it: World, posts: PostStore) -> None:
     """This holds from its creation to its deletion, and after a crash; both forms find the post."""
     old, new = "http://blog.test/?p=1&amp;utm_source=rss", "https://blog.test/?p=1"
     written = old.replace("&amp;", "&")
@@ -430,7 +428,7 @@ async def test_a_guid_is_told_as_its_feed_wrote_it(it: World, posts: PostStore) 
         assert guids == [(kind, written) for kind in kinds]
 
 
-async def test_a_guid_of_several_posts_is_told_with_what_tells_them_apart(it: World, posts: PostStore) -> None:
+async def test_events_of_a_shared_guid_have_the_distinguishing_form(it: World, posts: PostStore) -> None:
     """The feed's own guid would find neither of them."""
     async with publisher() as site:
         two = rss([("http://blog.test/", "One", None), ("http://blog.test/", "Two", None)])
@@ -475,7 +473,7 @@ async def test_a_feed_that_is_saved_into_stays_where_it_is(it: World, posts: Pos
         assert again.post.id == saved.post.id
 
 
-async def test_what_a_crash_left_unannounced_is_announced_with_the_next_post(posts: PostStore, it: World) -> None:
+async def test_unannounced_posts_are_announced_with_the_next(posts: PostStore, it: World) -> None:
     """A program died between storing and announcing."""
     await follow(it)
     real = posts._ingest._announce
@@ -510,7 +508,7 @@ async def test_feeds_in_pages(posts: PostStore, it: World) -> None:
     assert (await posts.feeds(2, 10_000)).feeds == ()
 
 
-async def test_what_a_program_has_saved_of_a_polled_post_holds_until_its_feed_says_more(it, posts):
+async def test_the_later_of_save_and_edit_counts(it, posts):
     """The later change counts, whether it is a save or an edit by the publisher."""
     async with publisher() as site:
         site.serve_document("/feed", rss(dated(1)))
@@ -524,7 +522,7 @@ async def test_what_a_program_has_saved_of_a_polled_post_holds_until_its_feed_sa
         assert '"name":"Edited"' in (await it.texts())[0]
 
 
-async def test_a_feed_that_only_programs_write_is_never_polled_and_never_failing(it: World, posts: PostStore) -> None:
+async def test_a_written_feed_is_never_polled_or_failing(it: World, posts: PostStore) -> None:
     """Its address is tried once when somebody follows it; it is no feed, so nothing is said about it."""
     async with publisher() as site:
         url = site.url("/articles", "service.test")
@@ -545,7 +543,7 @@ async def test_a_feed_that_only_programs_write_is_never_polled_and_never_failing
         assert await wrong(it) == []
 
 
-async def test_a_failing_feed_that_a_program_begins_to_write_fails_no_more(it: World, posts: PostStore) -> None:
+async def test_a_failing_feed_recovers_when_a_program_writes_it(it: World, posts: PostStore) -> None:
     async with publisher() as site:
         feed = await it.follow(site.url("/articles", "service.test"))
         await it.poll(feed)
@@ -555,7 +553,7 @@ async def test_a_failing_feed_that_a_program_begins_to_write_fails_no_more(it: W
         assert (record.failures, record.last_error) == (0, None)
 
 
-async def test_a_written_feed_whose_address_is_a_feed_is_polled_as_any_other(it: World, posts: PostStore) -> None:
+async def test_a_written_feed_at_a_real_feed_is_polled(it: World, posts: PostStore) -> None:
     async with publisher() as site:
         url = site.url("/feed", "blog.test")
         await posts.save(url, fields("mine"))

@@ -93,7 +93,7 @@ BAD: dict[str, tuple[str, Call, list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-async def test_what_cant_be_used_is_refused_by_name(posts: PostStore, it: World, case: str) -> None:
+async def test_invalid_arguments_are_refused_by_name(posts: PostStore, it: World, case: str) -> None:
     """Only InvalidRequest is raised; it names the argument, and nothing is written."""
     name, call, values = BAD[case]
     before = await keys_of(it)
@@ -112,7 +112,7 @@ async def keys_of(it: World) -> set[bytes]:
     return {key async for some in it.redis.scan() for key in some}
 
 
-async def test_what_listens_must_be_a_function(posts: PostStore) -> None:
+async def test_a_listener_is_a_function(posts: PostStore) -> None:
     """Otherwise the error would be raised at the first event, with no caller to handle it."""
     with pytest.raises(InvalidRequest, match="'listener'"):
         posts.listen("x")  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ async def test_limits_of_any_size_count(posts: PostStore) -> None:
     assert await posts.expire(FEED, huge) == 0
 
 
-async def test_the_same_guid_among_the_fields_is_none_other(posts: PostStore) -> None:
+async def test_the_same_guid_may_be_among_the_fields(posts: PostStore) -> None:
     """`Post.fields` with its guid may be given back."""
     saved = await posts.update_or_create(FEED, "a", {"guid": "a", "x": 1})
     assert saved.post.fields == {"x": 1}
@@ -154,7 +154,7 @@ async def test_numbers_of_any_size_come_back(posts: PostStore, number: float) ->
     assert (await posts.save(FEED, {**GOOD, **fields, "other": 1})).changed == ()
 
 
-async def test_what_is_nested_deeply_comes_back(posts: PostStore) -> None:
+async def test_deeply_nested_fields_are_returned(posts: PostStore) -> None:
     """The documented depth works, with and without large numbers."""
     fields = {"x": nested(200), "y": [2**70, nested(199)]}
     assert (await posts.save(FEED, {**GOOD, **fields})).post.fields == fields

@@ -68,7 +68,7 @@ async def test_killed_while_a_post_is_taken_in(real_redis: Redis, kind: int, aft
     assert steps > 8
 
 
-async def test_a_killed_process_keeps_its_source_waiting_for_three_seconds_at_most(real_redis: Redis) -> None:
+async def test_a_killed_process_holds_its_source_three_seconds(real_redis: Redis) -> None:
     """Another process stores the source's next post as soon as the lease of the dead one ends."""
     killing = Killing(real_redis)
     async with instance(killing, now=NOON, patience=IMPATIENT) as server:

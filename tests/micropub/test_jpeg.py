@@ -58,13 +58,13 @@ def test_the_way_up_stays(orientation: int, order: str) -> None:
 
 
 @pytest.mark.parametrize("cut", range(2, 60))
-def test_what_is_no_whole_picture_stays_as_it_is(cut: int) -> None:
+def test_truncated_pictures_stay_unchanged(cut: int) -> None:
     """The data ends before the picture begins."""
     data = picture(exif(6))[:cut]
     assert without_metadata(data) == data
 
 
-def test_nothing_breaks_it() -> None:
+def test_random_changes_cause_no_error() -> None:
     """After random changes, the result is a picture or the original data."""
     chance = random.Random(7)
     whole = picture(JFIF, exif(6), XMP)
@@ -76,7 +76,7 @@ def test_nothing_breaks_it() -> None:
 
 
 @pytest.mark.parametrize("endless", [b"\xff", segment(0xFE, b"")])
-def test_segments_without_end_are_not_walked_through(endless: bytes) -> None:
+def test_endless_segments_are_not_read(endless: bytes) -> None:
     """10 MB of them blocked the server for seconds; such a picture stays as it is."""
     data = picture(endless * 2_000)
     assert without_metadata(data) == data

@@ -104,9 +104,7 @@ async def test_the_oldest_redis_takes_posts() -> None:
 
 
 @pytest.mark.parametrize("name", ["uid", "url"])
-async def test_what_has_a_name_is_one_post_for_good(
-    sender: SourceClient, alice: Reader, server: World, name: str
-) -> None:
+async def test_a_named_post_is_updated(sender: SourceClient, alice: Reader, server: World, name: str) -> None:
     """If it is sent again with other text, the post changes and keeps its place and read state."""
     first = await sender.note("before", **{name: "https://a.example/status"})
     (item,) = await items(alice)
@@ -145,7 +143,7 @@ async def test_a_post_is_restored_by_each_address_that_it_has_had(
     assert await items(alice) == []
 
 
-async def test_what_was_restored_is_known_as_long_as_it_is_sent(sender: SourceClient, server: World) -> None:
+async def test_restored_posts_are_known_by_their_uid(sender: SourceClient, server: World) -> None:
     """Its `uid` finds it directly, however often it was deleted, and each request starts another 30 days."""
     for _ in range(3):
         address = await sender.note("here", uid="status")
@@ -255,7 +253,9 @@ async def test_a_revoked_source_and_a_removed_user(sender: SourceClient, alice: 
     await other.send(401, data={"content": "x"})
 
 
-async def test_nothing_is_left_of_a_removed_user(sender: SourceClient, alice: Reader, server: World) -> None:
+async def test_a_removed_users_sources_and_files_are_deleted(
+    sender: SourceClient, alice: Reader, server: World
+) -> None:
     """Pages and files are hidden after the removal; a month later sources and files are deleted."""
     address = await sender.post(data={"content": "x"}, files={"photo": ("a.jpg", JPEG, "image/jpeg")})
     assert (await server.check()).left == ()
@@ -311,9 +311,7 @@ async def test_files_are_never_documents(sender: SourceClient, server: World) ->
     assert (await server.client.get(picture)).headers["content-disposition"] == "inline"
 
 
-async def test_the_same_file_is_kept_once_and_goes_when_its_user_says_so(
-    sender: SourceClient, server: World, bob: Reader
-) -> None:
+async def test_a_file_is_kept_once_and_deleted_by_its_user(sender: SourceClient, server: World, bob: Reader) -> None:
     """Other users can't delete it, and have another URL for the same bytes."""
     send = {"path": "/media", "files": {"file": ("a.jpg", JPEG, "image/jpeg")}}
     first, again = [(await sender.send(**send)).headers["location"] for _ in range(2)]  # type: ignore[arg-type]
@@ -438,9 +436,7 @@ def nested(depth: int) -> Any:
     ],
     ids=lambda found: next(iter(found)),
 )
-async def test_what_can_not_be_used_is_refused_and_stores_nothing(
-    sender: SourceClient, alice: Reader, request_: dict[str, Any]
-) -> None:
+async def test_invalid_requests_store_nothing(sender: SourceClient, alice: Reader, request_: dict[str, Any]) -> None:
     """The reply is 400 with a sentence."""
     reply = await sender.send(400, **request_)
     assert reply.json()["error"] == "invalid_request"
@@ -524,7 +520,7 @@ async def test_slow_strangers_take_no_room_from_the_user(sender: SourceClient, s
         leave()
 
 
-async def test_what_a_user_posts_in_an_hour_has_an_end_in_bytes(
+async def test_bytes_posted_in_an_hour_are_limited(
     sender: SourceClient, server: World, bob: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit covers all sources of the user, and edits. Refused requests and other users' posts don't count."""

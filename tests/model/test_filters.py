@@ -60,7 +60,7 @@ def test_words_are_found_whole_in_any_case(word: str, text: str, found: bool) ->
     assert takes({"exclude_words": [word]}, post(text)) is not found
 
 
-def test_title_summary_text_and_categories_are_searched_but_the_author_is_not() -> None:
+def test_filters_search_texts_but_not_the_author() -> None:
     """Each is searched as a separate line."""
     one = post("body", name="title", summary="short", category=["tag one", "tag two"], author={"name": "Ann"})
     for word in ("title", "short", "body", "tag two"):
@@ -69,7 +69,7 @@ def test_title_summary_text_and_categories_are_searched_but_the_author_is_not() 
     assert not takes({"include_words": ["note"]}, one)
 
 
-def test_words_and_expression_are_alternatives_and_kinds_come_on_top() -> None:
+def test_words_or_expression_and_the_kind_must_match() -> None:
     """An included word or the expression is enough, but the kind must match as well; exclusions take precedence."""
     both = {"include_words": ["tea"], "include_regex": "cof+ee"}
     assert takes(both, post("tea"))
@@ -95,7 +95,7 @@ def test_posts_of_any_shape_can_be_searched(wire: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("marks", ["\u0315\u0300" * 250_000, "\u0315" * 250_000 + "\uff9e\u0300" * 125_000])
-def test_marks_without_end_on_a_letter_take_no_long_time(marks: str) -> None:
+def test_endless_combining_marks_take_no_long_time(marks: str) -> None:
     """Sorting them kept the worker busy for minutes; words next to them are found."""
     started = time.process_time()
     found = post(f"cats e\u0301te\u0301 a{marks} dogs")

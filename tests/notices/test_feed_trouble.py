@@ -117,7 +117,7 @@ async def test_a_key_in_an_address_is_not_repeated(it: World, site: Publisher) -
 
 
 @pytest.mark.parametrize("level", ["channel", "user"])
-async def test_who_does_not_want_it_hears_nothing(it: World, site: Publisher, level: str) -> None:
+async def test_notices_can_be_disabled(it: World, site: Publisher, level: str) -> None:
     """The channel or the user can disable them; others still get them."""
     feed = await followed(it, site, "alice", "bob")
     if level == "channel":

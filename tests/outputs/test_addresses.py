@@ -40,7 +40,7 @@ async def test_every_format_has_its_address(alice: Publisher) -> None:
     assert "script-src" not in reply.headers["content-security-policy"]
 
 
-async def test_a_corrupt_post_is_listed_by_its_address_and_hides_no_other(alice: Publisher) -> None:
+async def test_a_corrupt_post_hides_no_other(alice: Publisher) -> None:
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"], ids["b"])
     await alice.server.redis.command("HSET", keys.item(ids["a"]), "Data", b'{"type":')
@@ -67,7 +67,7 @@ async def test_a_public_feed_has_a_readable_address(alice: Publisher) -> None:
     assert refused[0].json() == refused[1].json(), "nobody learns which names there are"
 
 
-async def test_what_is_not_there_and_what_is_gone(alice: Publisher) -> None:
+async def test_unknown_feeds_are_404_and_ended_ones_410(alice: Publisher) -> None:
     """An unknown address is 404; a revoked, renewed or deleted feed's is 410; a disabled user's is 404."""
     first = (await alice.make())["rss"]
     guessed = re.sub(r"alice\.[^.]*", "alice." + "x" * 32, first)
@@ -142,7 +142,7 @@ async def test_conditional_by_date(alice: Publisher) -> None:
     assert (await alice.get(addresses["atom"], if_modified_since="yesterday")).status_code == 200
 
 
-async def test_who_may_keep_copies(alice: Publisher) -> None:
+async def test_cache_headers_depend_on_the_feed(alice: Publisher) -> None:
     """A public feed may be cached by everybody, others by the client, one with impressions only with revalidation."""
     kept = {}
     for name, settings in {"plain": {}, "open": {"public": "true"}, "few": {"max_impressions": 4}}.items():
@@ -194,7 +194,7 @@ async def test_a_new_feed_begins_with_all_of_its_channel(alice: Publisher) -> No
         assert seen == 262, form
 
 
-async def test_what_a_feed_says_of_itself_is_in_every_format(alice: Publisher) -> None:
+async def test_every_format_has_the_feeds_description(alice: Publisher) -> None:
     """Description, picture, author and language; a podcast app shows the picture as cover."""
     said = {
         "title": "Tides",
@@ -222,7 +222,7 @@ async def test_what_a_feed_says_of_itself_is_in_every_format(alice: Publisher) -
         assert f"'{name}' can't be used" in refused["error_description"]
 
 
-async def test_publishing_again_gives_an_item_new_dates_and_the_first_place(alice: Publisher) -> None:
+async def test_publishing_again_moves_an_item_to_the_front(alice: Publisher) -> None:
     """Its guid stays, so that no reader shows it twice; an edit changes only the time of the edit."""
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"], ids["b"])
@@ -252,7 +252,7 @@ async def test_a_feed_that_counts_is_complete(alice: Publisher) -> None:
         assert "<fh:complete/>" in (await alice.get(addresses[form])).text
 
 
-async def test_guessing_and_asking_without_end_have_limits(alice: Publisher) -> None:
+async def test_guesses_are_limited(alice: Publisher) -> None:
     """Further guesses get 429 with Retry-After; clients with a valid address aren't affected."""
     address = (await alice.make())["json"]
     found = [(await alice.get(f"/feeds/alice.{number:032}.rss")).status_code for number in range(40)]
@@ -260,7 +260,7 @@ async def test_guessing_and_asking_without_end_have_limits(alice: Publisher) -> 
     assert (await alice.get(address)).status_code == 200
 
 
-async def test_one_feed_is_given_out_so_often(alice: Publisher) -> None:
+async def test_requests_of_one_feed_are_limited(alice: Publisher) -> None:
     """The limit applies across all networks."""
     address = (await alice.make())["json"]
     found = [(await alice.get(address, "HEAD")).status_code for _ in range(OUTPUTS_OF_FEED.most + 5)]

@@ -39,7 +39,7 @@ async def test_a_feed_ends_to_take_in_with_its_channel(alice: Publisher) -> None
     assert await alice.shown(addresses["json"]) == ["private", "a", "b", "c"]
 
 
-async def test_a_channel_that_was_put_aside_is_passed_on_when_it_is_back(alice: Publisher) -> None:
+async def test_a_restored_channel_is_published_again(alice: Publisher) -> None:
     """Meanwhile the feed shows only items that it already has."""
     server, addresses = alice.server, await alice.make(channel="home")
     await server.channels.disable("alice", "home", server.now)

@@ -93,7 +93,7 @@ async def asked(
     return sent, b"".join(one.get("body", b"") for one in sent)
 
 
-async def test_who_leaves_before_the_first_item_has_seen_nothing(alice: Publisher) -> None:
+async def test_leaving_before_the_first_item_counts_nothing(alice: Publisher) -> None:
     """Its impressions are returned at once, and the body stays incomplete."""
     server = alice.server
     _, _, addresses = await one_item(alice)
@@ -105,7 +105,7 @@ async def test_who_leaves_before_the_first_item_has_seen_nothing(alice: Publishe
     assert await server.redis.command("HLEN", "user:{alice}:output:picks:held") == 0
 
 
-async def test_who_leaves_after_some_items_has_seen_those(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leaving_early_counts_only_items_sent(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaking off shortly before the end reads nothing uncounted; items that were not sent are not counted."""
     server = alice.server
     addresses, ids = await alice.make(max_impressions=MOST), await alice.items()
@@ -125,7 +125,7 @@ async def test_who_leaves_after_some_items_has_seen_those(alice: Publisher, monk
     assert await server.redis.command("HLEN", "user:{alice}:output:picks:held") == 0
 
 
-async def test_items_at_different_counts_are_in_as_many_replies_as_they_have_left(alice: Publisher) -> None:
+async def test_items_are_sent_as_often_as_they_have_left(alice: Publisher) -> None:
     """One item has one impression left and two have four: forty fetchers get them so often, and no more are counted."""
     addresses, ids = await alice.make(max_impressions=MOST), await alice.items()
     await alice.add(ids["a"])
@@ -193,7 +193,7 @@ async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redi
     assert await alice.state() == {"a": ("published", 0)}
 
 
-async def test_who_reads_slowly_keeps_nobody_else_out(alice: Publisher) -> None:
+async def test_slow_readers_dont_block_other_networks(alice: Publisher) -> None:
     """One network gets ten replies at a time; other networks aren't affected."""
     server = alice.server
     _, _, addresses = await one_item(alice)

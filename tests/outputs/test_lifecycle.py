@@ -20,7 +20,7 @@ from tests.support.readers import FEED, OTHER, posts
 pytestmark = pytest.mark.fake_too
 
 
-async def test_items_by_hand_are_shown_newest_publication_first(alice: Publisher) -> None:
+async def test_picked_items_are_ordered_by_publication(alice: Publisher) -> None:
     """The order is that of publication, not of the timeline."""
     addresses, ids = await alice.make(), await alice.items()
     assert await alice.shown(addresses["json"]) == []
@@ -105,7 +105,7 @@ async def test_with_a_maximum_an_edit_publishes_nothing_again(alice: Publisher) 
     assert await alice.state() == {"a": ("imported", 1), "b": ("imported", 1)}
 
 
-async def test_what_comes_from_the_feed_or_changes_by_itself_publishes_nothing_again(alice: Publisher) -> None:
+async def test_only_edits_of_a_post_publish_it_again(alice: Publisher) -> None:
     """A new title and icon of the feed, tokens of files and counts of comments are no edits; a new text is one."""
     server = alice.server
 
@@ -134,7 +134,7 @@ async def test_what_comes_from_the_feed_or_changes_by_itself_publishes_nothing_a
     assert await alice.shown(addresses["json"]) == ["wave"]
 
 
-async def test_items_published_by_an_earlier_release_are_not_published_again(alice: Publisher) -> None:
+async def test_items_of_an_earlier_release_arent_published_again(alice: Publisher) -> None:
     """Their editions have no digest of the post's own words; from the next change on, they have one."""
     addresses, ids = await alice.make(max_impressions=2, republish="edits"), await alice.items()
     await alice.add(ids["a"])
@@ -186,7 +186,7 @@ async def test_a_channel_goes_out_through_filters(alice: Publisher) -> None:
     assert await alice.shown(feed["addresses"]["json"]) == ["a", "c"]
 
 
-async def test_what_a_search_finds_goes_out(alice: Publisher) -> None:
+async def test_results_of_a_search_are_published(alice: Publisher) -> None:
     """The search covers one channel or all; while search isn't available, earlier results stay."""
     server, ids = alice.server, await alice.items()
     asked: list[tuple[str, str, str]] = []

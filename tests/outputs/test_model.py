@@ -160,7 +160,7 @@ _entries = st.builds(
 
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(st.lists(_entries, max_size=3), _text)
-def test_whatever_stands_in_posts_documents_are_valid(entries: list[Entry], title: str) -> None:
+def test_documents_are_valid_for_any_post(entries: list[Entry], title: str) -> None:
     """Control characters, lone surrogates, markup and empty texts give well-formed documents with every entry."""
     identity = "urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-000000000001"
     made = FeedDocument(identity, f"Picks {title}", ADDRESSES, datetime.now(UTC), entries)

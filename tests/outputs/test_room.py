@@ -28,7 +28,7 @@ async def later(alice: Publisher) -> dict[str, str]:
     return {item["name"]: item["_id"] for item in await alice.reader.timeline("later")}
 
 
-async def test_what_came_in_stays_and_the_oldest_leave(alice: Publisher) -> None:
+async def test_new_items_replace_the_oldest(alice: Publisher) -> None:
     """This also holds for feeds that are smaller than the number that leaves a large feed at once."""
     limited(alice, 10)
     addresses = await alice.make(channel="home")
@@ -58,7 +58,7 @@ async def test_archives_stay_when_the_oldest_leave(alice: Publisher) -> None:
     assert sizes == [43, 83, 123, 163, 203, 243, 233]
 
 
-async def test_what_is_published_afresh_counts(alice: Publisher) -> None:
+async def test_republished_items_need_room(alice: Publisher) -> None:
     """An imported item needs room like a new one; if there is none, nothing changes."""
     ids = await alice.items()
     addresses = await alice.make(max_impressions=1)

@@ -61,16 +61,14 @@ async def feed(alice: Publisher) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("count", [_WINDOW + 1, ONE_REQUEST])
-async def test_whatever_came_between_two_requests_is_taken_in(
-    alice: Publisher, feed: dict[str, str], count: int
-) -> None:
+async def test_all_posts_between_two_requests_are_added(alice: Publisher, feed: dict[str, str], count: int) -> None:
     """The numbers are one more than the window of newest items, and the maximum of one request."""
     new = await come(alice, count)
     await alice.shown(feed["json"])
     assert await titles(alice) == new | {"a", "b", "c"}
 
 
-async def test_what_is_too_much_for_one_request_comes_in_with_the_next(alice: Publisher, feed: dict[str, str]) -> None:
+async def test_a_backlog_is_added_over_several_requests(alice: Publisher, feed: dict[str, str]) -> None:
     """The oldest arrivals are taken in first, also if more posts arrive meanwhile."""
     new = await come(alice, ONE_REQUEST + 1)
     await alice.shown(feed["json"])
@@ -80,9 +78,7 @@ async def test_what_is_too_much_for_one_request_comes_in_with_the_next(alice: Pu
     assert await titles(alice) == new | more | {"a", "b", "c"}
 
 
-async def test_posts_that_come_in_long_after_their_publication_are_taken_in(
-    alice: Publisher, feed: dict[str, str]
-) -> None:
+async def test_late_posts_are_added(alice: Publisher, feed: dict[str, str]) -> None:
     """This holds even if the channel has more newer posts than the window."""
     await come(alice, 2 * _WINDOW)
     await alice.shown(feed["json"])
@@ -91,7 +87,7 @@ async def test_posts_that_come_in_long_after_their_publication_are_taken_in(
     assert late <= await titles(alice)
 
 
-async def test_what_is_saved_or_moved_is_taken_in(alice: Publisher) -> None:
+async def test_saved_and_moved_posts_are_added(alice: Publisher) -> None:
     """This holds whenever the post arrived, and whatever newer posts the channel has."""
     old = await alice.items()
     await come(alice, _WINDOW + 5)
@@ -173,7 +169,7 @@ async def test_a_step_that_breaks_off_is_taken_again(
     assert await titles(alice) == new | {"a", "b", "c"}
 
 
-async def test_what_a_search_finds_is_taken_in_when_the_index_has_it(alice: Publisher) -> None:
+async def test_search_results_are_added_once_indexed(alice: Publisher) -> None:
     """All matches are taken in, not just the newest; while the index lacks posts, they aren't skipped."""
     server = alice.server
     knows = True
@@ -222,9 +218,7 @@ _steps = st.lists(
 
 @settings(deadline=None, max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(_steps)
-def test_after_enough_requests_a_feed_has_all_that_stood_in_its_channel(
-    redis_url: str, steps: list[tuple[str, int]]
-) -> None:
+def test_a_feed_gets_all_items_of_its_channel(redis_url: str, steps: list[tuple[str, int]]) -> None:
     """Posts may be new, late, moved or saved; a step takes two items, and a request takes two steps."""
     asyncio.run(_history(redis_url, steps))
 

@@ -109,7 +109,7 @@ async def test_a_feed_leaves_the_file_with_its_channel(alice: Publisher) -> None
     assert [feed["name"] for feed in (await alice.reader.get(action="outputs"))["outputs"]] == ["all"]
 
 
-async def test_what_the_file_removed_is_forgotten_in_the_end(alice: Publisher) -> None:
+async def test_removed_feeds_are_deleted_after_30_days(alice: Publisher) -> None:
     """It is deleted after 30 days, like a channel."""
     server = alice.server
     await alice.make()
@@ -122,7 +122,7 @@ async def test_what_the_file_removed_is_forgotten_in_the_end(alice: Publisher) -
     assert await server.outputs.all_of("alice", removed_too=True) == []
 
 
-async def test_what_is_made_by_http_comes_into_the_file(alice: Publisher) -> None:
+async def test_feeds_made_by_http_are_written_to_the_file(alice: Publisher) -> None:
     """A concurrent edit of the file doesn't undo the change."""
     server = replace(alice.server, write_back=True)
     server.save({"users": {"alice": {"outputs": {"old": {"x-note": "mine", "public": True}}}}})

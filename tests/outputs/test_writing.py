@@ -33,9 +33,7 @@ async def test_documents_of_one_user_are_written_one_at_a_time(
     assert (held.calls, held.together) == (len(addresses), 1)
 
 
-async def test_posts_beyond_the_room_of_a_document_have_titles_and_beginnings(
-    alice: Publisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_posts_beyond_the_limit_have_title_and_excerpt(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers would list their addresses as titles, and podcast apps would miss their files."""
     monkeypatch.setattr(contents, "MOST_BYTES", 20_000)
     monkeypatch.setattr(contents, "_MOST_READ", 20_000)

@@ -46,7 +46,7 @@ async def test_documents_are_parsed_at_their_final_address(pool: ParsePool) -> N
     assert (feed.name, len(feed.entries), feed.url) == ("t", 300, "http://a.test/x")
 
 
-async def test_there_is_no_process_before_it_is_needed_and_none_after_a_while() -> None:
+async def test_processes_start_on_demand_and_end_when_idle() -> None:
     """A busy process stays; a document that isn't a feed doesn't end it."""
     pool = ParsePool(idle=0.3)
     assert not pool.processes
@@ -71,7 +71,7 @@ async def test_a_process_begins_while_the_document_is_on_its_way(pool: ParsePool
     assert pool.processes == first
 
 
-async def test_a_process_is_ended_when_a_document_takes_too_much_processor_time(pool: ParsePool) -> None:
+async def test_a_document_over_its_processor_time_is_stopped(pool: ParsePool) -> None:
     """The document fails, with its URL masked, and the next one is parsed."""
     pool = ParsePool(quick=0.1, seconds=0.3)
     with pytest.raises(ParsingStopped, match=r"in 0\.3 s of processor time") as failure:
@@ -97,7 +97,7 @@ async def test_time_in_which_a_process_does_not_run_does_not_count(pool: ParsePo
     pool.close()
 
 
-async def test_a_document_that_is_slow_once_more_does_not_try_the_quick_lane() -> None:
+async def test_a_slow_document_skips_the_quick_lane_next_time() -> None:
     """Otherwise it would lose that time at every poll."""
     pool = ParsePool(quick=0.1, seconds=0.2)
     for _ in range(2):
@@ -141,7 +141,7 @@ async def test_callers_take_turns_in_the_slow_lane() -> None:
     pool.close()
 
 
-async def test_a_reading_that_nobody_waits_for_is_ended() -> None:
+async def test_an_abandoned_parse_is_ended() -> None:
     """The process is free for the next document; a waiting one is never parsed."""
     pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
     first = asyncio.create_task(pool.parse(document(SPINS)))
@@ -155,7 +155,7 @@ async def test_a_reading_that_nobody_waits_for_is_ended() -> None:
     pool.close()
 
 
-async def test_a_document_without_a_turn_in_time_is_refused_for_a_moment() -> None:
+async def test_a_document_without_a_turn_in_time_is_refused() -> None:
     """The document doesn't count as failed, and the one in the process continues."""
     pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
     first = asyncio.create_task(pool.parse(document(SPINS)))
@@ -193,9 +193,7 @@ async def test_a_stopped_pool_refuses_what_comes_later(pool: ParsePool) -> None:
     assert not pool.processes
 
 
-async def test_that_no_process_can_be_started_is_no_failure_of_a_document(
-    pool: ParsePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_start_is_no_failure_of_a_document(pool: ParsePool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All callers get the error, it is logged once, and later documents are parsed."""
 
     def out_of_descriptors(_memory: int) -> ParserProcess:
@@ -228,7 +226,7 @@ async def test_a_process_that_died_while_idle_costs_nothing(pool: ParsePool) -> 
     assert pool.processes != {pid}
 
 
-async def test_the_loop_goes_on_while_a_document_is_read_however_small(pool: ParsePool) -> None:
+async def test_even_small_documents_are_parsed_in_a_process(pool: ParsePool) -> None:
     """The server's own process parses no foreign document, not even one of a few bytes."""
     page = Answered(200, {"content-type": "text/html"}, b"<link rel=me href=https://b.test/>", "http://a.test/")
     assert (await pool.profile_links(page, private=False)).me == ("https://b.test/",)

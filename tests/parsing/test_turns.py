@@ -17,7 +17,7 @@ def order(turns: Turns[str], seconds: float = 1.0) -> list[str]:
 
 
 @pytest.mark.parametrize("many", [30, 60])
-def test_one_document_does_not_wait_for_thirty_of_another(many: int) -> None:
+def test_one_document_doesnt_wait_for_another_users_thirty(many: int) -> None:
     """This holds for 30 heavy feeds and for 60 previews.
 
     Behind 30 heavy feeds a new feed used to take over 150 s instead of 1.5, and behind 60 previews another one took
@@ -40,7 +40,7 @@ def test_callers_take_turns_and_their_documents_stay_in_order() -> None:
     assert order(turns) == ["a1", "b1", "a2", "b2", "a3"]
 
 
-def test_who_uses_more_for_a_document_has_fewer_read() -> None:
+def test_turns_are_shared_by_processor_time() -> None:
     """Processor time counts, not the number of documents."""
     turns: Turns[str] = Turns(0.05)
     for number in range(9):
@@ -55,7 +55,7 @@ def test_who_uses_more_for_a_document_has_fewer_read() -> None:
     assert first.count("a") == 2
 
 
-def test_a_document_that_several_want_is_on_the_account_of_who_used_least() -> None:
+def test_a_shared_document_counts_for_the_lightest_user() -> None:
     """A heavy user who follows the same feeds as others delays nobody."""
     turns: Turns[str] = Turns(0.05)
     turns.add("a0", ["a"])
@@ -77,7 +77,7 @@ def test_idleness_saves_nothing_up() -> None:
     assert order(turns, 10.0) in (["b0", "b1", "a2", "b2", "a3", "b3"], ["b0", "a2", "b1", "a3", "b2", "b3"])
 
 
-def test_what_nobody_waits_for_any_more_is_taken_out() -> None:
+def test_an_abandoned_job_is_removed() -> None:
     """A second removal has no effect."""
     turns: Turns[str] = Turns(0.05)
     turns.add("a0", ["a"])

@@ -27,12 +27,12 @@ ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, common="t", extr
 READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)), Listing(b"guid", left=True, dated=False))
 
 
-def test_values_come_back_as_they_were() -> None:
+def test_values_are_returned_unchanged() -> None:
     """This includes empty values instead of usual ones, and bytes that are text or not."""
     assert reader(PostsRead)(dumps(READ)) == READ
 
 
-def test_halves_of_characters_become_the_sign_for_what_is_none() -> None:
+def test_lone_surrogates_become_replacement_characters() -> None:
     """Escapes in JSON can contain lone surrogates, but stored text can't."""
     half, none = "a\ud800b", "a\ufffdb"
     sent = Entry(name=half, category=(half,), refs={half: Card(name=half)})

@@ -15,7 +15,7 @@ from microsub.wiring.stores import Stores
 from microsub.wiring.worker import hosts_at_once, open_worker
 
 
-def test_a_worker_asks_no_more_hosts_than_it_has_file_descriptors_for() -> None:
+def test_descriptors_limit_the_hosts_at_once() -> None:
     """Four for each host and some for everything else; the admin's setting if there are enough."""
     assert hosts_at_once(200, 1024) == 200
     assert hosts_at_once(1500, 1024) == 240

@@ -65,7 +65,7 @@ def record(fields: dict[str, str | None]) -> FeedRecord:
 
 
 @pytest.mark.parametrize("outcome", [FeedAnswered(new=3, max_age=900.5), Failed("timeout", "10 s")])
-def test_what_is_planned_is_remembered(outcome: Outcome) -> None:
+def test_the_history_equals_the_plan(outcome: Outcome) -> None:
     """The history for the next poll is equal to this plan, to the millisecond."""
     before = PollHistory(interval=500, gap=4000.25, last_change=NOW - 9, failures=2, ttl=60, max_age=7)
     plan = plan_next(before, outcome, NOW, 0.5)
@@ -212,7 +212,7 @@ def test_jitter_is_twenty_percent_at_least(history: PollHistory, outcome: FeedAn
     assert len(set(waits)) == 100
 
 
-def test_four_times_rarer_is_asked_half_as_often() -> None:
+def test_the_interval_grows_with_the_square_root() -> None:
     """The interval grows with the square root of the time between posts, which finds posts earliest on average."""
     for gap in (HOUR, DAY, 9 * DAY):
         assert interval_for(4 * gap) == pytest.approx(2 * interval_for(gap))
@@ -230,7 +230,7 @@ def test_interval_settles_at_the_real_rate(start: float | None) -> None:
     assert plan.interval == pytest.approx(interval_for(6 * HOUR), rel=0.03)
 
 
-def test_silence_is_asked_less_and_a_post_brings_back() -> None:
+def test_silence_slows_polls_and_a_post_speeds_them_up() -> None:
     """A daily blog that pauses for a year is polled less and less; after the next posts it is polled as before."""
     history, now, waits = PollHistory(gap=DAY, last_change=NOW), NOW, []
     while now < NOW + 365 * DAY:
@@ -285,7 +285,7 @@ ADMINS = {
 
 
 @pytest.mark.parametrize("case", ADMINS)
-def test_what_the_admin_says(case: str) -> None:
+def test_the_admins_settings_precede(case: str) -> None:
     """`interval` replaces the adaptive interval, `ttl` the publisher's wishes; bounds apply."""
     policy, history, answer, base = ADMINS[case]
     assert wait(plan_next(history, answer, NOW, 0.0, policy)) == pytest.approx(base)
@@ -334,7 +334,7 @@ def test_retry_after_holds(retry_after: float, shortest: float) -> None:
 @pytest.mark.parametrize("random", [0.0, 0.5, 0.99])
 @pytest.mark.parametrize("retry_after", [400.0, 7200.0, 47 * HOUR])
 @pytest.mark.parametrize("failures", [0, 3, 100])
-def test_nobody_asks_before_retry_after(retry_after: float, failures: int, random: float) -> None:
+def test_no_poll_before_retry_after(retry_after: float, failures: int, random: float) -> None:
     """Neither jitter nor back-off leads to an earlier poll, and not all feeds of a host are polled at that moment."""
     plan = plan_next(PollHistory(failures=failures), Failed("throttled", "503", retry_after), NOW, random)
     assert wait(plan) >= retry_after * (1 + 0.25 * random)

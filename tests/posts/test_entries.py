@@ -95,7 +95,7 @@ def test_the_hash_sees_what_readers_see() -> None:
         ('<https://h.test/>; rel=hub; anchor="https://other.test/"', "https://in.test/hub", "https://in.test/feed"),
     ],
 )
-def test_the_hub_in_the_header_comes_before_the_hub_in_the_document(header: str | None, hub: str, topic: str) -> None:
+def test_the_hub_in_the_header_precedes_the_documents(header: str | None, hub: str, topic: str) -> None:
     """WebSub, 4: `Link` headers first, then the document; the first match counts."""
     feed = Feed(url="https://blog.test/", format="atom", hub="https://in.test/hub", self_url="https://in.test/feed")
     found = with_hub(feed, header, "https://blog.test/")

@@ -85,7 +85,7 @@ async def test_posts_whose_guids_change_stay_what_they_are(it: World, site: Publ
         ({"link": "/b"}, 2),
     ],
 )
-async def test_what_makes_an_entry_with_a_new_guid_a_known_post(
+async def test_a_new_guid_with_same_link_and_text_is_known(
     it: World, site: Publisher, change: dict[str, str], count: int
 ) -> None:
     """The same link, and the same text or the same title and time; a daily page has another text every day."""
@@ -100,7 +100,7 @@ async def test_two_entries_with_one_link_stay_two(it: World, site: Publisher) ->
 
 
 @pytest.mark.parametrize("link", ["/", "/daily"])
-async def test_entries_that_all_have_one_link_are_told_apart(it: World, site: Publisher, link: str) -> None:
+async def test_entries_with_one_shared_link_stay_distinct(it: World, site: Publisher, link: str) -> None:
     """Their site's or a daily page's. New ones are new; if all guids change, nothing is doubled."""
     days = [E(f"d{n}", link, "The daily", f"Words of day {n}", n) for n in range(1, 9)]
     before = await polled(it, site, days[3::-1], days[4:0:-1])
@@ -126,12 +126,12 @@ async def test_an_announcement_that_is_published_again_is_new(it: World, site: P
     assert len(await it.rows()) == 11
 
 
-async def test_a_move_that_gives_all_posts_the_day_of_the_move_doubles_none(it: World, site: Publisher) -> None:
+async def test_new_guids_with_one_date_double_no_post(it: World, site: Publisher) -> None:
     moved = [E(f"new-{n}", f"/{n}", f"Post {n}", f"About {n}", 30) for n in range(6, 0, -1)]
     assert len(await polled(it, site, blog("old-"), moved)) == 6
 
 
-async def test_posts_without_links_whose_guids_change_stay_what_they_are(it: World, site: Publisher) -> None:
+async def test_posts_without_links_survive_new_guids(it: World, site: Publisher) -> None:
     """If their words and times are the same; a word changed makes a new one."""
     notes = [E(f"a{n}", "", f"Note {n}", f"Words {n}", n) for n in range(4, 0, -1)]
     before = await polled(it, site, notes)
@@ -148,7 +148,7 @@ async def test_an_old_guid_that_comes_back_is_the_same_post(it: World, site: Pub
     assert len(await it.rows()) == 7
 
 
-async def test_guids_that_change_with_every_request_leave_two_for_each_post(it: World, site: Publisher) -> None:
+async def test_ever_changing_guids_leave_at_most_two_each(it: World, site: Publisher) -> None:
     before = await polled(it, site, *(blog(f"{n}-") for n in range(5)))
     assert len(before) == 6
     feed = await it.feeds.find(site.url("/feed", "blog.test"))

@@ -197,7 +197,7 @@ def test_scores_are_short_decimal_text():
     ]  # fmt: skip
 
 
-async def test_what_an_import_brings_writes_over_nothing(redis, feed):
+async def test_an_import_overwrites_no_post(redis, feed):
     """This includes a post known by guid and link because another one has its guid; no follower gets it as new."""
     guid, link = "https://blog.example/shared", "https://blog.example/one"
     writer = PostWriter(redis)

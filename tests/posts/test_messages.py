@@ -32,7 +32,7 @@ def test_a_message_comes_out_as_it_went_in(message):
 
 
 @pytest.mark.parametrize("kind", [EntriesFound, ItemsStored, ItemIncomplete])
-def test_what_is_no_message_is_refused(kind):
+def test_invalid_messages_are_refused(kind):
     """A stage raises an error instead of processing half of another message."""
     with pytest.raises((KeyError, ValueError)):
         kind.of({"feed": b"7", "something": b"else"})

@@ -61,7 +61,7 @@ async def test_of_two_documents_with_a_new_post_the_later_one_counts(it, late):
     assert await text_of(it, feed.id) == "second"
 
 
-async def test_a_post_that_says_again_what_it_said_is_not_overwritten_by_what_it_said_between(it):
+async def test_a_stale_reading_doesnt_overwrite(it):
     """The second of three documents is slow; the third one confirms the first, and counts."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first"))
@@ -70,7 +70,7 @@ async def test_a_post_that_says_again_what_it_said_is_not_overwritten_by_what_it
     assert await text_of(it, feed.id) == "first"
 
 
-async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_its_worker_died(it):
+async def test_an_edit_is_queued_after_a_crash_without_its_mark(it):
     """Another worker finds the mark before the edit is written, queues it and removes the mark. The retry queues it."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first", "other"))
@@ -101,7 +101,7 @@ async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_it
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-async def test_a_post_that_was_never_handed_on_is_new_to_timelines_though_it_is_edited_since(it, deaths):
+async def test_an_undelivered_post_is_new_even_if_edited(it, deaths):
     """Its process dies, and maybe the one that stores the edit, too. For a post in timelines it is only an edit."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first"))
@@ -126,7 +126,7 @@ class Nobody:
         return FetchFailed(request.url, "http", "404", 404)
 
 
-async def test_what_look_ups_found_is_told_after_a_crash(it):
+async def test_results_of_look_ups_are_queued_after_a_crash(it):
     """The author is written and the worker dies before it queues the change: the retry does it."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first", incomplete=True))
@@ -150,7 +150,7 @@ async def test_what_look_ups_found_is_told_after_a_crash(it):
     assert len(await told(it)) == before + 1
 
 
-async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
+async def test_events_after_a_crash_have_the_guid(it):
     """A worker stores a post and an edit and dies; the next one announces both with their guids.
 
     A post that was deleted meanwhile isn't announced.
@@ -169,7 +169,7 @@ async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
     assert {event.guid for event in events} == {"https://blog.example/post0", "https://blog.example/post1"}
 
 
-async def test_a_dead_letter_that_is_tried_again_overwrites_no_later_edit(it):
+async def test_a_retried_dead_letter_overwrites_no_later_edit(it):
     """It keeps its place among the documents of its feed."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     dead = DeadLetters(it.redis)
@@ -242,7 +242,7 @@ async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, 
 
 @pytest.mark.parametrize("dies", [True, False])
 @pytest.mark.parametrize("stands_at", ["item_claim", "item_update", "stream_add"])
-async def test_an_edit_of_an_older_reading_never_replaces_what_a_newer_one_found(it, site, stands_at, dies):
+async def test_an_older_reading_never_replaces_a_newer_one(it, site, stands_at, dies):
     """A worker has read an edit and is delayed before a step of storing it. Another one finds the edit undone and ends
     its poll. Then the first one continues, and loses its lease or dies: apps see the newer reading.
     """
@@ -270,7 +270,7 @@ async def test_an_edit_of_an_older_reading_never_replaces_what_a_newer_one_found
     assert '"name":"Post 2"' in (await it.texts())[0]
 
 
-async def test_a_reading_that_was_overtaken_before_it_was_compared_changes_nothing(it, site):
+async def test_an_overtaken_reading_changes_nothing(it, site):
     """A worker is delayed with a document until another one has read a newer one: nothing of the old one is written,
     neither posts nor the feed.
     """

@@ -82,7 +82,7 @@ PLANS: dict[str, tuple[Agreement, Wish | None, PushPlan]] = {
 
 
 @pytest.mark.parametrize("case", PLANS)
-def test_what_comes_next(case: str) -> None:
+def test_plans_for_each_state(case: str) -> None:
     """The callbacks to forget, to unsubscribe and to request, and the time of the next check."""
     agreement, wish, plan = PLANS[case]
     assert plan_push(agreement, wish, NOW) == plan

@@ -80,7 +80,7 @@ async def test_each_format_is_a_topic_and_names_the_hub(client: HubClient, form:
     assert sent != got.content
 
 
-async def test_a_channel_has_a_topic_that_nobody_can_guess(client: HubClient) -> None:
+async def test_a_channels_topic_is_unguessable(client: HubClient) -> None:
     """The topic is a JSON Feed of the newest items, at an address that the user creates, renews and revokes."""
     made = await client.alice.post(action="topics", method="create", channel="home")
     assert made == {"channel": "home", "hub": f"{BASE}/hub", "topic": made["topic"]}
@@ -103,7 +103,7 @@ async def test_a_channel_has_a_topic_that_nobody_can_guess(client: HubClient) ->
     assert (await client.get(renewed["topic"])).status_code == 404
 
 
-async def test_what_a_user_moves_saves_and_publishes_is_delivered_too(client: HubClient) -> None:
+async def test_moved_saved_and_published_items_are_delivered(client: HubClient) -> None:
     """Topics that change without a delivery of posts are checked immediately as well."""
     later = (await client.alice.post(action="topics", method="create", channel="later"))["topic"]
     app = await client.subscribe(later)
@@ -188,7 +188,7 @@ async def test_a_request_is_accepted_with_202_and_says_nothing_yet(client: HubCl
         ({"hub.secret": "ä" * 100}, 400),
     ],
 )
-async def test_what_is_wrong_is_an_error_in_plain_text(client: HubClient, changed: dict[str, str], status: int) -> None:
+async def test_errors_are_plain_text(client: HubClient, changed: dict[str, str], status: int) -> None:
     """4xx with the reason, immediately and without a request to the callback."""
     app = client.callback()
     reply = await client.post({"hub.mode": "subscribe", "hub.callback": app.url, "hub.topic": client.topic, **changed})
@@ -233,7 +233,7 @@ async def test_a_lease_that_is_no_whole_number_is_refused(client: HubClient, ask
     assert (await client.post({**ending, "hub.lease_seconds": asked})).status_code == 404
 
 
-def test_a_callback_at_a_port_that_is_never_asked_is_refused() -> None:
+def test_a_callback_at_a_forbidden_port_is_refused() -> None:
     """The reply names the port. Ports above 1,023 are for servers whose admin lists networks."""
     form = {"hub.mode": "subscribe", "hub.topic": "https://reader.example/t"}
     for port, strict, lax in ((443, True, True), (8443, False, True), (22, False, False), (6379, False, False)):
@@ -266,7 +266,7 @@ async def test_leases_are_sent_and_enforced(client: HubClient, asked: int | str 
 # --- verification (5.3)
 
 
-async def test_the_callback_is_asked_with_everything_that_it_needs(client: HubClient) -> None:
+async def test_verification_has_mode_topic_challenge_and_lease(client: HubClient) -> None:
     """The request contains mode, unchanged topic, a new challenge each time, and the lease."""
     app = await client.subscribe(lease_seconds=DAY)
     await client.ask(app.url, mode="unsubscribe")
@@ -429,7 +429,7 @@ async def test_anything_else_is_tried_again(client: HubClient, status: int) -> N
     assert len(app.deliveries) == 2
 
 
-async def test_retries_back_off_over_an_hour_and_the_subscription_stays(client: HubClient) -> None:
+async def test_failed_deliveries_back_off_and_keep_the_subscription(client: HubClient) -> None:
     """After the last retry the delivery is given up, but the next change is delivered."""
     app = await client.subscribe()
     app.answer = Answer(status=500)
@@ -470,7 +470,7 @@ async def test_changes_within_a_moment_are_one_delivery(client: HubClient) -> No
     assert all(name in sent for name in (b'"second"', b'"third"', b'"fourth"'))
 
 
-async def test_what_came_while_it_was_verified_is_delivered(client: HubClient) -> None:
+async def test_changes_during_verification_are_delivered(client: HubClient) -> None:
     """No change after the request is missed."""
     app = client.callback()
     await client.post({"hub.mode": "subscribe", "hub.callback": app.url, "hub.topic": client.topic})
@@ -527,7 +527,7 @@ async def test_without_an_address_there_is_no_hub(redis: Redis) -> None:
         assert "link" not in (await client.get(client.topic)).headers
 
 
-async def test_what_was_missed_is_found_within_a_minute(client: HubClient) -> None:
+async def test_missed_changes_are_found_within_a_minute(client: HubClient) -> None:
     """The check of all owners doesn't depend on a recorded change."""
     app = await client.subscribe()
     client.server.delivery.delivered = None

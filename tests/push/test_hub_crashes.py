@@ -88,7 +88,7 @@ async def test_several_workers_deliver_once(real_redis: Redis) -> None:
         assert [len(app.bodies) for app in apps] == [1] * 20
 
 
-async def test_a_worker_that_stands_still_loses_its_work(real_redis: Redis) -> None:
+async def test_a_frozen_worker_loses_its_work(real_redis: Redis) -> None:
     """Another worker repeats its deliveries, and its own late result changes nothing."""
     async with hub_client(real_redis) as client:
         app = await client.subscribe()
@@ -110,7 +110,7 @@ async def test_a_worker_that_stands_still_loses_its_work(real_redis: Redis) -> N
         assert len(app.bodies) == 3
 
 
-async def test_what_is_asked_while_it_is_verified_is_verified_next(real_redis: Redis) -> None:
+async def test_a_request_during_verification_is_verified_next(real_redis: Redis) -> None:
     """The later request counts, whatever the result of the earlier one."""
     async with hub_client(real_redis) as client:
         app = client.callback()
@@ -129,7 +129,7 @@ async def test_what_is_asked_while_it_is_verified_is_verified_next(real_redis: R
         assert "x-hub-signature" not in app.deliveries[-1].headers
 
 
-async def test_a_change_while_a_delivery_is_under_way_is_delivered_next(real_redis: Redis) -> None:
+async def test_a_change_during_a_delivery_is_delivered_next(real_redis: Redis) -> None:
     """The current delivery doesn't hide the later change."""
     async with hub_client(real_redis) as client:
         app = await client.subscribe()

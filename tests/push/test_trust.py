@@ -84,7 +84,7 @@ async def test_trust_ends_with_the_lease(push: Push) -> None:
     assert record.extra.get("push") is None
 
 
-async def test_a_hub_that_never_verifies_is_asked_ever_less(push: Push) -> None:
+async def test_a_hub_that_never_verifies_gets_fewer_requests(push: Push) -> None:
     """Pauses double up to a week: about ten requests in a month."""
     push.hub.verifies = False
     feed = await push.subscribe()
@@ -97,7 +97,7 @@ async def test_a_hub_that_never_verifies_is_asked_ever_less(push: Push) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 410, 429, 500, 503])
-async def test_a_hub_that_refuses_is_asked_ever_less(push: Push, status: int) -> None:
+async def test_a_hub_that_refuses_gets_fewer_requests(push: Push, status: int) -> None:
     """The feed's health shows the reason, no callback is kept, and the feed is polled as usual."""
     times: list[float] = []
 
@@ -127,7 +127,7 @@ async def test_a_hub_may_say_nonsense_of_when_to_come_again(push: Push, after: s
     assert (await push.agreement(feed)).next <= push.it.now + FIRST_PAUSE
 
 
-async def test_another_hub_or_topic_is_subscribed_before_the_first_is_left(push: Push) -> None:
+async def test_the_old_subscription_lasts_until_the_new_is_verified(push: Push) -> None:
     """The publisher changes the topic: the earlier subscription works until the new one is verified."""
     feed = await push.subscribe()
     first = push.topic
@@ -203,7 +203,7 @@ async def test_a_removed_user_leaves_no_subscription(push: Push) -> None:
     assert report.is_clean, report.as_text()
 
 
-async def test_without_a_base_url_nobody_is_asked_and_all_is_ended(push: Push) -> None:
+async def test_without_a_base_url_subscriptions_end(push: Push) -> None:
     """A server that hubs can't reach any more lets its subscriptions expire."""
     feed = await push.subscribe()
     await push.deliver(push.publish("second"))

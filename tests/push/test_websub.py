@@ -189,7 +189,7 @@ async def test_a_verification_gets_the_challenge_back(push: Push) -> None:
         ("denied", "https://other.test/", ""),
     ],
 )
-async def test_what_was_not_asked_for_is_404(push: Push, mode: str, topic: str, challenge: str) -> None:
+async def test_unrequested_verifications_are_404(push: Push, mode: str, topic: str, challenge: str) -> None:
     """5.3.1: mode and topic must be those of the request."""
     push.hub.verifies = False
     feed = await push.subscribe()
@@ -258,7 +258,7 @@ async def test_a_renewal_that_fails_breaks_nothing(push: Push) -> None:
     assert await push.hub.publish(push.topic, push.document("late")) == []
 
 
-async def test_a_denial_ends_it_and_is_not_asked_again_at_once(push: Push) -> None:
+async def test_a_denial_ends_it_without_a_prompt_retry(push: Push) -> None:
     """5.2: a denial may come at any time, without a challenge; the answer is 2xx, and the feed is polled."""
     feed = await push.subscribe()
     await push.deliver(push.document("second"))
@@ -278,7 +278,7 @@ async def test_a_denial_ends_it_and_is_not_asked_again_at_once(push: Push) -> No
     assert len(push.hub.asked_for("subscribe")) == 2
 
 
-async def test_when_the_last_follower_leaves_the_hub_is_told(push: Push) -> None:
+async def test_the_last_unfollow_unsubscribes(push: Push) -> None:
     """5.1, 5.3: the hub is asked to unsubscribe and verifies it; later deliveries get 410."""
     feed = await push.subscribe()
     await push.it.feeds.subscribe(feed.id, "bob", "home")
@@ -295,7 +295,7 @@ async def test_when_the_last_follower_leaves_the_hub_is_told(push: Push) -> None
     assert (await push.hub.deliver(callback, push.document("late"), "x")).status_code == 410
 
 
-async def test_nobody_else_ends_a_subscription(push: Push) -> None:
+async def test_only_our_own_requests_end_a_subscription(push: Push) -> None:
     """5.3: only our own requests to unsubscribe are confirmed."""
     feed = await push.subscribe()
     (callback,) = push.hub.callbacks
@@ -304,7 +304,7 @@ async def test_nobody_else_ends_a_subscription(push: Push) -> None:
     assert (await push.health(feed)).subscribed
 
 
-async def test_who_follows_again_is_subscribed_again(push: Push) -> None:
+async def test_a_new_follow_subscribes_again(push: Push) -> None:
     """The next poll after the end asks the hub again."""
     feed = await push.subscribe()
     await push.it.following.unfollow("alice", "home", push.topic, push.it.now)

@@ -152,7 +152,7 @@ async def test_a_long_list_has_pages(admin: ReadingVisitor) -> None:
     assert len(second.tree.css(".sources > li")) == 11
 
 
-async def test_a_feed_is_asked_for(admin: ReadingVisitor) -> None:
+async def test_a_feed_can_be_polled_at_once(admin: ReadingVisitor) -> None:
     """It is due at once, except within a minute of the last poll, or where the publisher doesn't allow it."""
     server, path = admin.server, "/admin/feeds/1"
     refused = await admin.browser.submit(await admin.get(path), path)

@@ -114,7 +114,7 @@ async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering:
     assert page.tree.css_first(f"form[action='{here.path}/answer']") is None
 
 
-async def test_what_the_site_refuses_is_said_with_what_was_written(ann_answering: AnsweringVisitor) -> None:
+async def test_a_refusal_by_the_site_keeps_the_text(ann_answering: AnsweringVisitor) -> None:
     """The page shows the site's message; the text isn't lost, and can be sent again."""
     here = ann_answering
     await here.allow()
@@ -161,7 +161,7 @@ async def test_the_same_answer_is_published_once(ann_answering: AnsweringVisitor
     assert len(here.site.taken) == 1
 
 
-async def test_each_answer_is_forgotten_by_itself(ann_answering: AnsweringVisitor) -> None:
+async def test_each_answer_expires_separately(ann_answering: AnsweringVisitor) -> None:
     """An answer every few minutes used to keep all answers for as long as that went on."""
     here, redis = ann_answering, ann_answering.reading.server.redis
     await here.allow()
@@ -172,7 +172,7 @@ async def test_each_answer_is_forgotten_by_itself(ann_answering: AnsweringVisito
     assert len({first.location, second.location}) == 2
 
 
-async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisitor) -> None:
+async def test_an_invalid_location_is_ignored(ann_answering: AnsweringVisitor) -> None:
     """The answer is still published; no page breaks, whatever address the site names."""
     here = ann_answering
     await here.allow()
@@ -185,7 +185,7 @@ async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisito
         assert not [link for link in page.tree.css("main a") if link.attributes.get("href") == place]
 
 
-async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> None:
+async def test_users_without_site_are_told_what_it_takes(ann: ReadingVisitor) -> None:
     """The form is missing on a page of this server and on one without an endpoint; a made-up form has no effect."""
     await ann.publish("a")
     (post,) = ids(await ann.get("/channel/home"))
@@ -201,7 +201,7 @@ async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> Non
         assert (refused.status, "names no micropub endpoint" in refused.text) == (400, True)
 
 
-async def test_an_answer_for_somebody_else_is_nobodys(ann_answering: AnsweringVisitor) -> None:
+async def test_another_persons_answer_is_refused(ann_answering: AnsweringVisitor) -> None:
     """Refused are another user's redirect, a provider that vouches for another person, and a token without `create`."""
     here = ann_answering
     here.provider.person("bob")
@@ -219,7 +219,7 @@ async def test_an_answer_for_somebody_else_is_nobodys(ann_answering: AnsweringVi
         assert (refused.status, "no longer valid" in refused.title) == (400, True)
 
 
-def test_what_is_sealed_is_read_with_its_key_alone() -> None:
+def test_sealed_texts_need_their_key() -> None:
     """The subject has to match too; a change of a byte is noticed."""
     sealed = seal("secret", "key", "ann")
     assert unseal(sealed, "key", "ann") == "secret"

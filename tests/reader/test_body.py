@@ -49,7 +49,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("html", "fitted"), CASES)
-def test_what_stands_in_a_post(html: str, fitted: str) -> None:
+def test_bodies_of_posts_are_fitted_into_the_page(html: str, fitted: str) -> None:
     """It has no id or class of ours, and its headings are below the post's own."""
     assert body_fitter(lambda url: f"/image/{url}")(clean_html(html, BASE)) == fitted
 
@@ -80,7 +80,7 @@ RAW = [
 
 
 @pytest.mark.parametrize("html", RAW)
-def test_what_the_sanitiser_never_saw(html: str) -> None:
+def test_unsanitised_bodies_run_nothing(html: str) -> None:
     """The second defence: even without sanitising, nothing in it would run, style the page or send requests."""
     fitted = body_fitter(lambda url: f"/image/{url}")(html)
     for word in ("ran(", "onerror", "onbegin", "javascript:", "style", "<form", "<input", "<base", "<meta", "srcdoc"):

@@ -53,7 +53,7 @@ async def test_a_deleted_channel_comes_back_as_it_was(ann: ReadingVisitor) -> No
     assert [one["url"] for one in followed] == [FEED]
 
 
-async def test_a_limit_that_stands_in_the_way_says_how_to_make_room(ann: ReadingVisitor, server: World) -> None:
+async def test_a_limit_explains_how_to_make_room(ann: ReadingVisitor, server: World) -> None:
     """The advice depends on the limit: revoking apps makes no room for channels."""
     await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/delete")
     page = await ann.get("/channels?deleted=home")
@@ -109,7 +109,7 @@ async def test_a_channel_of_many_feeds_is_shown_in_pages(ann: ReadingVisitor, mo
     assert (await ann.get("/channels/home?from=999")).status == 200
 
 
-async def test_nobody_comes_to_feeds_of_others_by_counting_their_ids(ann: ReadingVisitor, server: World) -> None:
+async def test_a_follow_cant_be_restored_by_another_users_id(ann: ReadingVisitor, server: World) -> None:
     """Restoring a follow needs an id of the user's own: the address of a private feed is a secret."""
     private = "https://private.example/feed/9f86d081884c7d659a2feaa0"
     await server.reader("bob", "home")
@@ -225,7 +225,7 @@ async def test_of_deleted_channels_the_last_ones_are_kept(ann: ReadingVisitor) -
     assert list(removed.values()) == [f"Number {number}" for number in range(2, 22)]
 
 
-async def test_a_feed_says_how_it_is_and_is_asked_at_once(ann: ReadingVisitor) -> None:
+async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor) -> None:
     """A quiet feed isn't broken; nobody can poll it again within a minute, nor one that the channel doesn't follow."""
     await ann.publish("a")
     server, path = ann.server, "/channels/home/poll"
@@ -268,7 +268,7 @@ async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisito
     assert not (await ann.get("/")).tree.css("#channels .attention")
 
 
-async def test_a_feed_that_only_programs_write_is_no_trouble_on_its_channels_page(ann: ReadingVisitor) -> None:
+async def test_a_written_feed_is_shown_without_trouble(ann: ReadingVisitor) -> None:
     """It says where the posts come from, and can't be polled."""
     url = "https://service.example/articles"
     await post_store(ann.server).save(url, {"guid": "1", "timestamp": 1_700_000_000, "name": "One"})

@@ -49,7 +49,7 @@ async def test_one_click_follows_what_is_ticked(new: Visitor, server: World) -> 
     assert (await new.get("/")).title == "All"
 
 
-async def test_nothing_ticked_and_feeds_that_arent_offered_follow_nothing(new: Visitor) -> None:
+async def test_only_offered_feeds_are_followed(new: Visitor) -> None:
     """The form accepts only the feeds in it."""
     page = await new.get("/first")
     for feed in ("", "https://evil.example/feed"):
@@ -57,7 +57,7 @@ async def test_nothing_ticked_and_feeds_that_arent_offered_follow_nothing(new: V
         assert (refused.status, "Choose at least one feed" in refused.text) == (400, True)
 
 
-async def test_who_follows_something_reads(ann: ReadingVisitor) -> None:
+async def test_users_with_follows_see_their_timeline(ann: ReadingVisitor) -> None:
     """The page with offers still has its own address."""
     assert (await ann.get("/")).title == "All"
     assert (await ann.get("/first")).title == "What do you want to read?"

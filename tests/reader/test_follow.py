@@ -32,7 +32,7 @@ def _offers_later(page: Shown) -> bool:
     return bool(page.tree.css("option[value=later]"))
 
 
-async def test_what_is_pasted_is_found_and_followed_and_that_undone(ann: ReadingVisitor) -> None:
+async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> None:
     """It is followed in the chosen channel; the page says so, and offers to undo it."""
     await _site(ann.server)
     found = await ann.get(f"/follow?q={SITE}")
@@ -102,7 +102,7 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
     assert not _offers_later(await ann.get(f"/follow/preview?url={OTHER}&channel=later"))
 
 
-async def test_what_can_not_be_found_or_followed_is_said(ann: ReadingVisitor) -> None:
+async def test_errors_are_shown_beside_the_typed_text(ann: ReadingVisitor) -> None:
     """On the same page, which keeps the typed text."""
     absent = (await ann.get("/follow?q=https://absent.example/")).text
     assert "No feed found." in absent
@@ -148,7 +148,7 @@ async def test_a_feed_with_name_and_password_is_followed_with_both(ann: ReadingV
     assert subscription.url == PRIVATE
 
 
-async def test_a_forgotten_password_is_asked_for_again(ann: ReadingVisitor) -> None:
+async def test_a_masked_password_must_be_typed_again(ann: ReadingVisitor) -> None:
     """A follow with `***` would fail for ever."""
     ann.server.web.documents[PRIVATE] = MEMBERS, "application/rss+xml"
     found = await ann.get((await ann.get(f"/follow?q={quote(PRIVATE)}")).location)
@@ -304,9 +304,7 @@ async def test_picked_posts_count_for_the_quota_of_bytes(ann: ReadingVisitor) ->
     assert len((await ann.reader.get(action="timeline", channel="saved"))["items"]) == 1
 
 
-async def test_an_address_that_asks_for_a_password_says_where_to_put_it(
-    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_401_explains_where_to_put_the_password(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
     async def locked(request: FetchRequest) -> FetchFailed:
         return FetchFailed(request.url, "http", "the server answered 401", status=401)
 

@@ -29,7 +29,7 @@ SAID = (
 
 
 @pytest.mark.parametrize(("said", "wanted"), SAID)
-def test_what_was_said_is_found_again(said: str, wanted: str) -> None:
+def test_rendered_sentences_are_translated(said: str, wanted: str) -> None:
     """With its values, and within other sentences."""
     assert TEMPLATES.translated(said, "de") == wanted
     assert TEMPLATES.translated(said, "en") == said
@@ -50,7 +50,7 @@ def test_the_code_of_an_error_is_left_out() -> None:
         "is on this server's own machine, where only its users' pages are read",
     ],
 )
-def test_readers_learn_nothing_of_settings(found: str) -> None:
+def test_users_see_no_advice_on_settings(found: str) -> None:
     """Only the admin can change the list of allowed private networks."""
     said = f"inside.example {found}"
     assert TEMPLATES.translated(said, "en") == said

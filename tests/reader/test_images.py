@@ -60,7 +60,7 @@ async def test_the_first_bytes_say_what_it_is(ann: ReadingVisitor, site: Publish
 
 
 @pytest.mark.parametrize("body", NONE)
-async def test_what_is_no_picture_isnt_passed_on(ann: ReadingVisitor, site: Publisher, body: bytes) -> None:
+async def test_only_pictures_are_served(ann: ReadingVisitor, site: Publisher, body: bytes) -> None:
     """SVG isn't either: it can contain scripts."""
     assert kind_of_picture(body) is None
     assert (await ann.get(await address(ann, served(site, body, "image/png")))).status == 404
@@ -174,7 +174,7 @@ async def test_no_address_of_others_is_loaded(ann: ReadingVisitor) -> None:
         )
 
 
-async def test_a_full_redis_that_never_had_a_key_for_pictures_hides_no_page(
+async def test_a_full_redis_without_picture_key_hides_no_page(
     ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages and their pictures work until there is room; then all processes share a key."""

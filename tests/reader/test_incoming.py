@@ -55,7 +55,7 @@ async def test_an_old_sign_in_makes_no_token_of_a_source(ann: ReadingVisitor) ->
     assert [one.id for one in await ann.server.services.sources.all_of("ann")] == ["backups"]
 
 
-async def test_what_can_be_no_source_is_said(ann: ReadingVisitor) -> None:
+async def test_invalid_sources_are_refused(ann: ReadingVisitor) -> None:
     """Sources of other users can't be reached."""
     page = await ann.get(SOURCES)
     for name, channel, status in (("", "home", 400), ("A", "saved", 400), ("A", "../x", 400), ("A", "absent", 404)):
@@ -87,7 +87,9 @@ async def test_the_line_for_ones_own_pages(ann: ReadingVisitor) -> None:
     ("button", "state", "is_approved"),
     [("withdrawn", "withdrawn", False), ("rejected", "rejected", False), ("approved", "held", True)],
 )
-async def test_what_becomes_of_a_webmention(ann: ReadingVisitor, button: str, state: str, is_approved: bool) -> None:
+async def test_a_webmention_is_approved_or_rejected(
+    ann: ReadingVisitor, button: str, state: str, is_approved: bool
+) -> None:
     """The page queues the action, and a worker does it."""
     mention = await _received(ann, "held")
     page = await ann.get(MENTIONS)

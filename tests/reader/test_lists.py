@@ -86,7 +86,7 @@ async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
     assert len(await followed(ann, "near")) == 2
 
 
-async def test_an_undone_import_takes_nothing_along_that_it_did_not_bring(ann: ReadingVisitor) -> None:
+async def test_undoing_an_import_removes_only_what_it_added(ann: ReadingVisitor) -> None:
     """Posts that were moved into its channel stay there, and so does a follow that existed before."""
     await ann.publish("kept")
     for name in ("one", "two"):
@@ -105,7 +105,7 @@ async def test_an_undone_import_takes_nothing_along_that_it_did_not_bring(ann: R
     assert await followed(ann, "later") == ["https://one.example/feed"]
 
 
-async def test_a_channel_of_an_undone_import_stays_with_what_is_muted_there(ann: ReadingVisitor) -> None:
+async def test_an_undone_imports_channel_stays_with_muted_posts(ann: ReadingVisitor) -> None:
     """A moved post is kept even if its author is muted."""
     await ann.publish("kept")
     await send(ann, LIST)
@@ -118,7 +118,7 @@ async def test_a_channel_of_an_undone_import_stays_with_what_is_muted_there(ann:
     assert await ann.reader.ids("far") == [kept]
 
 
-async def test_what_is_no_list_is_said(ann: ReadingVisitor) -> None:
+async def test_an_unusable_list_is_reported(ann: ReadingVisitor) -> None:
     """The page says so, and nothing has changed."""
     for body in (b"", b"<html>no list", b"<!DOCTYPE a [<!ENTITY b 'c'>]><opml/>"):
         await send(ann, body)
@@ -147,7 +147,7 @@ async def _never(*_: object, **__: object) -> None:
     await asyncio.Event().wait()
 
 
-async def test_who_may_send_a_list(ann: ReadingVisitor) -> None:
+async def test_a_list_needs_a_user_and_our_form(ann: ReadingVisitor) -> None:
     """A signed-in user, with our own form, within the limits of a list; otherwise nothing is imported."""
     forged = await send(ann, LIST, form_token="0.0")
     assert forged.status_code == 403
@@ -226,7 +226,7 @@ async def test_few_who_come_again_and_again_leave_places_to_others(ann: ReadingV
     imports.admit("ann")
 
 
-async def test_who_leaves_at_once_takes_no_place_away(ann: ReadingVisitor) -> None:
+async def test_an_unread_export_frees_its_slot(ann: ReadingVisitor) -> None:
     """A reply that never starts used to keep its place among the exports until the end of the server."""
 
     async def gone() -> Message:

@@ -13,7 +13,7 @@ from tests.support.visitor import Visitor
 from tests.support.waiting import wait_until
 
 
-async def test_a_change_is_told(ann: ReadingVisitor) -> None:
+async def test_a_change_is_announced(ann: ReadingVisitor) -> None:
     """By the next change of her channels, and not by another user's; the stream ends with the server, and releases its
     place.
     """
@@ -29,7 +29,7 @@ async def test_a_change_is_told(ann: ReadingVisitor) -> None:
     assert not listeners.limits._taken
 
 
-async def test_a_change_during_a_rest_is_told_after_it() -> None:
+async def test_a_change_during_a_pause_is_announced_after_it() -> None:
     """Without that, posts that came within a second of the follow were seen a minute later."""
     listeners, changed = Listeners(), b"data: changed\n\n"
     stream = _changes(listeners, "ann", [])

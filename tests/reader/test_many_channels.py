@@ -113,7 +113,7 @@ async def test_a_feed_moves_to_a_channel_that_is_named(ann: ReadingVisitor) -> N
     assert [uid for uid, followed in everywhere.items() if followed] == ["c200"]
 
 
-async def test_a_name_isnt_taken_for_the_uid_of_another_channel(ann: ReadingVisitor) -> None:
+async def test_a_name_isnt_read_as_another_channels_uid(ann: ReadingVisitor) -> None:
     """A renamed channel keeps the uid from its first name."""
     await ann.server.services.channels.rename("ann", "c200", "Former", ann.server.now)
     await ann.server.services.channels.rename("ann", "c7", "c200", ann.server.now)

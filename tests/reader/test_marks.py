@@ -129,7 +129,7 @@ async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
     assert told["undo"]
 
 
-async def test_what_has_come(ann: ReadingVisitor) -> None:
+async def test_new_posts_are_counted(ann: ReadingVisitor) -> None:
     """New posts are counted since the page was made, for the bar above the posts."""
     await ann.publish("a")
     feed = (await ann.get("/channel/home")).tree.css_first("#feed").attributes

@@ -78,7 +78,7 @@ async def test_a_page_shows_the_posts_that_can_be_read(ann: ReadingVisitor, redi
         assert await reader.walk() == before
 
 
-async def test_users_of_the_missing_master_are_told_to_try_again(ann: ReadingVisitor, redis: ClusterRedis) -> None:
+async def test_users_of_the_missing_master_get_503(ann: ReadingVisitor, redis: ClusterRedis) -> None:
     """In the API and on pages, at once, with a time to wait."""
     home = redis._address_of(slot_of(keys.user("ann")))
     assert home is not None

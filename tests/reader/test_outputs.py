@@ -77,7 +77,7 @@ async def test_addresses_are_renewed_revoked_and_gone(ann: ReadingVisitor) -> No
     assert (await ann.get(f"{OUTPUTS}/my-picks")).status == 404
 
 
-async def test_what_can_not_be_meant_is_said(ann: ReadingVisitor) -> None:
+async def test_invalid_settings_are_reported(ann: ReadingVisitor) -> None:
     """The same page has the message; another user's feed or channel can't be reached."""
     await made(ann)
     page = await ann.get(OUTPUTS)

@@ -38,14 +38,14 @@ from tests.support.visitor import Visitor
 from tests.support.world import World
 
 
-async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> None:
+async def test_strangers_see_a_first_page(ann: ReadingVisitor) -> None:
     """Strangers get a first page; all other pages redirect to the sign-in and back."""
     stranger = Visitor(ann.server.app, ann.browser.address)
     assert (await stranger.get("/")).title == "This is a Microsub server"
     assert (await stranger.get("/channel/home?show=all")).location == "/sign-in?next=%2Fchannel%2Fhome%3Fshow%3Dall"
 
 
-async def test_who_goes_astray_stays_signed_in(ann: ReadingVisitor) -> None:
+async def test_the_404_page_keeps_the_session(ann: ReadingVisitor) -> None:
     """The error page has a link back to the user's own pages."""
     page = await ann.get("/nothing", accept="text/html")
     assert (page.status, page.title) == (404, "Page not found")
@@ -238,7 +238,7 @@ async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
 @pytest.mark.parametrize(
     "path", ["/channel/none", "/channel/a%20b", "/channel/home?source=x", "/post/1", "/post/x", "/channel/home?after=x"]
 )
-async def test_what_isnt_there(ann: ReadingVisitor, path: str) -> None:
+async def test_missing_pages_are_404(ann: ReadingVisitor, path: str) -> None:
     """The page says that it doesn't exist."""
     assert (await ann.get(path)).status in {400, 404}
 
@@ -399,9 +399,7 @@ async def test_apps_show_the_readers_name_for_a_missing_author(ann: ReadingVisit
     assert "ZZ my name" not in str(theirs)
 
 
-async def test_a_redis_that_takes_no_changes_hides_no_page_of_a_user_without_own_names(
-    ann: ReadingVisitor, server: World
-) -> None:
+async def test_a_read_only_redis_hides_no_page(ann: ReadingVisitor, server: World) -> None:
     """Users of an earlier version have no note that they never named a feed; it is written when that is possible."""
     await ann.publish("a post")
     await server.redis.command("HDEL", keys.user("ann"), "names")

@@ -66,7 +66,7 @@ async def test_a_mute_ends_in_a_channel_that_is_removed_meanwhile(ann: ReadingVi
     assert sorted(await ann.reader.ids("home")) == sorted(posts)
 
 
-async def test_what_is_muted_once_more_while_others_end_ends_later(ann: ReadingVisitor) -> None:
+async def test_a_mute_renewed_during_expiry_keeps_its_own_end(ann: ReadingVisitor) -> None:
     """It isn't ended with the others, and keeps its own end."""
     rules, now, again = ann.server.services.rules, ann.server.now, "https://again.example/"
     for url, end in ((LOUD, 1), (again, 2)):

@@ -97,7 +97,7 @@ async def test_a_bug_of_ours_stays_one(redis: ClusterRedis) -> None:
     assert await redis.pipeline([]) == await redis.scripts([]) == []
 
 
-async def test_all_keys_are_scanned_and_all_masters_asked(redis: ClusterRedis) -> None:
+async def test_scans_and_checks_cover_all_masters(redis: ClusterRedis) -> None:
     """A scan returns each key once, whichever master has it, and a warning about one master is reported."""
     names = [f"k{number}".encode() for number in range(300)]
     await redis.pipeline([("SET", name, 1) for name in names])
@@ -135,9 +135,7 @@ async def test_a_write_that_no_replica_has_is_not_acknowledged(redis: ClusterRed
     await wait_until(written)
 
 
-async def test_without_any_replica_the_master_is_enough_unless_replicas_are_asked_for(
-    redis: ClusterRedis, replicated: Cluster
-) -> None:
+async def test_replicas_are_optional_unless_required(redis: ClusterRedis, replicated: Cluster) -> None:
     """By default a replica that is down isn't waited for; a fixed number of replicas can be required."""
     master = replicated.first_master_of("key")
     replica = replicated.replica_of(master)
@@ -193,7 +191,7 @@ class Telling:
         b"-LOADING Redis is loading the dataset in memory\r\n",
     ],
 )
-async def test_what_was_not_run_is_sent_again(refusal: bytes) -> None:
+async def test_refused_commands_are_sent_again(refusal: bytes) -> None:
     """This includes writes, and single commands of a batch."""
     fake = FakeCluster()
     async with fake.node(Telling(refusal, refusal)) as port:
@@ -210,7 +208,7 @@ async def test_what_was_not_run_is_sent_again(refusal: bytes) -> None:
         await redis.aclose()
 
 
-async def test_what_never_passes_is_an_error() -> None:
+async def test_lasting_refusals_are_errors() -> None:
     """The error is raised after a time limit; a circle of redirects is an error, too."""
     fake = FakeCluster()
     async with fake.node(Telling(then=b"-CLUSTERDOWN The cluster is down\r\n")) as port:
@@ -229,7 +227,7 @@ async def test_what_never_passes_is_an_error() -> None:
         await redis.aclose()
 
 
-async def test_a_read_is_repeated_when_the_connection_breaks_and_a_write_is_not() -> None:
+async def test_only_reads_are_repeated_after_a_lost_connection() -> None:
     """Nobody knows whether the write ran, and only the caller knows whether it may run twice."""
     fake = FakeCluster()
     telling = Telling()
@@ -253,7 +251,7 @@ async def test_a_read_is_repeated_when_the_connection_breaks_and_a_write_is_not(
         await redis.aclose()
 
 
-async def test_who_waits_for_a_silent_master_hears_of_its_successor() -> None:
+async def test_a_silent_masters_successor_answers() -> None:
     """The new master answers reads, and writes fail, without waiting until the silent master is down."""
     fake = FakeCluster()
 

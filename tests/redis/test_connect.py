@@ -34,7 +34,7 @@ def test_settings_that_lose_data_are_named(info: str, named: list[str]) -> None:
     assert all(word in sentence for word, sentence in zip(named, sentences, strict=True))
 
 
-async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
+async def test_the_warning_is_logged_once_at_start(tmp_path: Path) -> None:
     """The warning is logged for a Redis of the admin, but not for the embedded one."""
     server = start_embedded(tmp_path)
     try:
@@ -53,7 +53,7 @@ async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
         server.stop()
 
 
-async def test_a_redis_that_does_not_tell_is_used_all_the_same(tmp_path: Path) -> None:
+async def test_a_redis_without_info_is_used(tmp_path: Path) -> None:
     """Hosted servers may forbid `INFO`."""
     server = start_embedded(tmp_path)
     redis = await connect(server.url)

@@ -119,7 +119,7 @@ def test_many_processes_at_once_start_one_server(data_dir):
     assert sorted(let_go(process) for process in processes) == ["False", "False", "True"]
 
 
-def test_the_server_outlives_kill_9_of_its_starter_and_is_adopted(data_dir):
+def test_the_server_outlives_its_starter_and_is_adopted(data_dir):
     """Acknowledged writes survive, no second server starts, and the next process can still stop the server."""
     starter = in_process(
         """
@@ -162,7 +162,7 @@ def test_a_killed_server_is_replaced(data_dir):
     assert second.stop()
 
 
-def test_a_process_of_before_stops_the_server_that_replaced_its_own(data_dir, monkeypatch):
+def test_a_starter_stops_the_server_that_replaced_its_own(data_dir, monkeypatch):
     """It doesn't stop another process that now has the process id of its own server."""
     monkeypatch.setattr(embedded, "STOP_TIMEOUT", 5)
     first = start_embedded(data_dir)
@@ -227,7 +227,7 @@ def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):
     assert waits
 
 
-def test_a_server_that_somebody_started_by_hand_is_used_and_left_alone(data_dir):
+def test_a_server_started_by_hand_is_used_and_not_stopped(data_dir):
     """A server that answers on the folder's socket with the folder's data is used, but not stopped."""
     data_dir.mkdir()
     path = programs()[0].path
@@ -246,7 +246,7 @@ def test_a_server_that_somebody_started_by_hand_is_used_and_left_alone(data_dir)
     by_hand.communicate()
 
 
-def test_a_server_of_another_folder_is_not_taken_for_ours(tmp_path):
+def test_a_copied_folder_gets_its_own_server(tmp_path):
     """A copied folder contains the record of the original's socket; the copy gets its own server."""
     original = start_embedded(tmp_path / "one")
     with client(original) as redis:
@@ -264,7 +264,7 @@ def test_a_server_of_another_folder_is_not_taken_for_ours(tmp_path):
     assert original.stop()
 
 
-def test_a_long_path_gets_its_socket_elsewhere_and_others_find_it(tmp_path):
+def test_a_long_path_has_its_socket_elsewhere(tmp_path):
     """No socket works over 107 bytes: it is put into a short private folder, which is removed with the server."""
     deep = tmp_path / ("ä" * 50) / ("x" * 100)
     server = start_embedded(deep)
@@ -347,7 +347,7 @@ def test_without_a_redis_server_the_error_says_how_to_get_one(candidates):
     assert ("6.0.16" in text) == bool(candidates)
 
 
-def test_programs_that_are_none_are_passed_over(tmp_path, monkeypatch):
+def test_invalid_programs_are_skipped(tmp_path, monkeypatch):
     """A program on PATH that is only called `redis-server` is skipped."""
     fake = tmp_path / "redis-server"
     fake.write_text("#!/bin/sh\necho hello\n")
@@ -435,7 +435,7 @@ def test_a_record_that_is_a_fifo_is_an_error(data_dir):
         start_embedded(data_dir)
 
 
-def test_nobody_else_may_open_what_it_makes_whatever_the_umask_is(data_dir):
+def test_files_are_private_for_any_umask(data_dir):
     """Data files, log, locks and created parent folders are private; files from before are made private."""
     before = os.umask(0)
     try:

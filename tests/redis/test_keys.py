@@ -65,7 +65,7 @@ def test_the_hosts_share_a_slot():
     assert key_slot(keys.hosts_due().encode()) == key_slot(keys.hosts_leases().encode())
 
 
-def test_nothing_else_builds_a_key():
+def test_only_keys_py_builds_keys():
     """Only keys.py contains literals that begin like a key, no other module and no script."""
     prefix = re.compile(
         r"""["'](item:|feed:\{|feeds:|host:\{|hosts:|\{hosts\}|user:\{(?![a-z]+\})|twins:|ids:|meta:|identity:)"""

@@ -198,7 +198,7 @@ async def test_posts_that_waited_to_be_stored_are_stored(redis):
         assert not {"sent", "handled"} & (await it.record(feed)).extra.keys()
 
 
-async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
+async def test_the_unread_limit_of_filled_feeds_is_migrated(redis):
     """The old hash is deleted; filled feeds get the time of the follow. For other feeds their first items decide, also
     after an interrupted migration was repeated.
     """

@@ -91,7 +91,7 @@ async def test_a_large_value_passes_both_ways(redis):
     assert await redis.command("GET", "large") == large
 
 
-async def test_a_cancelled_caller_shifts_nobodys_reply(redis):
+async def test_a_cancelled_call_shifts_no_reply(redis):
     """Cancelled before or after the write, the call's own reply is dropped and all other replies arrive."""
     await redis.command("PING")
     for turns in range(4):
@@ -177,7 +177,7 @@ async def test_a_full_redis_refuses_with_a_clear_error(redis, outside):
     assert await redis.command("SET", "a", "x") == b"OK"
 
 
-async def test_a_lost_connection_fails_what_is_outstanding_and_the_next_call_works(redis, outside):
+async def test_a_lost_connection_fails_outstanding_calls_only(redis, outside):
     """All waiting calls fail at once; the next call connects again."""
     identity = await redis.command("CLIENT", "ID")
     waiting = [asyncio.create_task(redis.command("BLPOP", "never", 0)) for _ in range(3)]
@@ -203,7 +203,7 @@ async def test_a_connection_lost_while_idle_is_noticed(redis, outside):
     assert await redis.command("ECHO", "x") == b"x"
 
 
-async def test_nothing_listens(tmp_path):
+async def test_a_missing_server_is_an_error(tmp_path):
     """Each caller gets StoreUnavailable, and so does the next."""
     redis = Multiplexed(f"unix://{tmp_path}/none.sock")
     outcomes = await asyncio.gather(*(redis.command("PING") for _ in range(3)), return_exceptions=True)
@@ -213,7 +213,7 @@ async def test_nothing_listens(tmp_path):
     await redis.aclose()
 
 
-async def test_a_closed_connection_says_so(redis_url):
+async def test_a_closed_connection_fails_every_call(redis_url):
     """Outstanding calls and all later ones fail; closing twice is harmless."""
     redis = Multiplexed(redis_url)
     await redis.command("PING")
@@ -259,7 +259,7 @@ async def test_a_server_that_falls_silent_is_given_up():
         await redis.aclose()
 
 
-async def test_the_log_says_once_that_redis_is_silent_and_once_that_it_replies():
+async def test_silence_of_redis_and_its_end_are_logged_once():
     """Long before callers get an error, and whether or not their connection is given up meanwhile."""
     awake = asyncio.Event()
     awake.set()

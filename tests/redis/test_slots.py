@@ -54,14 +54,14 @@ def test_redis_agrees_which_commands_only_read(redis_cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_that_says_so_writes_nothing(name: str) -> None:
+def test_a_script_declared_read_only_writes_nothing(name: str) -> None:
     """All other scripts count as writing, including those without such a sentence."""
     says_so = "Writes nothing" in re.sub(r"\n-- ", " ", load(name).text)
     assert load(name).writes is not says_so
     assert Script("any", "redis.call(ARGV[1], KEYS[1])").writes
 
 
-def test_what_the_cluster_says_of_itself() -> None:
+def test_replies_to_cluster_slots_are_read() -> None:
     """An empty address means the node that was asked, `?` is no node; Redis 7 adds more about each node."""
     reply = [
         [0, 99, [b"10.0.0.1", 7000, b"id", []], [b"10.0.0.2", 7001, b"id", [b"hostname", b"x"]]],

@@ -44,7 +44,7 @@ def test_words_are_found_without_case_and_accents(made: Generation) -> None:
         assert found(made, query) == items, query
 
 
-def test_scripts_without_blanks_are_found_in_any_part_of_two_characters_and_by_one(made: Generation) -> None:
+def test_scripts_without_blanks_are_found_by_parts(made: Generation) -> None:
     put(made, 1, "今日は東京タワーに行きました。とても楽しかった。")
     put(made, 2, "我们在北京大学学习中文。")
     put(made, 3, "ภาษาไทยเขียนติดกัน")
@@ -81,7 +81,7 @@ def test_fields_kinds_feeds_links_and_what_is_quoted(made: Generation) -> None:
         assert sorted(found(made, query)) == sorted(items), query
 
 
-def test_the_newest_come_first_whatever_came_in_first(made: Generation) -> None:
+def test_the_newest_come_first_in_any_order_of_arrival(made: Generation) -> None:
     """The order is that of publishing times, also before 1970 and with thousands of posts in one second."""
     moments = {1: NOON, 2: -86_400.0 * 4000, 3: NOON + 0.5, 4: 0.0, 5: 1e15, 6: NOON - 1}
     for item, at in moments.items():
@@ -98,7 +98,7 @@ def test_the_newest_come_first_whatever_came_in_first(made: Generation) -> None:
     assert (len(set(items)), items[0], items[-1]) == (3002, 9000, 9001)
 
 
-def test_what_was_edited_or_deleted_is_found_no_more(made: Generation) -> None:
+def test_edited_and_deleted_texts_arent_found(made: Generation) -> None:
     """This is so even if another post later gets a row of the same second."""
     put(made, 1, "the first version")
     put(made, 1, "the second one")
@@ -132,7 +132,7 @@ def test_a_slow_question_is_broken_off_and_the_next_one_answered(made: Generatio
     assert len(made.matches('"tide"', Span(), 9999, seconds=60.0).matches) == 3999
 
 
-def test_a_broken_file_is_told_from_one_that_is_away(made: Generation, tmp_path: Path) -> None:
+def test_broken_and_missing_files_are_distinguished(made: Generation, tmp_path: Path) -> None:
     """A write that failed halfway leaves nothing behind."""
     with pytest.raises(ZeroDivisionError):
         made.write((document(1 // number, NOON, {}) for number in (1, 0)), [], {})

@@ -46,7 +46,7 @@ async def test_stored_edited_and_deleted_posts_are_followed(
     await replica.finds("ferry", "3")
 
 
-async def test_what_comes_and_goes_without_an_event_is_found_out(replica: Replica, server: World, store: Store) -> None:
+async def test_changes_without_events_are_indexed(replica: Replica, server: World, store: Store) -> None:
     """Imports write posts without events, and the sweep deletes some."""
     feed = await store(candidate("one", text="the ferry"))
     replica.follow()
@@ -183,7 +183,7 @@ async def test_of_several_processes_one_writes(replica: Replica, server: World, 
     await other.aclose()
 
 
-async def test_a_rebuild_is_asked_for_from_outside(replica: Replica, store: Store) -> None:
+async def test_a_rebuild_can_be_requested(replica: Replica, store: Store) -> None:
     """The former generation answers until the new one is complete."""
     await store(candidate("one", text="the ferry"))
     replica.follow()
@@ -198,7 +198,7 @@ async def test_a_rebuild_is_asked_for_from_outside(replica: Replica, store: Stor
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_generation_that_is_replaced_while_it_is_opened_answers_nobody(
+async def test_a_generation_replaced_while_opened_isnt_used(
     when: str, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are deleted one by one, so the rest may lack the newest posts; the named generation has them all."""
@@ -303,7 +303,7 @@ async def test_a_full_disk_is_waited_out(replica: Replica, store: Store, monkeyp
     await replica.finds("ferry", "1")
 
 
-async def test_what_an_index_says_of_itself(replica: Replica, server: World, store: Store) -> None:
+async def test_an_index_reports_its_figures(replica: Replica, server: World, store: Store) -> None:
     """It reports its posts, its size and its position in the stream of events."""
     assert not (await replica.index.figures()).usable
     await store(candidate("one"), candidate("two"), url=FEED)

@@ -106,7 +106,7 @@ async def test_without_a_channel_feeds_are_searched(alice: Reader, server: World
         assert "items" not in reply
 
 
-async def test_what_the_user_did_is_what_is_found(alice: Reader, server: World, replica: Replica) -> None:
+async def test_search_sees_the_timelines_current_state(alice: Reader, server: World, replica: Replica) -> None:
     """Read, saved, removed, moved, muted, unmuted, unfollowed: the search sees the timelines as they are now."""
     await server.publish(FEED, *posts("tide e", "tide d", "tide c", "tide b", "tide a"))
     await server.publish(OTHER, *posts("tide o", host="other.example", at=NOON - 50))
@@ -137,7 +137,7 @@ async def test_what_the_user_did_is_what_is_found(alice: Reader, server: World, 
     assert e
 
 
-async def test_nothing_crosses_users(alice: Reader, server: World, replica: Replica) -> None:
+async def test_other_users_posts_arent_found(alice: Reader, server: World, replica: Replica) -> None:
     """No query finds another user's posts or feed names, not even by its paging."""
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=OTHER)
@@ -297,7 +297,7 @@ async def test_times_and_the_best(alice: Reader, server: World, replica: Replica
         ({"query": "t" * 10_300}, "character 10241"),
     ],
 )
-async def test_what_cant_be_used_is_refused(alice: Reader, parameters: dict[str, str], words: str) -> None:
+async def test_invalid_queries_are_refused(alice: Reader, parameters: dict[str, str], words: str) -> None:
     """The reply is 400 and names the position."""
     reply = await alice.post(400, action="search", channel="home", **parameters)
     assert reply["error"] == "invalid_request"
@@ -310,7 +310,7 @@ async def test_channels_that_arent_there(alice: Reader, replica: Replica) -> Non
     await alice.get(400, action="search", channel="../x", query="tide")
 
 
-async def test_without_an_index_it_says_so(alice: Reader, server: World, replica: Replica) -> None:
+async def test_without_an_index_search_is_refused(alice: Reader, server: World, replica: Replica) -> None:
     """The reply is 503 until the index is built, and 400 if the search is disabled."""
     reply = await alice.client.get("/microsub", params={"action": "search", "channel": "home", "query": "tide"},
                                    headers=alice.headers)  # fmt: skip
@@ -350,7 +350,7 @@ async def test_a_walk_that_takes_too_long_says_where_to_go_on(
 
 
 @pytest.mark.parametrize("most_own", [0, 5000])
-async def test_who_has_few_of_the_matches_finds_them_all(
+async def test_rare_own_matches_are_all_found(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of others' matches come first; SQLite gets the ids, or Redis is asked. Unfollowed feeds count, too."""
@@ -368,7 +368,7 @@ async def test_who_has_few_of_the_matches_finds_them_all(
     assert (await alice.get(404, action="search", channel="nowhere", query="tide"))["error"] == "not_found"
 
 
-async def test_what_waits_for_a_user_who_was_away_is_found(
+async def test_waiting_posts_of_an_absent_user_are_found(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user's timelines are filled before the search."""
@@ -387,7 +387,7 @@ async def test_what_waits_for_a_user_who_was_away_is_found(
     assert await names(alice, "tide", "home") == ["tide"]
 
 
-async def test_a_user_searches_so_often_and_no_more(alice: Reader, server: World, replica: Replica) -> None:
+async def test_searches_of_a_user_are_limited(alice: Reader, server: World, replica: Replica) -> None:
     """The rate limit of one user doesn't affect others."""
     await built(replica)
     bob = await server.reader("bob", "home")

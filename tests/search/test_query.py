@@ -62,7 +62,7 @@ def asked(text: str, **feeds: list[str]) -> str:
         ("(gull OR tern)", '("gull" OR "tern")'),
     ],
 )
-def test_what_is_understood(text: str, found: str) -> None:
+def test_queries_are_parsed(text: str, found: str) -> None:
     assert asked(text, pier=["7", "9"]) == found
 
 
@@ -113,7 +113,7 @@ def test_states_and_times(text: str, states: dict[str, bool], since: datetime | 
         ("é" * MOST_BYTES, MOST_BYTES // 2 + 1, "10240 bytes at most"),
     ],
 )
-def test_what_is_refused_and_where(text: str, position: int, words: str) -> None:
+def test_invalid_queries_are_refused_with_their_position(text: str, position: int, words: str) -> None:
     with pytest.raises(QueryUnreadable) as refused:
         parsed(text, NOW)
     assert refused.value.position == position
@@ -149,7 +149,7 @@ def test_any_text_is_answered_or_refused_with_a_place(table: sqlite3.Connection,
     table.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 3", (found,)).fetchall()
 
 
-def test_words_of_links_feeds_kinds_and_texts_have_nothing_in_common() -> None:
+def test_words_of_different_fields_never_match() -> None:
     """A part of an address that looks like another's word is none."""
     assert len(set(PREFIXES)) == len(PREFIXES)
     address = "https://blog.example/f12/kphoto/all/none/" + "".join(PREFIXES)

@@ -14,7 +14,7 @@ from tests.support.one_reader import ANN, NOW, OneReader, item
 pytestmark = pytest.mark.fake_too
 
 
-async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -> None:
+async def test_a_large_first_fill_keeps_its_time_of_following(world: OneReader) -> None:
     """A first fill that is larger than a script call keeps its time of following for all of its batches."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
     items = world.items.know("2", *(item(n) for n in range(1, 2301)))
@@ -22,7 +22,7 @@ async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -
     assert (len(filled.added), len(filled.read)) == (10, 2290)
 
 
-async def test_as_many_of_a_large_first_fill_are_unread_as_are_to_be(world: OneReader) -> None:
+async def test_a_large_first_fill_respects_fresh(world: OneReader) -> None:
     """Also if that is more than a script call takes; a later item is unread if it is newer than those."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
     items = world.items.know("2", *(item(n) for n in range(1, 2301)))
@@ -33,7 +33,7 @@ async def test_as_many_of_a_large_first_fill_are_unread_as_are_to_be(world: OneR
     assert (again.added, again.read) == (("9000", "3001"), ("3000",))
 
 
-async def test_what_its_user_wrote_is_added_as_read(world: OneReader) -> None:
+async def test_own_posts_are_added_as_read(world: OneReader) -> None:
     """Also if another feed could have the same post; and what they mark as unread stays unread."""
     own = replace(item(8, NOW), is_own=True, duplicates=(Duplicate("9", "2"),))
     result = await world.add("home", own, replace(item(7, NOW), is_own=True), item(6, NOW))

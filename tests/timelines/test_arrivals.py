@@ -18,7 +18,7 @@ async def ids(world: OneReader, uid: str = "global") -> list[str]:
     return [row.id for row in await world.arrivals(uid)]
 
 
-async def test_items_stand_in_the_order_in_which_they_came(world: OneReader) -> None:
+async def test_items_are_ordered_by_arrival(world: OneReader) -> None:
     """The order isn't that of publication; of one document the newest item is last. Places are increasing times."""
     await world.add("home", item(5), item(7), item(6))
     await world.timelines.add(ANN, "home", "1", world.items.know("1", item(1), item(2)), now=NOW + 60, limit=0)
@@ -76,9 +76,7 @@ async def test_pages_by_state_and_where_they_end(world: OneReader) -> None:
     assert empty.newest is not None
 
 
-async def test_one_request_looks_at_so_many_and_says_where_to_go_on(
-    world: OneReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_request_visits_a_bounded_number_of_items(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """A channel whose items arrived long ago is reached after some empty pages."""
     monkeypatch.setattr("microsub.timelines.sync.arrivals.EXAMINED", 10)
     monkeypatch.setattr("microsub.timelines.sync.arrivals.BATCH", 5)
@@ -120,7 +118,7 @@ async def test_items_of_before_came_when_they_were_published(world: OneReader) -
     assert (await ids(world))[-1] == "50"
 
 
-async def test_a_lost_timeline_comes_once_more(world: OneReader) -> None:
+async def test_a_lost_timeline_arrives_again_once(world: OneReader) -> None:
     """Its places are deleted too, so that restored items count once."""
     await world.add("home", item(1), item(2))
     await world.redis.command("DEL", keys.posts(ANN, "home"))

@@ -67,7 +67,7 @@ async def world(redis: Redis) -> AsyncIterator[Deferring]:
         await made.it.services.reading.aclose()
 
 
-async def test_who_is_away_finds_everything_at_the_first_request(world: Deferring) -> None:
+async def test_absent_users_find_all_posts_at_the_first_request(world: Deferring) -> None:
     """The list of channels has exact counts, and a page has the posts, though none was delivered before."""
     ann = await world.reader("ann", "home", "work")
     bob = await world.reader("bob", "home")
@@ -108,7 +108,7 @@ async def test_the_order_of_arrival_fills_before_it_answers(world: Deferring) ->
     assert len(listed["items"]) == 2
 
 
-async def test_what_was_read_or_removed_stays_so(world: Deferring) -> None:
+async def test_read_and_removed_items_stay_so(world: Deferring) -> None:
     """A fill adds only new items, however often it runs."""
     ann = await world.reader("ann", "home")
     await world.it.publish(URL, *posts("c", "b", "a"))
@@ -170,7 +170,7 @@ async def test_requests_at_the_same_time_share_the_work(world: Deferring) -> Non
     assert answers == [["two", "one"]] * 9
 
 
-async def test_a_long_fill_goes_on_behind_the_reply(world: Deferring) -> None:
+async def test_a_long_fill_continues_after_the_reply(world: Deferring) -> None:
     """A request waits for a limited time; the work is neither cancelled nor started twice."""
     await world.reader("ann", "home")
     world.it.now += 30 * DAY
@@ -195,7 +195,7 @@ async def test_a_long_fill_goes_on_behind_the_reply(world: Deferring) -> None:
     await filling.aclose()
 
 
-async def test_what_is_old_is_not_brought_in(world: Deferring) -> None:
+async def test_old_posts_are_not_added(world: Deferring) -> None:
     """Posts older than the warm-up period, and beyond the newest of a feed, stay in the store."""
     world.warm_up_days = 10
     await world.reader("ann", "home")
@@ -234,7 +234,7 @@ async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redi
     assert written == [("ann", NOON + 1), ("ann", NOON + EVERY + 2)]
 
 
-async def test_an_output_feed_shows_what_waits_and_strangers_are_no_visit(world: Deferring) -> None:
+async def test_an_output_feed_shows_waiting_posts_without_a_visit(world: Deferring) -> None:
     """Its user stays inactive: the next posts wait again, and are shown again."""
     ann, it = await world.reader("ann", "home"), world.it
     object.__setattr__(it.services, "output_contents", output_contents(it, fill=it.services.reading.fill))

@@ -103,7 +103,7 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
     assert await world.unread("home") == 1
 
 
-async def test_what_a_removed_channel_brings_back_counts(world: OneReader) -> None:
+async def test_restored_channels_count_against_quotas(world: OneReader) -> None:
     """Otherwise removing and restoring channels would exceed the quota; this also holds for many requests at once."""
     for uid in ("one", "two", "three"):
         await world.channels.create(ANN, uid, NOW, uid)

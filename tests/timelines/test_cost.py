@@ -61,7 +61,7 @@ async def left(redis: Redis, uids: Sequence[str], key: Callable[[str, str], str]
     ],
     ids=["first", "unread", "after", "before", "item gone"],
 )
-async def test_a_page_of_a_huge_timeline_takes_the_steps_of_a_small_one(real_redis: Redis, query: PageQuery) -> None:
+async def test_a_page_costs_the_same_in_a_huge_timeline(real_redis: Redis, query: PageQuery) -> None:
     """Each command of a page is logarithmic, and their number is the same for 40,000 items as for 1,000."""
     world = OneReader(real_redis)
     await world.begin()
@@ -89,9 +89,7 @@ async def test_reading_everything_costs_what_is_unread(real_redis: Redis) -> Non
 
 
 @pytest.mark.parametrize("action", ["read", "remove"])
-async def test_items_that_stand_in_all_channels_are_changed_1000_places_at_a_time(
-    real_redis: Redis, action: str
-) -> None:
+async def test_items_in_all_channels_are_changed_in_bounded_steps(real_redis: Redis, action: str) -> None:
     """One item in many channels costs as much as many items in one: a step takes fewer of such ids."""
     world, uids = await crowd(real_redis, 400)
     await put(real_redis, uids, range(1, 21), keys.posts, keys.unread)
@@ -120,9 +118,7 @@ async def test_many_ids_in_many_channels_are_looked_at_in_small_steps(real_redis
 
 
 @pytest.mark.parametrize("direction", ["after", "before"])
-async def test_a_page_of_posts_that_stand_in_all_channels_takes_so_many_steps(
-    real_redis: Redis, direction: str
-) -> None:
+async def test_a_page_of_posts_in_all_channels_is_bounded(real_redis: Redis, direction: str) -> None:
     """Such a page is shorter, and the pages together have every item once, in order."""
     world, uids = await crowd(real_redis, 400)
     await put(real_redis, uids, range(100, 200), keys.posts, keys.read)
@@ -152,7 +148,7 @@ async def test_views_go_on_behind_short_pages(real_redis: Redis, view: View) -> 
 
 
 @pytest.mark.parametrize("channels", [1, 400])
-async def test_a_move_takes_items_out_of_so_many_places_at_a_time(real_redis: Redis, channels: int) -> None:
+async def test_a_move_removes_items_in_bounded_steps(real_redis: Redis, channels: int) -> None:
     """A step takes all items from few channels, and few items from many."""
     world, uids = await crowd(real_redis, channels)
     await put(real_redis, uids, range(1, 101), keys.posts, keys.unread)

@@ -62,7 +62,7 @@ async def test_a_known_filter_costs_one_round_trip(world: OneReader, monkeypatch
 
 
 @pytest.mark.parametrize("corrupt", ["{", "[]", '{"include_words": [7]}', b"\xff"])
-async def test_corrupt_filters_concern_their_channel_alone(world: OneReader, corrupt: str | bytes) -> None:
+async def test_corrupt_filters_affect_only_their_channel(world: OneReader, corrupt: str | bytes) -> None:
     """They are ignored, as is an expression that is no longer valid; the others get the same posts in one step."""
     await settings(world, NO_SPAM, "work")
     await world.redis.command("HSET", keys.channel(ANN, "home"), "filters", corrupt)

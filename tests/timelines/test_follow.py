@@ -75,7 +75,7 @@ async def test_a_post_that_arrives_while_following_is_not_lost(server: World, al
         await alice.post(action="unfollow", channel="home", url=FEED)
 
 
-async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server: World, alice: Reader) -> None:
+async def test_a_post_arriving_during_a_move_is_not_lost(server: World, alice: Reader) -> None:
     """It is in the new channel, once, and not in the old one."""
     await server.publish(FEED, *posts("old", at=NOON - 100))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -102,7 +102,7 @@ async def test_muted_posts_move_along_with_their_feed(server: World, alice: Read
     assert await alice.names("home") == []
 
 
-async def test_what_was_removed_a_moment_ago_does_not_move_along(server: World, alice: Reader) -> None:
+async def test_recently_removed_posts_dont_move_along(server: World, alice: Reader) -> None:
     """It stays out even if it was discovered so recently that it might still be in delivery."""
     await server.publish(FEED, *posts("b", "a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -209,7 +209,7 @@ async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
     assert listed == ["subscriptions"]
 
 
-async def test_thousands_of_feeds_are_gone_through_in_turns_with_others() -> None:
+async def test_thousands_of_feeds_dont_block_the_event_loop() -> None:
     """An entry of a list takes a tenth of a millisecond, in which the event loop serves nobody else."""
     turns = 0
 

@@ -42,7 +42,7 @@ def cache_of(source, max_bytes=100_000) -> ItemCache:
     return cache
 
 
-async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago():
+async def test_it_evicts_the_least_recently_used():
     """The limit counts bytes; a hit makes an entry the most recent one."""
     source = Source(**{name: name.encode() * 1000 for name in "abcd"})
     cache = cache_of(source, max_bytes=3 * 1150)
@@ -159,7 +159,7 @@ async def test_a_lost_connection_flushes_and_is_made_again(tracked, real_redis):
     await wait_until(lambda: "1" not in tracked._kept)
 
 
-async def test_a_quiet_connection_is_asked_whether_it_lives(real_redis, redis_url):
+async def test_a_quiet_connection_is_pinged(real_redis, redis_url):
     """Silence is normal; a PING checks the connection, which stays."""
     await real_redis.command("HSET", keys.item("1"), "Data", text("old"))
     # The connection must not be given up, however slow this machine is.

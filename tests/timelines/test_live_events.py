@@ -93,7 +93,7 @@ async def test_rules_are_events_of_the_channels_that_they_change(world: OneReade
     assert [(one.channel, [row.id for row in one.came]) for one in found.events] == [("home", []), ("home", ["5"])]
 
 
-async def test_nothing_is_written_for_who_does_not_listen(world: OneReader, credential: Credential) -> None:
+async def test_events_are_written_only_for_listeners(world: OneReader, credential: Credential) -> None:
     """A stream begins with the first app, and expires; the gap that follows is noticed."""
     await world.add("home", item(5))
     await world.channels.create(ANN, "News", NOW)
@@ -108,7 +108,7 @@ async def test_nothing_is_written_for_who_does_not_listen(world: OneReader, cred
     assert (await told(world, credential, again)).events == []
 
 
-async def test_a_stream_is_capped_and_who_was_further_back_learns_it(world: OneReader, credential: Credential) -> None:
+async def test_a_capped_stream_reports_the_gap(world: OneReader, credential: Credential) -> None:
     """Some hundreds of events are kept."""
     after = await open_events(world.redis, ANN)
     await world.add("home", item(5))

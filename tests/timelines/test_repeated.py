@@ -98,7 +98,7 @@ async def test_moving_a_feed_to_another_channel(ann: Reader) -> None:
     assert len(state[keys.read("ann", "later")]) == 5  # type: ignore[arg-type]
 
 
-async def test_what_was_removed_before_a_move_stays_away_after_it(ann: Reader) -> None:
+async def test_removed_items_stay_away_after_a_move(ann: Reader) -> None:
     """This also holds if the new channel is filled from the store again."""
     await ann.begin()
     await ann.following.move("ann", "later", URL, NOON)

@@ -218,7 +218,7 @@ async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
         (NOW, float("inf"), False),
     ],
 )
-def test_who_may_be_deleted(created: float, disabled: float | None, overdue: bool) -> None:
+def test_only_overdue_users_are_deleted(created: float, disabled: float | None, overdue: bool) -> None:
     """An active user isn't overdue, and neither is one with impossible times."""
     assert is_overdue(User(ANN, "", created, disabled), NOW + RESTORABLE) is overdue
 

@@ -47,7 +47,7 @@ async def test_a_copy_takes_over_only_as_the_rules_allow(world: OneReader) -> No
     assert await world.ids("home") == ["31", "21"]
 
 
-async def test_rules_cover_more_items_than_one_batch(world: OneReader) -> None:
+async def test_rules_cover_several_batches_of_items(world: OneReader) -> None:
     """The reply to a mute comes after all items are hidden, however many."""
     await world.add("home", *(by(ALICE if n % 2 else BOB, n) for n in range(1, 2501)))
     assert await world.rules.mute(ANN, "home", ALICE, NOW) == 1250

@@ -86,7 +86,7 @@ async def test_only_what_a_reader_can_see_is_saved(world: OneReader) -> None:
         await save_posts(world.redis, world.items, "nobody", ["50"], NOW)  # type: ignore[arg-type]
 
 
-async def test_what_is_saved_outlives_its_place(world: OneReader) -> None:
+async def test_saved_items_outlive_their_channel(world: OneReader) -> None:
     """It stays after a removal, an unfollow, a deleted channel, blocks and mutes, and limits of every kind."""
     ids = [str(number) for number in range(10, 16)]
     for number in ids:

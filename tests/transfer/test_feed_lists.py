@@ -105,7 +105,7 @@ async def test_a_folder_is_never_the_channel_of_saved_posts(here: World) -> None
     assert report.existing == 1
 
 
-async def test_what_is_no_list_changes_nothing(here: World) -> None:
+async def test_a_truncated_list_changes_nothing(here: World) -> None:
     """A truncated list is refused as a whole, including its channels."""
     with pytest.raises(ParseError):
         await here.feed_lists.import_list("ann", opml("<outline text='News'>", feed(1))[:-20], here.now)
@@ -251,9 +251,7 @@ async def test_a_list_of_thousands_of_feeds_gives_others_their_turn(
     assert most <= 1000
 
 
-async def test_hosts_in_unicode_are_taken_apart_in_a_thread_and_bounded(
-    here: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hosts_in_unicode_are_parsed_in_a_thread(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes up to 2 ms: 5,000 of them blocked the server for 7 seconds."""
 
     def counted(url: str) -> str:

@@ -147,7 +147,7 @@ def _freshrss(number: str, feed: str, link: str, *states: str, guid: str | None 
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b'{"items": 7}', b"7", b"PK\x03\x04nothing", b"\x00\x00"])
-async def test_what_is_no_export(here: World, ann: Reader, tmp_path: Path, body: bytes) -> None:
+async def test_invalid_exports_are_refused(here: World, ann: Reader, tmp_path: Path, body: bytes) -> None:
     """The error names the file."""
     path = tmp_path / "file.json"
     path.write_bytes(body)
@@ -155,7 +155,7 @@ async def test_what_is_no_export(here: World, ann: Reader, tmp_path: Path, body:
         await bring(here, "freshrss", path)
 
 
-async def test_an_archive_that_unfolds_without_end(
+async def test_an_endless_archive_is_refused(
     here: World, ann: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The size limit applies to all files of the archive together; the number of values in a file is limited, too."""

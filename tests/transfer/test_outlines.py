@@ -35,7 +35,7 @@ LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
-def test_what_is_refused_as_a_whole(body: bytes, why: str) -> None:
+def test_invalid_lists_are_refused_as_a_whole(body: bytes, why: str) -> None:
     """The error names the line, and nothing of the list is used."""
     with pytest.raises(ParseError) as caught:
         read_list(body)

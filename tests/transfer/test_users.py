@@ -265,7 +265,7 @@ async def test_into_the_server_that_it_came_from(there: World) -> None:
     assert len(await there.redis.command("KEYS", "item:*")) == count
 
 
-async def test_what_has_left_does_not_come_back_with_the_first_poll(there: World, here: World) -> None:
+async def test_removed_posts_dont_return_with_the_first_poll(there: World, here: World) -> None:
     """The feed still lists the removed posts, including those that the other server has deleted."""
     before = (await Everything(there, "ann").look())["news posts"]
     await bring(here, await export(there))
@@ -277,7 +277,7 @@ async def test_what_has_left_does_not_come_back_with_the_first_poll(there: World
     assert found[-1][1] == "https://a.example/new"
 
 
-async def test_what_has_left_one_user_comes_to_all_others(body: bytes, here: World) -> None:
+async def test_posts_gone_for_one_user_reach_the_others(body: bytes, here: World) -> None:
     """A post that the exporting server deleted is new here for everybody but that user, also after another import."""
     (guid,) = {
         row[2]
@@ -303,7 +303,7 @@ async def test_what_has_left_one_user_comes_to_all_others(body: bytes, here: Wor
     assert (await here.check()).left == ()
 
 
-async def test_what_a_publisher_says_counts(body: bytes, here: World) -> None:
+async def test_the_publishers_text_replaces_the_files(body: bytes, here: World) -> None:
     """A text that was changed in the file is corrected by the next poll, whatever its hash says."""
     lines = [json.loads(line) for line in body.splitlines()]
     told = next(line for line in lines if line.get("guid") == "https://a.example/a7")
@@ -318,7 +318,7 @@ async def test_what_a_publisher_says_counts(body: bytes, here: World) -> None:
     assert "altered" not in names
 
 
-async def test_what_was_read_here_stays_read(body: bytes, here: World) -> None:
+async def test_an_import_keeps_read_and_removed_state(body: bytes, here: World) -> None:
     """An import marks nothing unread, restores nothing that was removed here, and keeps names and settings."""
     await bring(here, body)
     app = await here.reader("ann")
@@ -345,7 +345,7 @@ async def test_names_in_a_file_lead_to_no_other_item(body: bytes, here: World) -
     assert await here.items.get("1") == before
 
 
-async def test_a_file_gives_nobody_the_own_posts_of_others(there: World) -> None:
+async def test_a_file_gives_no_access_to_others_own_posts(there: World) -> None:
     """Who guesses id and guid of a post gets what the file says, not the post."""
     lines = [json.loads(line) for line in (await export(there)).splitlines()]
     own = next(line for line in lines if line["type"] == "post" and not line.get("feed"))
@@ -359,7 +359,7 @@ async def test_a_file_gives_nobody_the_own_posts_of_others(there: World) -> None
     assert (mine["name"], mine["_id"] == own["post"]) == ("guessed", False)
 
 
-async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(body: bytes, here: World) -> None:
+async def test_deleted_posts_return_only_for_their_user(body: bytes, here: World) -> None:
     """If an account and its posts were deleted, an export restores them; other users receive none of them."""
     await bring(here, body)
     before = await Everything(here, "ann").look()
@@ -431,7 +431,7 @@ async def test_names_are_looked_at_before_the_first_change(body: bytes, here: Wo
     assert await here.accounts.users() == []
 
 
-async def test_who_is_disabled_gets_nothing(body: bytes, here: World) -> None:
+async def test_disabled_users_get_no_import(body: bytes, here: World) -> None:
     """The error names the command that restores the user."""
     await here.accounts.add_user("ann", "", here.now)
     await here.accounts.disable_user("ann", here.now)
@@ -452,7 +452,7 @@ async def test_sources_of_a_channel_that_is_left_out_are_left_out(body: bytes, h
     assert await here.sources.all_of("ann") == []
 
 
-async def test_what_a_file_says_is_cleaned(body: bytes, here: World) -> None:
+async def test_the_files_html_and_urls_are_cleaned(body: bytes, here: World) -> None:
     """HTML and URLs of an export are as untrusted as those of a feed."""
     body = body.replace(b"<p>words</p>", b"<p onclick='x()'>words<script>x()</script></p>")
     body = body.replace(b'"url":"https://a.example/a29"', b'"url":"javascript:x()"')
@@ -522,7 +522,7 @@ async def test_two_feeds_of_a_channel_have_no_address_in_common(body: bytes, her
     ],
     ids=["name", "text", "links", "photos", "tags", "refs"],
 )
-def test_a_post_is_no_larger_than_one_of_a_feed(change: dict[str, Any]) -> None:
+def test_posts_have_the_size_limit_of_feeds(change: dict[str, Any]) -> None:
     """Every timeline page would contain it."""
     sound = {"type": "entry", "url": "https://a.example/1", "name": "A post", "content": {"html": "x", "text": "x"}}
     found = exported_posts(json.dumps([sound, {**sound, **change}]).encode())
@@ -592,7 +592,7 @@ def test_pieces_end_by_bytes() -> None:
     assert list(by_bytes("", [], 10)) == []
 
 
-async def test_a_file_gives_posts_to_nobody_else(body: bytes, here: World) -> None:
+async def test_a_file_adds_posts_for_no_other_user(body: bytes, here: World) -> None:
     """Who follows the feeds, before or after, gets only what the feeds list, and no title from the file."""
     carol = await here.reader("carol", "home")
     await carol.post(action="follow", channel="home", url=A)

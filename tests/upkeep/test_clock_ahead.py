@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fake_too
 YEARS = 10 * 365 * 86400.0
 
 
-async def test_nobody_is_shut_out_for_years(redis: Redis) -> None:
+async def test_no_pause_lasts_for_years(redis: Redis) -> None:
     """The pause after failed attempts is never longer than the longest configured one."""
     attempts = AttemptCounts(redis)
     assert await attempts.take("ann", [60, 600], NOON + YEARS) == (0, 1)
@@ -35,7 +35,7 @@ async def test_no_dead_worker_looks_alive(redis: Redis) -> None:
     assert await presence.last_sign() == NOON
 
 
-async def test_what_was_condemned_then_is_condemned_again(redis: Redis) -> None:
+async def test_marks_from_the_future_are_set_again(redis: Redis) -> None:
     """Otherwise no sweep would ever delete it; a time that isn't ahead stays."""
     feed = await Feeds(redis).ensure("https://blog.example/feed", NOON)
     (stored,) = (await PostWriter(redis).write(feed, [candidate("a")], NOON)).new
@@ -44,7 +44,7 @@ async def test_what_was_condemned_then_is_condemned_again(redis: Redis) -> None:
         assert [float(one.condemned) for one in await garbage.candidates(redis, [stored.id])] == [mark]
 
 
-async def test_no_deleted_post_is_forgotten_because_its_feed_was_read_then(redis: Redis) -> None:
+async def test_a_reading_from_the_future_ends_no_tombstone(redis: Redis) -> None:
     """Otherwise it would come back as a new post."""
     feeds = Feeds(redis)
     feed = await feeds.ensure("https://blog.example/feed", NOON)

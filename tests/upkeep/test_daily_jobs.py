@@ -15,7 +15,7 @@ from tests.micropub.conftest import source_of
 from tests.support.readers import FEED, instance, posts
 
 
-async def test_each_lets_go_what_nobody_has_wanted_for_a_month(real_redis: Redis, tmp_path: Path) -> None:
+async def test_each_job_deletes_only_month_old_leftovers(real_redis: Redis, tmp_path: Path) -> None:
     """Only a file without a post, a removed output feed and a disabled user outside backend.json are deleted."""
     async with instance(real_redis) as server:
         alice = await server.reader("alice", "home")

@@ -22,7 +22,7 @@ async def test_a_part_has_its_turn_once_for_all_workers(redis):
     assert await take_turn(redis, "follow_repair", 60)
 
 
-async def test_a_turn_that_was_taken_while_redis_clock_was_ahead_ends_all_the_same(redis) -> None:
+async def test_a_turn_taken_in_the_future_ends(redis) -> None:
     """Otherwise it would last until the clock reaches that time again."""
     await take_turn(redis, "sweep", 10 * 365 * 86400)
     assert not await take_turn(redis, "sweep", 60)
@@ -103,7 +103,7 @@ async def visited(due: DueTimes, now: float, again: float | None = None) -> list
     return done
 
 
-async def test_what_is_due_is_done_once(redis):
+async def test_due_members_are_visited_once(redis):
     """All shards are visited, the earliest members first, including members planned by a clock that was ahead."""
     due = DueTimes(redis, "retention")
     await due.note({"ann home": 20.0, "ann work": 10.0, "bob home": 20.0, "eve home": 31.0, "cat home": 9e9})
@@ -115,7 +115,7 @@ async def test_what_is_due_is_done_once(redis):
     assert await visited(due, 31.0, again=40.0) == await visited(due, 40.0) == ["eve home"]
 
 
-async def test_who_is_slow_with_one_keeps_no_other_shard_waiting(redis):
+async def test_a_slow_member_delays_no_other_shard(redis):
     """Members of all shards are worked on at the same time."""
     due, people = DueTimes(redis, "devices", at_once=SHARDS), [f"user{number}" for number in range(3 * SHARDS)]
     await due.note(dict.fromkeys(people, 10.0))
@@ -128,7 +128,7 @@ async def test_who_is_slow_with_one_keeps_no_other_shard_waiting(redis):
     assert await due.visit(20.0, work) == len(people)
 
 
-async def test_what_is_planned_during_the_work_is_kept(redis):
+async def test_plans_made_during_the_work_are_kept(redis):
     """A user who follows a feed during the upkeep of their follows is visited again."""
     due = DueTimes(redis, "follows")
     await due.note({"ann": 10.0})

@@ -50,7 +50,7 @@ async def test_a_follower_that_the_feed_has_lost(server: World, alice: Reader) -
     assert await server.redis.command("TTL", keys.feed(feed.id)) == -1
 
 
-async def test_followers_that_are_none(server: World, alice: Reader) -> None:
+async def test_invalid_followers_are_removed(server: World, alice: Reader) -> None:
     """Channels that don't follow, were deleted or removed, and channels of disabled users."""
     feed = await server.publish(FEED, *posts("a"))
     bob = await server.reader("bob", "home")
@@ -66,7 +66,7 @@ async def test_followers_that_are_none(server: World, alice: Reader) -> None:
 
 
 @pytest.mark.parametrize("level", ["feed", "host"])
-async def test_a_feed_that_nobody_would_ask(server: World, alice: Reader, level: str) -> None:
+async def test_a_feed_missing_from_the_schedule_is_added(server: World, alice: Reader, level: str) -> None:
     """A feed that is missing from the schedule, or whose host is, is added again; a feed that is gone isn't."""
     feed = await server.publish(FEED, *posts("a"))
     gone = await server.publish("https://gone.example/feed")

@@ -51,7 +51,7 @@ class Full(Wrapped):
         return await run()
 
 
-async def test_feeds_stand_in_the_order_in_which_they_need_somebody(server: World) -> None:
+async def test_feeds_are_ordered_by_urgency(server: World) -> None:
     """Failing feeds come first, of these the longest without success; feeds without followers are left out."""
     now, hub = server.now, "https://hub.example/"
     well = await _feed(server, "well", last_success=str(now), hub=hub)
@@ -152,7 +152,7 @@ async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:
     assert (past.lateness, found[0].lateness) == (25.0, 0.0)
 
 
-async def test_what_it_stores_has_a_life_from_the_beginning(server: World) -> None:
+async def test_stored_figures_always_expire(server: World) -> None:
     """Also if the standby is away: each write fails after Redis has made it."""
 
     class WithoutStandby(Wrapped):

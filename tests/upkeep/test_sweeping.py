@@ -64,7 +64,7 @@ async def stored(it: World) -> set[str]:
     return {str(item) async for batch in garbage.stored_ids(it.redis) for item in batch}
 
 
-async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site):
+async def test_unreferenced_posts_are_deleted_after_an_hour(it, site):
     """Alice removes two posts and Bob still has one of them: the second sweep deletes the other one."""
     feed = await followed(it, site, 4, "alice", "bob")
     first, second, *rest = await ids_of(it)
@@ -94,7 +94,7 @@ async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site)
     assert gone not in await stored(it)
 
 
-async def test_tombstones_end_when_the_feed_has_not_listed_the_post_for_more_than_a_year(it, site):
+async def test_tombstones_end_a_year_after_the_last_listing(it, site):
     """Every document that lists the post extends this time."""
     feed, _ = await followed_without_newest(it, site, 3)
     await much_later(it, feed, 300)
@@ -134,7 +134,7 @@ async def test_the_newest_of_each_feed_stay_for_new_followers(it, site):
     assert await it.items.newest(feed.id, 10) == ids[:2]
 
 
-async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
+async def test_an_item_added_between_two_sweeps_stays(it, site):
     """A condemned post that is delivered to a new follower isn't deleted by the second sweep."""
     feed = await followed(it, site, 2)
     ids = await ids_of(it)
@@ -147,7 +147,7 @@ async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
     assert await stored(it) == set(ids)
 
 
-async def test_an_item_that_is_spared_while_it_is_being_deleted_stays_whole(it, site):
+async def test_an_item_spared_during_deletion_stays_whole(it, site):
     """Its mark is gone before the deletion: the item stays in the feed's list."""
     feed = await followed(it, site, 1)
     (item,) = await ids_of(it)
@@ -189,7 +189,7 @@ async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
     assert (await sweep.run(it.clock())).condemned == 2
 
 
-async def test_nothing_is_swept_while_the_pipeline_is_behind(it, site):
+async def test_no_sweep_while_the_pipeline_is_behind(it, site):
     """Messages in a stream belong to timelines that don't contain them yet."""
     await followed(it, site, 2)
     await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
@@ -210,7 +210,7 @@ async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
 
 
 @pytest.mark.parametrize("moment", ["item_end condemn", "item_end retire", "feed_bury", "timeline_leave", "DEL"])
-async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it, site, moment):
+async def test_adding_an_expiring_post_leaves_no_hollow_id(it, site, moment):
     """A process that loaded the posts long before adds them to Bob's timeline at any moment of the expiry."""
     feed = await followed(it, site, 3)
     ids = await ids_of(it)
@@ -228,7 +228,7 @@ async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it
     assert not shown or moment == "item_end condemn"
 
 
-async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
+async def test_adding_an_expired_post_is_undone(it, site):
     """The slowest case: the loaded posts are gone, and the timeline stays empty."""
     feed = await followed(it, site, 2)
     ids = await ids_of(it)
@@ -242,7 +242,7 @@ async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
     assert await it.redis.command("ZCARD", keys.posts("bob", "home")) == 0
 
 
-async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site, monkeypatch):
+async def test_a_hollow_id_left_by_a_crash_is_swept(it, site, monkeypatch):
     """The post of a timeline's id is gone: the next sweep removes the id for good, whatever its state."""
     feed = await followed(it, site, 3)
     ids = await ids_of(it)
@@ -271,7 +271,7 @@ async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site,
     assert (await look(it.redis, it.clock())).found == []
 
 
-async def test_what_is_stored_while_the_sweep_looks_is_not_hollow(it, site):
+async def test_posts_stored_during_a_sweep_are_not_hollow(it, site):
     """Only ids that were assigned before the sweep are judged, and each is checked once more."""
     await followed(it, site, 3)
     assert (await sweeping(it).run(it.clock())).hollow == 0
@@ -306,7 +306,7 @@ async def end(it: World, *feeds: str) -> None:
             await it.redis.command("DEL", key(feed))
 
 
-async def test_the_url_of_a_feed_that_is_gone_is_forgotten_an_hour_later(it):
+async def test_an_ended_feeds_url_is_forgotten_after_an_hour(it):
     """Two feeds have ended: the second sweep forgets the first one's URL; the other feed was followed meanwhile."""
     gone, back = await it.feeds.ensure(URL, 1.0), await it.feeds.ensure(f"{URL}/2", 1.0)
     here = await it.follow(f"{URL}/3")
@@ -333,7 +333,7 @@ async def test_an_address_is_kept_for_whom_may_come_back_to_it(it):
     assert await it.feeds.find(URL) == feed.id
 
 
-async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it):
+async def test_a_follow_before_the_forgetting_gives_one_feed(it):
     """The follower removes the mark first, so the sweep that is about to forget the URL keeps it."""
     feed = await it.feeds.ensure(URL, 1.0)
     await end(it, feed.id)
@@ -350,7 +350,7 @@ async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it
     assert await it.feeds.find(URL) == feed.id
 
 
-async def test_a_url_that_is_forgotten_while_it_is_followed_leads_to_one_feed(it):
+async def test_a_follow_after_the_forgetting_gives_one_feed(it):
     """The follower found the mark, then the sweep forgets the URL: the follower looks again and creates the feed."""
     feed = await it.feeds.ensure(URL, 1.0)
     await end(it, feed.id)

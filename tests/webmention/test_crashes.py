@@ -56,7 +56,7 @@ async def test_killed_while_it_is_received(real_redis: Redis, after: bool) -> No
 
 @pytest.mark.parametrize("what", ["shown", "updated", "deleted", "rejected"])
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
-async def test_killed_while_its_source_is_looked_at(real_redis: Redis, after: bool, what: str) -> None:
+async def test_killed_during_verification(real_redis: Redis, after: bool, what: str) -> None:
     """Whatever the result, there is at most one post, and nothing waits forever."""
     killing = Killing(real_redis)
     step, steps = 0, 1
@@ -91,7 +91,7 @@ async def test_killed_while_its_source_is_looked_at(real_redis: Redis, after: bo
     assert steps > 10
 
 
-async def test_one_that_comes_again_during_the_look_is_looked_at_once_more(real_redis: Redis) -> None:
+async def test_one_received_during_verification_is_verified_again(real_redis: Redis) -> None:
     """In the end, the version of the source that was sent last is shown."""
     async with mentioning(real_redis) as mentions:
         source = mentions.serve(entry(text="first"))
@@ -113,7 +113,7 @@ async def test_one_that_comes_again_during_the_look_is_looked_at_once_more(real_
         assert "second" in item["content"]["text"]
 
 
-async def test_what_redis_has_lost_of_the_times_is_found_within_a_day(real_redis: Redis) -> None:
+async def test_lost_due_times_are_restored_within_a_day(real_redis: Redis) -> None:
     """The due set is derived data: a daily check of all users writes it again."""
     async with mentioning(real_redis) as mentions:
         mentions.serve(entry())

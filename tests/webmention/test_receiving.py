@@ -75,7 +75,7 @@ async def test_the_endpoint_has_these_addresses(mentions: Mentions, path: str) -
     ],
 )
 @pytest.mark.parametrize("name", ["source", "target"])
-async def test_what_is_no_web_address_is_refused(mentions: Mentions, name: str, url: str) -> None:
+async def test_invalid_urls_are_refused(mentions: Mentions, name: str, url: str) -> None:
     """3.2.1: source and target are valid URLs of http or https."""
     form = {"source": "https://bob.example/1", "target": TARGET, name: url}
     reply = await mentions.post(form)
@@ -112,7 +112,7 @@ async def test_the_target_is_a_page_of_a_user(mentions: Mentions, target: str, s
     assert await mentions.send(target=target) == status
 
 
-async def test_further_addresses_stand_in_the_settings(mentions: Mentions) -> None:
+async def test_further_addresses_are_in_the_settings(mentions: Mentions) -> None:
     """backend.json lists them; a user may also receive no webmentions at all."""
     blog = "https://blog.example/alice/1"
     assert await mentions.send(target=blog) == 400
@@ -130,7 +130,7 @@ async def test_a_disabled_user_gets_none(mentions: Mentions) -> None:
     assert await mentions.send() == 400
 
 
-async def test_who_is_disabled_this_moment_gets_none_and_orders_nothing(mentions: Mentions) -> None:
+async def test_a_user_disabled_at_the_moment_gets_none(mentions: Mentions) -> None:
     """Pages are cached for some seconds, but a webmention that would be lost isn't answered with success."""
     await mentions.receive(entry())
     shown = await mentions.only()
@@ -176,7 +176,7 @@ async def test_no_cookie_or_token_is_needed_or_looked_at(mentions: Mentions) -> 
 # --- the check of the source (3.2.2) ------------------------------------------------------------------------------
 
 
-async def test_the_source_is_asked_for_pages_by_get(mentions: Mentions) -> None:
+async def test_the_source_is_fetched_by_get(mentions: Mentions) -> None:
     """The Accept header prefers HTML; nothing secret is sent."""
     await mentions.receive(entry())
     (asked,) = mentions.site.asked
@@ -249,7 +249,7 @@ NO_LINKS = {
 
 
 @pytest.mark.parametrize("name", NO_LINKS)
-def test_what_is_no_link_to_the_target_counts_for_nothing(name: str) -> None:
+def test_other_texts_are_no_link_to_the_target(name: str) -> None:
     """3.2.2: the URL must match exactly; comments, plain text and parts of other URLs don't count."""
     assert said(page(NO_LINKS[name])) is None
 
@@ -331,7 +331,7 @@ async def test_a_page_without_microformats_is_shown_by_its_head(mentions: Mentio
     assert (item["name"], item["author"]["name"]) == ("Bob's page", "bob.test")
 
 
-async def test_the_context_stands_in_refs(mentions: Mentions) -> None:
+async def test_the_context_is_in_refs(mentions: Mentions) -> None:
     """It is the post's own citation of the target."""
     cited = f'<div class="u-like-of h-cite"><a class="u-url p-name" href="{TARGET}">My post</a></div>'
     await mentions.receive(page(f'<div class="h-entry">{cited}<a class="p-author h-card" href="/">Bob</a></div>'))
@@ -340,7 +340,7 @@ async def test_the_context_stands_in_refs(mentions: Mentions) -> None:
     assert item["refs"][TARGET]["name"] == "My post"
 
 
-async def test_what_else_a_post_answers_is_nobodys_matter_here(mentions: Mentions) -> None:
+async def test_only_the_target_is_in_the_notification(mentions: Mentions) -> None:
     """Only the target is in the notification, so no other page is looked up for it."""
     other = '<a class="u-in-reply-to" href="https://third.example/1">x</a><a class="u-like-of" href="https://third.example/2">x</a>'
     await mentions.receive(page(f'<div class="h-entry">{other}{LINK}</div>'))
@@ -349,7 +349,7 @@ async def test_what_else_a_post_answers_is_nobodys_matter_here(mentions: Mention
     assert "third.example" not in json.dumps(item)
 
 
-async def test_what_is_shown_is_clean(mentions: Mentions) -> None:
+async def test_the_shown_post_is_sanitised(mentions: Mentions) -> None:
     """4: no script of the source runs in an app."""
     evil = '<script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">x</a>'
     await mentions.receive(entry(text=evil))
@@ -367,7 +367,7 @@ async def test_it_comes_in_unread_at_the_time_it_was_received(mentions: Mentions
     assert channels["notifications"].unread == 1
 
 
-async def test_nobody_else_gets_it(mentions: Mentions) -> None:
+async def test_other_users_dont_get_it(mentions: Mentions) -> None:
     """Each user has their own notifications."""
     await mentions.receive(entry())
     assert await mentions.shown("bob") == []
@@ -388,7 +388,7 @@ async def test_the_same_pair_again_is_an_update(mentions: Mentions) -> None:
     assert (after["post-type"], after.get("in-reply-to")) == ("like", None)
 
 
-async def test_two_pages_that_mention_and_two_that_are_mentioned_are_four(mentions: Mentions) -> None:
+async def test_each_pair_of_source_and_target_is_one(mentions: Mentions) -> None:
     """Both URLs identify a pair; a fragment of the source doesn't make another page."""
     both = page(f'{LINK}<a href="https://alice.example/2">x</a>')
     mentions.serve(both)
@@ -418,7 +418,7 @@ async def test_a_source_that_is_gone_or_has_no_link_deletes(mentions: Mentions, 
     assert "Here again" in item["content"]["text"]
 
 
-async def test_what_alice_has_saved_stays_hers(mentions: Mentions) -> None:
+async def test_saved_mentions_stay_saved(mentions: Mentions) -> None:
     """A deletion removes it only from notifications."""
     await mentions.receive(entry())
     alice = await mentions.it.grant("alice", "read", "follow", "channels")
@@ -442,7 +442,7 @@ async def test_other_failures_delete_nothing(mentions: Mentions, status: int) ->
     assert (await mentions.only()).state == "shown"
 
 
-async def test_what_alice_removes_stays_away(mentions: Mentions) -> None:
+async def test_removed_mentions_stay_away(mentions: Mentions) -> None:
     """An update doesn't restore an item that the user has removed."""
     await mentions.receive(entry())
     alice = await mentions.it.grant("alice", "read", "channels", "follow")
@@ -458,7 +458,7 @@ async def test_what_alice_removes_stays_away(mentions: Mentions) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
-async def test_a_source_that_is_away_is_asked_again_ever_less(mentions: Mentions, status: int) -> None:
+async def test_an_absent_source_is_retried_six_times(mentions: Mentions, status: int) -> None:
     """After six retries in a day, the webmention has failed; sent again, it starts from the beginning."""
     await mentions.receive(b"later", status=status)
     for _ in range(200):
@@ -494,7 +494,7 @@ async def test_a_source_that_comes_back_is_shown(mentions: Mentions) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 403, 451])
-async def test_what_will_not_change_is_asked_once(mentions: Mentions, status: int) -> None:
+async def test_a_missing_page_is_requested_once(mentions: Mentions, status: int) -> None:
     """A missing page isn't requested again."""
     await mentions.receive(b"no", status=status)
     for _ in range(10):
@@ -521,7 +521,7 @@ async def test_with_approval_nothing_shows_before(mentions: Mentions) -> None:
     assert await mentions.kinds() == ["like"]
 
 
-async def test_what_is_rejected_stays_away_and_what_is_deleted_may_come_back(mentions: Mentions) -> None:
+async def test_rejected_mentions_stay_away_and_deleted_may_return(mentions: Mentions) -> None:
     """A rejected one stays away, without notice to the sender. A deleted one returns when it is sent again."""
     await mentions.receive(entry())
     mention = await mentions.only()
@@ -539,7 +539,7 @@ async def test_what_is_rejected_stays_away_and_what_is_deleted_may_come_back(men
     assert mentions.site.count("/1") == asked
 
 
-async def test_the_next_one_is_asked_for_while_others_wait(mentions: Mentions) -> None:
+async def test_webmentions_of_one_site_are_processed_in_turn(mentions: Mentions) -> None:
     """Many webmentions from one site are processed one after the other, and none is left out."""
     for number in range(25):
         source = mentions.serve(entry(text=f"number {number}"), path=f"/{number}")
@@ -552,9 +552,7 @@ async def test_the_next_one_is_asked_for_while_others_wait(mentions: Mentions) -
     assert len(await mentions.shown()) == 25
 
 
-async def test_a_bug_in_a_check_for_which_no_visit_waits_any_more_is_logged(
-    mentions: Mentions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug_in_an_abandoned_check_is_logged(mentions: Mentions, monkeypatch: pytest.MonkeyPatch) -> None:
     verifier, goes_on = mentions.it.verifier, asyncio.Event()
 
     async def fail(*_: object) -> None:

@@ -34,7 +34,7 @@ def test_the_example_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 500, MOST_BYTES])
-def test_whatever_is_sent_is_read(size: int) -> None:
+def test_messages_of_any_size_are_decrypted(size: int) -> None:
     """Each message has a new key, and none is larger than push services accept."""
     browser = PushedBrowser("")
     keys = BrowserKeys.of(browser.fields["public"], browser.fields["secret"])
@@ -55,7 +55,7 @@ def test_whatever_is_sent_is_read(size: int) -> None:
         ("ü" * 87, SECRET),
     ],
 )
-def test_keys_that_are_none_are_refused(public: str, secret: str) -> None:
+def test_invalid_keys_are_refused(public: str, secret: str) -> None:
     """A point that isn't on the curve would reveal the encrypted text."""
     with pytest.raises(InvalidRequest):
         BrowserKeys.of(public, secret)

@@ -74,7 +74,7 @@ async def told(real_redis: Redis) -> AsyncIterator[Told]:
         await made.ann.browser.aclose()
 
 
-async def test_one_post_is_told_by_its_title(told: Told) -> None:
+async def test_one_post_is_announced_by_its_title(told: Told) -> None:
     """Earlier posts aren't announced, and no post is announced twice."""
     await told.publish("news")
     (message,) = await told.look()
@@ -83,7 +83,7 @@ async def test_one_post_is_told_by_its_title(told: Told) -> None:
     assert "last message" in (await told.only()).text()
 
 
-async def test_the_push_service_learns_who_sends_and_nothing_else(told: Told) -> None:
+async def test_the_push_service_gets_only_the_sender(told: Told) -> None:
     """It gets the headers of RFC 8030 and RFC 8292; the message is encrypted."""
     await told.publish("news")
     told.server.clock.advance(LOOK)
@@ -103,7 +103,7 @@ async def test_the_push_service_learns_who_sends_and_nothing_else(told: Told) ->
     assert told.service.messages == [{"title": "news", "body": "Home", "path": "channel/home", "test": False}]
 
 
-async def test_who_has_no_device_costs_nothing(real_redis: Redis) -> None:
+async def test_users_without_devices_cost_nothing(real_redis: Redis) -> None:
     """The number of users doesn't matter; a device without news costs a few round trips."""
     redis, trips = CountingRedis(real_redis), []
     async with instance(redis, base_url=ADDRESS) as server, publisher() as site:
@@ -136,7 +136,7 @@ async def test_several_posts_are_one_message_in_five_minutes(told: Told) -> None
     assert await told.look() == [("e", "Home")]
 
 
-async def test_what_was_read_meanwhile_is_not_told(told: Told) -> None:
+async def test_posts_read_meanwhile_are_not_announced(told: Told) -> None:
     """The post was read on another device, for example."""
     await told.publish("a")
     await told.ann.reader.post(
@@ -145,7 +145,7 @@ async def test_what_was_read_meanwhile_is_not_told(told: Told) -> None:
     assert await told.look() == []
 
 
-async def test_a_browser_that_reads_just_now_is_told_later(told: Told) -> None:
+async def test_a_browser_in_use_is_notified_later(told: Told) -> None:
     """Posts that are still unread some minutes after its last visit are announced."""
     await told.ann.get("/")
     await told.publish("a")
@@ -153,7 +153,7 @@ async def test_a_browser_that_reads_just_now_is_told_later(told: Told) -> None:
     assert await told.look(PAUSE) == [("a", "Home")]
 
 
-async def test_only_chosen_channels_are_told(told: Told) -> None:
+async def test_only_chosen_channels_are_announced(told: Told) -> None:
     """Several channels are named. The choice can change without the push service, and applies to all unread posts."""
     server, visitor = told.server, told.ann
     await server.follow_unscheduled(OTHER, "ann", "later")
@@ -182,7 +182,7 @@ async def test_among_very_many_channels_one_is_chosen_by_its_name(told: Told, mo
     assert (await told.ann.browser.submit(page, PAGE, channel="home", also="Absent")).status == 404
 
 
-async def test_muted_posts_are_not_told(told: Told) -> None:
+async def test_muted_posts_are_not_announced(told: Told) -> None:
     """They are hidden in the channel."""
     await told.server.rules.mute("ann", "home", "https://blog.example/", told.server.now)
     await told.publish("a")
@@ -213,7 +213,7 @@ async def test_an_address_that_is_gone_is_forgotten(told: Told, status: int) -> 
     assert await told.look() == []
 
 
-async def test_what_fails_is_tried_ever_less_and_then_forgotten(told: Told) -> None:
+async def test_failing_devices_are_retried_less_and_then_removed(told: Told) -> None:
     """A failure loses nothing: the next message counts its posts, too."""
     told.service.status = 500
     await told.publish("a")
@@ -305,11 +305,11 @@ async def test_a_removed_device_hears_nothing(told: Told) -> None:
         "push",
     ],
 )
-async def test_addresses_that_are_none_are_refused(told: Told, address: str) -> None:
+async def test_invalid_addresses_are_refused(told: Told, address: str) -> None:
     assert (await told.switch_on("home", address=address)).status == 400
 
 
-async def test_keys_that_are_none_are_refused(told: Told) -> None:
+async def test_invalid_keys_are_refused(told: Told) -> None:
     assert (await told.switch_on("home", public="AAAA")).status == 400
 
 
@@ -328,7 +328,7 @@ async def test_no_message_goes_into_a_private_network(told: Told) -> None:
     assert len(await told.look()) == 1
 
 
-async def test_a_push_service_that_hangs_keeps_no_places(told: Told) -> None:
+async def test_a_hanging_push_service_delays_no_other(told: Told) -> None:
     """For a minute it gets no more messages, also for other users' devices; later they are sent."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -361,7 +361,7 @@ async def signed_in_again(server: World, number: int) -> Visitor:
     return browser
 
 
-async def test_a_user_has_so_many_devices(told: Told) -> None:
+async def test_devices_of_a_user_are_limited(told: Told) -> None:
     """Devices that are signed out make room."""
     server = told.server
     for n in range(MOST_DEVICES):
@@ -373,7 +373,7 @@ async def test_a_user_has_so_many_devices(told: Told) -> None:
     assert len((await told.ann.get(PAGE)).tree.css("section[aria-labelledby=all] li")) == MOST_DEVICES
 
 
-async def test_who_begins_again_and_again_has_no_messages_without_a_pause(told: Told) -> None:
+async def test_restarts_of_a_device_are_limited(told: Told) -> None:
     """A device that starts again gets the next post at once, so restarts have a rate limit."""
     statuses = [(await told.switch_on("home")).status for _ in range(DEVICES_OF_USER.most)]
     assert statuses == [303] * (DEVICES_OF_USER.most - 1) + [429]

@@ -125,7 +125,7 @@ def test_no_open_redirects(redirect: str) -> None:
 
 
 @given(st.text(max_size=80) | st.from_regex(r"\Ahttps://app\.example[\x00-\x7f]{0,20}\Z"))
-def test_what_is_allowed_unlisted_is_on_the_own_origin(redirect: str) -> None:
+def test_unlisted_redirects_are_on_the_own_origin(redirect: str) -> None:
     """This holds for any spelling."""
     info = ClientInfo("https://app.example/")
     if allowed_redirect(info, redirect):

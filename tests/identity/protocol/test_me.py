@@ -36,7 +36,7 @@ from microsub.kit.identifiers import identifier
         ("https://example.com?", "https://example.com/?"),
     ],
 )
-def test_what_is_usable_has_one_way_to_be_written(written: str, canonical: str) -> None:
+def test_usable_urls_have_one_canonical_form(written: str, canonical: str) -> None:
     """Case of scheme and host and a missing path make no difference; a bare domain means https."""
     assert canonical_me(written) == canonical
     assert canonical_me(canonical) == canonical
@@ -93,7 +93,7 @@ def test_what_is_usable_has_one_way_to_be_written(written: str, canonical: str) 
         "https://a.example;b/",
     ],
 )
-def test_what_is_refused_is_named_and_says_what_was_expected(written: str) -> None:
+def test_unusable_urls_are_refused_with_the_reason(written: str) -> None:
     """URLs that the spec excludes, and URLs that programs read in different ways, are refused with a reason."""
     with pytest.raises(InvalidRequest) as refused:
         canonical_me(written)
@@ -124,7 +124,7 @@ def test_ports_and_addresses_pass_where_networks_are_private() -> None:
         ("nobody at all", "nobody at all"),
     ],
 )
-def test_what_text_alone_doesnt_make_one(one: str, other: str) -> None:
+def test_different_urls_stay_different(one: str, other: str) -> None:
     """Scheme, path, `www.` and query make different URLs, as the spec says; invalid URLs are never the same."""
     assert not same_me(one, other)
 
@@ -163,7 +163,7 @@ def test_the_canonical_form_is_its_own(written: str, private: bool) -> None:
 
 
 @given(st.text(max_size=60) | urls, st.sampled_from(["", "https://a.example/b/c?d#e", "nonsense"]))
-def test_an_endpoint_is_safe_or_none(value: str, base: str) -> None:
+def test_unsafe_endpoints_are_refused(value: str, base: str) -> None:
     """An endpoint is an absolute http or https URL with one meaning, or none."""
     found = endpoint(value, base)
     if found is not None:
@@ -172,12 +172,12 @@ def test_an_endpoint_is_safe_or_none(value: str, base: str) -> None:
 
 
 @given(st.none() | st.integers() | st.lists(st.text()) | st.dictionaries(st.text(), st.text()))
-def test_what_is_no_text_is_no_endpoint(value: object) -> None:
+def test_only_texts_are_endpoints(value: object) -> None:
     """JSON values of other types aren't endpoints."""
     assert endpoint(value) is None
 
 
-def test_scheme_and_last_slash_tell_nobody_apart() -> None:
+def test_scheme_and_last_slash_dont_distinguish_users() -> None:
     """Apps add and drop scheme and last slash; hosts, paths and queries distinguish users."""
     home = "https://ann.example/a"
     for same in ("https://ann.example/a/", "http://ann.example/a", "HTTP://ANN.example/a/"):

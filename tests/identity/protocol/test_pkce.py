@@ -35,7 +35,7 @@ def test_the_rfcs_example() -> None:
         (VERIFIER, CHALLENGE + "\n", "S256"),
     ],
 )
-def test_what_proves_nothing(verifier: str, challenge: str, method: str) -> None:
+def test_wrong_verifiers_and_methods_prove_nothing(verifier: str, challenge: str, method: str) -> None:
     """Other methods, other verifiers, and invalid verifiers and challenges prove nothing."""
     assert not pkce_matches(verifier, challenge, method)
 

@@ -52,7 +52,7 @@ def test_a_challenge_without_a_method_is_by_s256() -> None:
     assert read_asked(query(code_challenge=asked)).challenge == asked
 
 
-def test_the_state_of_a_faulty_request_goes_back_where_it_is_sound() -> None:
+def test_a_faulty_request_gets_its_valid_state_back() -> None:
     """The state is returned if it is a single value and not too long."""
     assert read_target(query(state="x")).state == "x"
     assert read_target(query(state="x" * (MAX_STATE + 1))).state is None

@@ -35,7 +35,7 @@ async def test_a_document_and_its_logo_are_fetched_once() -> None:
 @pytest.mark.parametrize(
     "client", ["http://127.0.0.1:3000/", "http://localhost/", "http://app.localhost:80/", "http://[::1]/"]
 )
-async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
+async def test_an_app_on_the_same_machine_is_not_fetched(client: str) -> None:
     """For the server, a loopback address is its own machine, not the reader's."""
     apps = Apps()
     app = await ClientApps(apps, PARSER, patience=60).find(client, ANN)
@@ -53,7 +53,7 @@ async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
         (b"x" * 300_000, "text/html", 200),
     ],
 )
-async def test_what_can_not_be_used_leaves_the_identifier(body: bytes, kind: str, status: int) -> None:
+async def test_unusable_metadata_leaves_the_identifier(body: bytes, kind: str, status: int) -> None:
     """The app is shown by its identifier, and its metadata is requested again only after a while."""
     apps = Apps()
     apps.answers[APP] = Answered(status, {"content-type": kind}, body, APP)
@@ -171,7 +171,7 @@ async def test_a_stranger_gets_no_logo_fetched() -> None:
     ("asker", "at_once"),
     [(STRANGER, METADATA_FOR_STRANGERS.at_once_of_asker.most), (ANN, METADATA_FOR_USERS.at_once_of_asker.most)],
 )
-async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) -> None:
+async def test_a_users_concurrent_app_requests_are_limited(asker: Asker, at_once: int) -> None:
     """The next app is refused until a request has ended; other users aren't affected; requests for one app share a
     place.
     """
@@ -192,7 +192,7 @@ async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) ->
     await clients.find(APP, asker)
 
 
-async def test_no_host_is_asked_many_things_at_once() -> None:
+async def test_concurrent_requests_to_a_host_are_limited() -> None:
     """The limit applies to all clients together; other hosts can still be requested."""
     apps = Slow("https://quick.example/")
     clients = ClientApps(apps, PARSER, patience=60)
@@ -209,7 +209,7 @@ async def test_no_host_is_asked_many_things_at_once() -> None:
     await asyncio.gather(*waiting)
 
 
-async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget() -> None:
+async def test_strangers_requests_to_a_host_have_their_own_limit() -> None:
     """The strangers' limit applies across all addresses, doesn't affect users, and ends after a minute."""
     now, apps = [1000.0], Apps()
     clients = ClientApps(apps, PARSER, patience=60, clock=lambda: now[0])
@@ -223,7 +223,7 @@ async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget
     await clients.find(APP, STRANGER)
 
 
-async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
+async def test_a_networks_app_requests_per_minute_are_limited() -> None:
     """All addresses of an IPv6 network count together; a user counts wherever they are."""
     now = [1000.0]
     clients = ClientApps(Apps(), PARSER, patience=60, clock=lambda: now[0])
@@ -238,7 +238,7 @@ async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
     await clients.find(APP, Asker("9.9.9.9", "bob"))
 
 
-async def test_behind_a_proxy_that_tells_nothing_people_have_budgets_of_their_own() -> None:
+async def test_users_behind_a_silent_proxy_have_own_limits() -> None:
     """All requests come from the proxy's private address; users are counted apart, strangers together."""
     clients = ClientApps(Apps(), PARSER, patience=60, clock=lambda: 1000.0)
     for number in range(METADATA_FOR_USERS.of_asker.most):

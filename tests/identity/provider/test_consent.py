@@ -51,7 +51,7 @@ async def redeem(server: World, code: str, path: str = "/token", **more: str) ->
     return found
 
 
-async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
+async def test_a_full_list_of_apps_is_explained(
     server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page shows how many there are, where to remove some, and that the admin can help."""
@@ -108,9 +108,7 @@ async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, si
     assert "</strong>. Its page is <a" in page.response.text
 
 
-async def test_what_is_new_since_an_app_was_allowed_is_marked(
-    ann: Visitor, apps: Apps, signed_in, server: World
-) -> None:
+async def test_new_scopes_of_a_known_app_are_marked(ann: Visitor, apps: Apps, signed_in, server: World) -> None:
     """Scopes that the app had before aren't marked, and a new app has no marks at all."""
     server.now = 2e9
     await signed_in(ann)
@@ -126,7 +124,7 @@ async def test_what_is_new_since_an_app_was_allowed_is_marked(
     assert "It requests no new permissions." in (await ann.get(address())).text
 
 
-async def test_search_isnt_promised_where_there_is_none(ann: Visitor, apps: Apps, signed_in, server: World) -> None:
+async def test_search_is_promised_only_if_offered(ann: Visitor, apps: Apps, signed_in, server: World) -> None:
     """The description of a scope depends on what this server offers."""
     await signed_in(ann)
     assert server.services.post_search is None
@@ -199,7 +197,7 @@ class TestPrograms:
         assert refused.status == 400
 
     @pytest.mark.parametrize("says", [None, b"<div class=h-app><a class='u-url p-name' href=/>Program</a></div>"])
-    async def test_one_that_publishes_none_is_let_through_with_a_warning(
+    async def test_one_without_metadata_gets_a_warning(
         self, ann: Visitor, apps: Apps, signed_in, says: bytes | None
     ) -> None:
         """Its name isn't shown, because nothing proves that the program belongs to this address."""
@@ -213,9 +211,7 @@ class TestPrograms:
         assert page.title == "Allow program.example?"
         assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
 
-    async def test_one_that_listens_at_localhost_is_let_through_with_the_same_warning(
-        self, ann: Visitor, apps: Apps, signed_in
-    ) -> None:
+    async def test_one_at_localhost_gets_the_same_warning(self, ann: Visitor, apps: Apps, signed_in) -> None:
         """Browsers resolve that name to the loopback address."""
         await signed_in(ann)
         page = await ann.get(self.asked(redirect_uri="http://localhost:7881/"))
@@ -240,7 +236,7 @@ class TestPrograms:
         assert page.tree.css("[role=alert]") == []
 
 
-async def test_the_readers_browser_asks_nobody_but_us(ann: Visitor, apps: Apps, signed_in) -> None:
+async def test_the_page_loads_only_from_this_server(ann: Visitor, apps: Apps, signed_in) -> None:
     """The page contains our own copy of the logo, and the policy allows no other sources."""
     await signed_in(ann)
     apps.say(APP, PAGE)
@@ -264,9 +260,7 @@ async def test_the_readers_browser_asks_nobody_but_us(ann: Visitor, apps: Apps, 
         (b"", "image/png"),
     ],
 )
-async def test_what_is_no_harmless_picture_is_no_logo(
-    ann: Visitor, apps: Apps, signed_in, logo: bytes, kind: str
-) -> None:
+async def test_only_harmless_pictures_are_logos(ann: Visitor, apps: Apps, signed_in, logo: bytes, kind: str) -> None:
     """The type of a logo is detected from its first bytes, whatever its content type says."""
     await signed_in(ann)
     apps.say(APP, PAGE)
@@ -345,7 +339,9 @@ class TestChoosing:
         headers = {"Authorization": f"Bearer {given['access_token']}"}
         assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
 
-    async def test_none_leaves_who_one_is(self, server: World, ann: Visitor, apps: Apps, signed_in) -> None:
+    async def test_without_scopes_only_the_identity_is_confirmed(
+        self, server: World, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
         """The app gets no token."""
         await signed_in(ann)
         page = await ann.get(address())
@@ -405,7 +401,7 @@ class TestWhereOneIsSent:
         shown = await ann.submit(page, CONSENT, decision="allow", grant="read")
         assert shown.location.startswith("pass.example:/back?code=")
 
-    async def test_a_redirect_away_lends_nobody_the_apps_name(self, ann: Visitor, apps: Apps, signed_in) -> None:
+    async def test_a_redirect_away_doesnt_borrow_the_apps_name(self, ann: Visitor, apps: Apps, signed_in) -> None:
         """An open redirect of a well-known site must not give its name to somebody else's app."""
         await signed_in(ann)
         page = PAGE.replace(b'href="/"', b'href="https://app.example/"')
@@ -428,7 +424,7 @@ class TestFaultsThatAppsAreTold:
             ({"state": "x" * 2100}, "invalid_request"),
         ],
     )
-    async def test_a_fault_is_told_if_the_person_wishes(
+    async def test_a_fault_is_reported_to_the_app_by_a_link(
         self, ann: Visitor, apps: Apps, signed_in, changes: dict[str, str], error: str
     ) -> None:
         """The page has a link back to the app, but doesn't redirect by itself."""
@@ -465,7 +461,7 @@ class TestTheAccount:
         assert f"last used {moment(server.now)}" in (await ann.get("/account")).text
 
 
-async def test_nobody_lets_the_server_ask_apps_all_the_time(
+async def test_requests_for_unknown_apps_are_limited(
     server: World, ann: Visitor, other: Visitor, apps: Apps, signed_in
 ) -> None:
     """A signed-in user can open this page for 61 unknown apps at once, then for one per two seconds."""

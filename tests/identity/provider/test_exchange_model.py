@@ -192,6 +192,6 @@ class Machine(History):
         return True
 
 
-def test_nothing_is_good_twice_and_nothing_revoked_works(redis_url: str) -> None:
+def test_codes_work_once_and_revoked_tokens_never(redis_url: str) -> None:
     """This holds for any order of consent, redemption, renewal, revocation, disabling and waiting."""
     try_histories(Machine, emptied(redis_url), EXAMPLES, steps=30)

@@ -113,7 +113,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_two_processes_that_redeem_one_code_at_once_give_one_token(real_redis: Redis, redis_url: str) -> None:
+async def test_a_code_redeemed_twice_at_once_gives_one_token(real_redis: Redis, redis_url: str) -> None:
     """Both get the same answer, and there is one grant."""
     accounts = Accounts(real_redis)
     await accounts.add_user("ann", "https://ann.example/", NOW)
@@ -152,7 +152,7 @@ async def test_a_wrong_secret_for_a_grant_ends_it(redis: Redis, accounts: Accoun
 
 
 @pytest.mark.parametrize("text", ["", "ann", "ann.x.y", "ann..", f"ann.{'x' * 22}.y", f"bob.{'x' * 22}.y", "a" * 600])
-async def test_what_is_no_refresh_token_is_unknown(redis: Redis, accounts: Accounts, issued: Issued, text: str) -> None:
+async def test_an_invalid_refresh_token_is_unknown(redis: Redis, accounts: Accounts, issued: Issued, text: str) -> None:
     """It doesn't change existing grants."""
     assert await Grants(redis).renew(text, None, NOW) == (Spent.UNKNOWN, None)
     assert await Grants(redis).find(text) is None
@@ -205,7 +205,7 @@ async def redeem(redis: Redis, code: str, most: int, now: float = NOW) -> Spent:
     return spent
 
 
-async def test_no_more_than_the_limit_at_once(real_redis: Redis) -> None:
+async def test_grants_and_tokens_are_limited_together(real_redis: Redis) -> None:
     """Grants and the admin's tokens count together; a code that was refused for this reason stays valid."""
     await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
     own = await Accounts(real_redis).create_token("ann", ["read"], "command line", NOW)
@@ -229,7 +229,7 @@ async def test_the_same_answer_again_is_nothing_more(real_redis: Redis) -> None:
     assert await redeem(real_redis, code, 1, NOW + 1) is Spent.AGAIN
 
 
-async def test_what_has_expired_doesnt_count(real_redis: Redis) -> None:
+async def test_expired_grants_dont_count(real_redis: Redis) -> None:
     """Expired grants and tokens aren't counted, even if their ids are still listed."""
     await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
     await redeem(real_redis, await Codes(real_redis).create(CONSENT, NOW), 0)

@@ -89,7 +89,7 @@ class TestMetadata:
         reply = await server.client.get(path, headers={"Host": "evil.example"})
         assert reply.json()["issuer"] == BASE
 
-    async def test_without_an_address_of_its_own_there_is_none(self, real_redis: Redis) -> None:
+    async def test_without_a_base_url_there_is_no_provider(self, real_redis: Redis) -> None:
         """Loopback is the exception."""
         path = "/.well-known/oauth-authorization-server"
         async with instance(real_redis) as made:
@@ -109,7 +109,7 @@ class TestCodes:
         assert given["refresh_token"]
         assert await reads(server, given["access_token"]) == 200
 
-    async def test_without_its_scope_the_profile_is_not_told(self, server: World) -> None:
+    async def test_without_the_scope_there_is_no_profile(self, server: World) -> None:
         """The reply contains only `me`."""
         assert "profile" not in await redeem(server, await code(server, "read"))
 
@@ -153,7 +153,7 @@ class TestCodes:
         assert "access_token" in await post(server, "/token", **form)
 
     @pytest.mark.parametrize("lacking", ["code", "client_id", "redirect_uri"])
-    async def test_what_is_missing_is_named(self, server: World, lacking: str) -> None:
+    async def test_missing_parameters_are_named(self, server: World, lacking: str) -> None:
         """The code isn't spent."""
         made = await code(server)
         form = {"grant_type": "authorization_code", "code": made, "client_id": APP, "redirect_uri": BACK}
@@ -169,7 +169,7 @@ class TestCodes:
         assert (await post(server, "/auth", 400, grant_type="refresh_token"))["error"] == "unsupported_grant_type"
         assert (await post(server, "/token", 400))["error"] == "invalid_request"
 
-    async def test_a_user_who_is_disabled_meanwhile_gets_nothing(self, server: World) -> None:
+    async def test_a_disabled_users_code_and_token_fail(self, server: World) -> None:
         """Neither code nor refresh token works."""
         given = await redeem(server, await code(server))
         made = await code(server)
@@ -193,7 +193,7 @@ class TestRefreshing:
         assert refused["error"] == "invalid_grant"
         assert "access_token" in await self.refresh(server, given["refresh_token"])
 
-    async def test_fewer_scopes_may_be_asked_for_and_never_more(self, server: World) -> None:
+    async def test_a_renewal_may_only_narrow_scopes(self, server: World) -> None:
         """RFC 6749, section 6."""
         given = await redeem(server, await code(server, "read follow"))
         assert (await self.refresh(server, given["refresh_token"], 400, scope="read mute"))["error"] == "invalid_scope"
@@ -201,7 +201,7 @@ class TestRefreshing:
 
 
 class TestChecking:
-    async def test_introspection_tells_of_a_good_token(self, server: World) -> None:
+    async def test_introspection_describes_a_valid_token(self, server: World) -> None:
         """The reply has user, scopes, app and expiry."""
         given = await redeem(server, await code(server))
         assert await introspect(server, given["access_token"]) == {
@@ -223,7 +223,7 @@ class TestChecking:
         refused = await server.client.post("/introspect", data={"token": one})
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
-    async def test_of_a_token_that_is_not_good_nothing_is_told(self, server: World) -> None:
+    async def test_introspection_reveals_nothing_of_invalid_tokens(self, server: World) -> None:
         """Unknown, expired and revoked tokens and tokens of other kinds get the same reply."""
         given = await redeem(server, await code(server))
         for text in ("x", "ann.x", "ann.", given["refresh_token"], await code(server), "\u00e4"):

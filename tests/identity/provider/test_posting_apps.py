@@ -81,9 +81,7 @@ async def test_an_app_is_given_a_channel_that_is_there_or_made(
     assert refused.status_code == 403
 
 
-async def test_an_app_does_what_it_was_granted_and_no_more(
-    server: World, ann: Visitor, apps: Apps, signed_in: Any
-) -> None:
+async def test_an_app_does_only_what_was_granted(server: World, ann: Visitor, apps: Apps, signed_in: Any) -> None:
     """An app that may create posts can't change or delete any, not even its own."""
     await signed_in(ann)
     apps.say(APP, b"<title>x</title>")
@@ -255,7 +253,7 @@ async def test_reader_apps_that_are_just_allowed_can_read(bob: Everyday, kind: t
 
 
 @pytest.mark.parametrize("kind", [Padd, Monocle, Together, Ekstereye, IndiePassAndroid])
-async def test_what_users_like_in_reader_apps_arrives_read_and_as_theirs(bob: Everyday, kind: type[App]) -> None:
+async def test_likes_in_apps_arrive_read_with_the_user_as_author(bob: Everyday, kind: type[App]) -> None:
     """The author is the account; the app is in `_app`. The count stays 0."""
     signed = await bob.sign_in(kind, "create")
     assert await signed.buttons() == BUTTONS
@@ -270,7 +268,7 @@ async def test_what_users_like_in_reader_apps_arrives_read_and_as_theirs(bob: Ev
     assert item["_app"] == {"name": kind.name, "url": signed.app.client_id}
 
 
-async def test_indiepass_for_ios_is_told_what_it_needs(bob: Everyday) -> None:
+async def test_indiepass_for_ios_gets_create_in_the_reply(bob: Everyday) -> None:
     """It ends the sign-in without `create` in the reply; its token has none, and no other app is told so."""
     signed = await bob.sign_in(IndiePassIos, home="https://indiepass.app/")
     assert signed.scope == "create read"

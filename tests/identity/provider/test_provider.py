@@ -72,7 +72,9 @@ async def test_shutting_out_one_app_and_then_the_other(granting: IndieAuthProvid
     assert await granting.introspect(bobs, bobs, NOW) is not None
 
 
-async def test_nobody_is_vouched_for_without_a_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
+async def test_users_without_profile_url_cant_sign_in_elsewhere(
+    granting: IndieAuthProvider, accounts: Accounts
+) -> None:
     """It is required at consent, and also later."""
     app = App(ClientInfo(ONE))
     with pytest.raises(Forbidden, match="disabled"):
@@ -87,7 +89,7 @@ async def test_nobody_is_vouched_for_without_a_profile_url(granting: IndieAuthPr
     assert await granting.introspect(token, token, NOW) is None
 
 
-async def test_what_is_told_of_a_user_is_what_they_are_now(granting: IndieAuthProvider, accounts: Accounts) -> None:
+async def test_replies_have_the_users_current_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
     """A token belongs to an account; its reply has the account's current profile URL in canonical form."""
     code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
     given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)

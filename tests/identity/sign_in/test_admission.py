@@ -99,14 +99,14 @@ async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pag
         ("https://ann.example/", "https://ann.example/mallory", ("https://ann.example/",), False),
     ],
 )
-async def test_who_is_let_in(
+async def test_accounts_are_matched_to_profiles(
     real_redis: Redis, account: str, returned: str, onwards: tuple[str, ...], expected: bool
 ) -> None:
     """The verdict depends on the account, the provider's reply, and permanent redirects of that page."""
     assert await admitted(real_redis, account, returned, *onwards) is expected
 
 
-async def test_pages_on_other_sites_are_not_asked(real_redis: Redis) -> None:
+async def test_pages_on_other_sites_are_not_fetched(real_redis: Redis) -> None:
     """Of the same site only a few pages are fetched, first the one that was entered."""
     accounts, pages = Accounts(real_redis), Pages()
     for n in range(9):
@@ -183,7 +183,7 @@ async def test_one_address_of_two_accounts_opens_neither(real_redis: Redis) -> N
     assert verdict.title == "Several accounts have this address"
 
 
-def test_what_is_our_own() -> None:
+def test_own_addresses_share_origin_and_path() -> None:
     """An address is ours if its origin matches and its path begins with ours, up to a segment boundary."""
     for url in ["https://a.example/r", "https://a.example/r/", "https://A.example:443/r/auth?x=1#y"]:
         assert is_own(url, "https://a.example/r"), url
@@ -306,7 +306,7 @@ def test_every_person_has_a_name(host: str, path: str, taken: set[str]) -> None:
         (Registration("nobody", ("host.example",)), "https://host.example/", False),
     ],
 )
-def test_who_may_register(registration: Registration, me: str, allowed: bool) -> None:
+def test_registration_depends_on_settings_and_address(registration: Registration, me: str, allowed: bool) -> None:
     """Settings and proven address decide; refused hosts are exceptions from allowed ones."""
     assert (registration_refused(registration, me, ()) is None) is allowed
 
@@ -323,7 +323,7 @@ async def test_an_account_is_made_once(real_redis: Redis) -> None:
         assert found == Admitted("ann-example", "https://ann.example/")
 
 
-async def test_what_a_crash_left_unlisted_is_found_again(real_redis: Redis) -> None:
+async def test_a_user_left_unlisted_by_a_crash_is_found(real_redis: Redis) -> None:
     """A user that isn't in the list is completed at the owner's next sign-in."""
     await admission(real_redis).admit(person("https://ann.example/"))
     await real_redis.command("SREM", "users", "ann-example")
@@ -340,7 +340,7 @@ async def test_what_a_crash_left_unlisted_is_found_again(real_redis: Redis) -> N
         ("https://ann.example/", "http://ann.example/", ()),
     ],
 )
-async def test_nearly_an_account_is_none_and_makes_none(
+async def test_a_similar_address_neither_opens_nor_makes_an_account(
     real_redis: Redis, account: str, proven_by: str, spellings: tuple[str, ...]
 ) -> None:
     """Otherwise one user might get two accounts, or somebody else's account."""
@@ -351,7 +351,7 @@ async def test_nearly_an_account_is_none_and_makes_none(
     assert len(await Accounts(real_redis).users()) == 1
 
 
-async def test_a_page_that_knows_nothing_of_another_gives_no_account_away(real_redis: Redis) -> None:
+async def test_an_unlinked_page_opens_no_account(real_redis: Redis) -> None:
     """A user who enters one address and proves another is told so, and gets neither that account nor a new one."""
     await Accounts(real_redis).add_user("ann", "https://old.example/", NOW)
     moved = person("https://new.example/", entered="https://old.example/")
@@ -364,7 +364,7 @@ async def test_a_page_that_knows_nothing_of_another_gives_no_account_away(real_r
     assert fresh == Admitted("new-example", "https://new.example/", new=True)
 
 
-async def test_who_was_removed_doesnt_register_again(real_redis: Redis) -> None:
+async def test_removed_users_dont_register_again(real_redis: Redis) -> None:
     """This holds as long as the account is stored."""
     await admission(real_redis).admit(person("https://ann.example/"))
     await Accounts(real_redis).disable_user("ann-example", NOW)
@@ -411,7 +411,7 @@ async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str,
 @pytest.mark.parametrize(
     "typed", ["", "https://shared.example/", "https://site.example/", "ann.example/other", "a b", "@"]
 )
-async def test_what_means_nobody_is_nobodys_name(accounts: Accounts, typed: str) -> None:
+async def test_ambiguous_addresses_name_no_user(accounts: Accounts, typed: str) -> None:
     """An address that two users share is one of the examples."""
     found = await UserAddresses(accounts).meant(typed)
     assert found not in {user.name for user in await accounts.users()}

@@ -33,7 +33,7 @@ async def store(redis: Redis) -> LocalCredentials:
     return LocalCredentials(redis)
 
 
-async def test_nothing_is_written_for_who_is_unknown_or_disabled(store: LocalCredentials, redis: Redis) -> None:
+async def test_unknown_and_disabled_users_get_no_credentials(store: LocalCredentials, redis: Redis) -> None:
     """No password, passkey or handle is stored."""
     await Accounts(redis).disable_user("bob", NOW)
     for name in ("nobody", "bob"):
@@ -65,7 +65,7 @@ async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredenti
     assert newer.partition(".")[2].encode() not in held
 
 
-async def test_a_user_has_only_so_many_passkeys(store: LocalCredentials) -> None:
+async def test_passkeys_of_a_user_are_limited(store: LocalCredentials) -> None:
     """One more than the limit is refused."""
     for number in range(MOST_PASSKEYS):
         await store.add_passkey(ANN, replace(KEY, id=f"id{number}"))
@@ -112,7 +112,7 @@ async def test_devices_are_known_by_their_cookie(store: LocalCredentials, redis:
     assert not await redis.command("EXISTS", keys.devices(ANN))
 
 
-async def test_who_is_disabled_has_no_credentials_any_more(store: LocalCredentials, redis: Redis) -> None:
+async def test_disabling_a_user_deletes_their_credentials(store: LocalCredentials, redis: Redis) -> None:
     """Password, passkeys, invitation, devices and handle are deleted, and don't return with the user."""
     await store.set_password(ANN, HASH, NOW)
     await store.add_passkey(ANN, KEY)
@@ -171,7 +171,7 @@ async def test_free_attempts_pass_at_the_same_moment(redis: Redis) -> None:
         assert replies == [0, 0]
 
 
-async def test_what_is_refused_doesnt_count(redis: Redis) -> None:
+async def test_refused_attempts_dont_count(redis: Redis) -> None:
     """An attempt during a pause neither prolongs it nor leads to a longer next one."""
     counts = AttemptCounts(redis)
     for _ in range(3):
@@ -203,7 +203,7 @@ async def test_an_attempt_is_given_back(redis: Redis) -> None:
     assert await all_keys(redis) == []
 
 
-async def test_counts_end_and_name_nobody(redis: Redis) -> None:
+async def test_counts_expire_and_contain_no_name(redis: Redis) -> None:
     """A key expires a day after the last attempt, and contains neither name nor address."""
     await AttemptCounts(redis).take("address 192.0.2.7", PAUSES, NOW)
     (key,) = await all_keys(redis)

@@ -65,7 +65,7 @@ async def test_the_welcome_shows_all_lines_to_who_has_no_provider(server: World,
 
 
 @pytest.mark.parametrize("code", ["", "ann", "ann.x", "nobody.abc", "ann." + "x" * 43, "x" * 3000])
-async def test_what_is_no_link_is_refused(server: World, ann: Visitor, code: str) -> None:
+async def test_invalid_links_are_refused(server: World, ann: Visitor, code: str) -> None:
     """Made-up and truncated links are refused."""
     await code_for(server)
     assert (await chosen(ann, code)).status == 400
@@ -108,7 +108,7 @@ async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: World,
     assert (await chosen(ann, code)).status == 303
 
 
-async def test_one_users_link_makes_no_passkey_of_another(server: World, ann: Visitor) -> None:
+async def test_a_link_makes_passkeys_only_for_its_user(server: World, ann: Visitor) -> None:
     """A challenge for bob doesn't work with ann's link."""
     await server.accounts.add_user("bob", "", server.now)
     device = Authenticator(ORIGIN)
@@ -200,7 +200,7 @@ async def test_every_choice_ends_the_sessions(local: LocalSignIn, redis: Redis) 
     assert (overview.password_since, overview.passkeys) == (None, ())
 
 
-async def test_nobody_who_is_disabled_chooses_anything(local: LocalSignIn, accounts: Accounts) -> None:
+async def test_disabled_users_cant_choose_a_password(local: LocalSignIn, accounts: Accounts) -> None:
     """Neither an earlier link nor the admin makes it possible."""
     code = await local.credentials.invite(ANN)
     await accounts.disable_user(ANN, NOW)

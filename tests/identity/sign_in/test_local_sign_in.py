@@ -155,7 +155,7 @@ class TestTheAppThatSentSomebodyHere:
         near = await ann.get(self.address("http://localhost:3000/"))
         assert "at localhost:3000 , on the device that you are using," in near.text
 
-    async def test_what_it_calls_itself_is_text_and_comes_after_the_host(self, ann: Visitor, apps: Apps) -> None:
+    async def test_its_name_is_text_after_the_host(self, ann: Visitor, apps: Apps) -> None:
         """Markup, long names and direction marks have no effect."""
         name = "<b onclick=x>Microsub</b> server</q> Your password has expired"
         apps.say(APP, {"client_id": APP, "client_name": name})
@@ -189,14 +189,14 @@ class TestTheAppThatSentSomebodyHere:
             "/auth?client_id=https://app.example/&redirect_uri=https://app.example/" + "&x=1" * 200,
         ],
     )
-    async def test_what_is_no_request_of_that_app_names_nobody(self, ann: Visitor, apps: Apps, next_: str) -> None:
+    async def test_invalid_requests_name_no_app(self, ann: Visitor, apps: Apps, next_: str) -> None:
         """Otherwise a link could show a well-known app's name, although the answer is sent elsewhere."""
         apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
         page = await ann.get(f"{SIGN_IN}?{urlencode({'next': next_})}")
         assert (page.status, page.title) == (200, "Sign in")
         assert "Reads well" not in page.text
 
-    async def test_a_crowd_of_them_costs_the_name_and_no_more(self, ann: Visitor, apps: Apps) -> None:
+    async def test_very_many_apps_cost_only_their_names(self, ann: Visitor, apps: Apps) -> None:
         """A client that opens the sign-in page for very many apps sees only their hosts, and no app is requested any
         more.
         """
@@ -221,7 +221,7 @@ class TestOnePage:
         assert fields_of(page.form(BY_PASSWORD))["who"] == "ann"
         assert "sign in with your passkey or password" in page.text
 
-    async def test_what_went_wrong_stands_beside_what_was_entered(self, ann: Visitor) -> None:
+    async def test_errors_are_in_the_form_that_was_sent(self, ann: Visitor) -> None:
         """The message is in the form that was sent, and not in the other one."""
         shown = await ann.submit(await ann.get(SIGN_IN), SIGN_IN, me="x y")
         assert fields_of(shown.form(SIGN_IN))["me"] == "x y"

@@ -58,12 +58,12 @@ async def signed_in(passkeys: Passkeys, device: Authenticator, **lies: Any) -> s
         (None, None),
     ],
 )
-def test_who_asks_is_the_host_of_our_address(base_url: str | None, party: RelyingParty | None) -> None:
+def test_the_relying_party_is_our_host(base_url: str | None, party: RelyingParty | None) -> None:
     """The address needs https or localhost; an IP address can't have passkeys."""
     assert relying_party(base_url) == party
 
 
-async def test_at_an_address_without_name_there_are_none(passkeys: Passkeys) -> None:
+async def test_an_ip_address_has_no_passkeys(passkeys: Passkeys) -> None:
     """The page says how to enable them."""
     base = "http://127.0.0.1:8080"
     for call in (
@@ -75,7 +75,7 @@ async def test_at_an_address_without_name_there_are_none(passkeys: Passkeys) -> 
             await call
 
 
-async def test_what_a_browser_is_asked(passkeys: Passkeys) -> None:
+async def test_a_browser_gets_the_options_of_a_passkey(passkeys: Passkeys) -> None:
     """It requests user verification and a discoverable credential, but no attestation; it doesn't contain a name."""
     await enrolled(passkeys)
     asked = (await passkeys.ask_to_make(ORIGIN, ANN)).options["publicKey"]

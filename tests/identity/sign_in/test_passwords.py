@@ -75,7 +75,7 @@ async def store(redis: Redis) -> LocalCredentials:
         ("\ud800" * 20, "fewer"),
     ],
 )
-def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) -> None:
+def test_weak_passwords_are_refused_with_the_reason(password: str, why: str) -> None:
     """Each refusal names the reason, and never repeats the password."""
     with pytest.raises(InvalidRequest, match=why) as found:
         chosen_password(password, "alexander")
@@ -193,7 +193,7 @@ async def test_networks_take_turns(gated: Callable[[int], Gated]) -> None:
     assert hasher._is_free
 
 
-async def test_who_goes_away_keeps_the_place_until_the_thread_is_done(gated: Callable[[int], Gated]) -> None:
+async def test_a_cancelled_check_holds_its_slot_until_it_ends(gated: Callable[[int], Gated]) -> None:
     """This prevents cancelled requests from accumulating hashes."""
     hasher = gated(0)
     task = asyncio.create_task(hasher.check("x", "y"))
@@ -299,7 +299,7 @@ async def test_a_hash_of_former_parameters_is_replaced(store: LocalCredentials, 
         newer.close()
 
 
-async def test_a_hash_that_cant_be_read_is_nobodys_password(store: LocalCredentials, hasher: Hasher) -> None:
+async def test_an_unreadable_hash_matches_no_password(store: LocalCredentials, hasher: Hasher) -> None:
     """The hash may be corrupt or invalid."""
     await store.set_password(ANN, "correct horse battery", NOW)
     assert not await Passwords(store, hasher).is_right(ANN, GOOD)
@@ -394,7 +394,7 @@ async def test_a_site_with_65536_networks_is_slowed_too(redis: Redis) -> None:
     await attempts.begin("user1", "192.0.2.1", NOW)
 
 
-async def test_who_gets_in_leaves_the_site_as_it_was(redis: Redis) -> None:
+async def test_successes_dont_count_for_the_site(redis: Redis) -> None:
     """Only failures count for the whole site."""
     attempts = LoginAttempts(AttemptCounts(redis))
     for number in range(2 * PASSWORDS_OF_WIDE_NETWORK.free):
@@ -425,7 +425,7 @@ async def test_success_ends_the_pauses_of_a_device(redis: Redis) -> None:
         await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW, device="d"))
 
 
-async def test_what_lies_with_us_doesnt_count(redis: Redis) -> None:
+async def test_our_own_failures_dont_count(redis: Redis) -> None:
     """A check that found no place in the queue is an example."""
     attempts = LoginAttempts(AttemptCounts(redis))
     for _ in range(50):

@@ -87,7 +87,7 @@ A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
         (Answered(200, {"link": f'<{B}>; rel="me"', "content-type": "text/html"}, b"", A), {B}),
     ],
 )
-async def test_what_a_page_says_of_its_owners_other_addresses(answer: Answered, expected: set[str]) -> None:
+async def test_a_pages_other_addresses_are_found(answer: Answered, expected: set[str]) -> None:
     """They come from permanent redirects, and from `rel=me` in header and head; no server is required."""
     found = await Profiles(Web({A: answer}), PARSER).claims(A)
     assert found.others == expected
@@ -143,7 +143,7 @@ async def test_a_page_of_any_size_that_people_have(site: Publisher) -> None:
         (Answer(status=301, headers=[("Location", "gopher://x/")]), "only http and https"),
     ],
 )
-async def test_a_page_that_is_of_no_use_says_so(site: Publisher, answer: Answer, expected: str) -> None:
+async def test_an_unusable_page_is_a_named_error(site: Publisher, answer: Answer, expected: str) -> None:
     """The error has its URL, what was found, and what was expected."""
     me = site.serve("/me", answer)
     with pytest.raises(ProfileError, match=expected) as refused:
@@ -155,14 +155,14 @@ async def test_a_page_that_is_of_no_use_says_so(site: Publisher, answer: Answer,
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_page_that_may_be_back_says_so(site: Publisher, status: int) -> None:
+async def test_a_temporary_failure_has_its_own_error(site: Publisher, status: int) -> None:
     """The caller may continue with cached results."""
     me = site.serve("/me", Answer(b"", status))
     with pytest.raises(ProfileUnreachable, match=f"status {status}"):
         await profiles().discover(me)
 
 
-async def test_what_is_no_profile_url_is_asked_of_nobody() -> None:
+async def test_invalid_profile_urls_cause_no_request() -> None:
     """The request is refused as invalid."""
     with pytest.raises(InvalidRequest):
         await Profiles(Web({}), PARSER).discover("https://alice.example:8080/")
@@ -201,7 +201,7 @@ ME = "https://alice.example/"
         ([("https://127.0.0.1/", True)], ME, [ME], None),
     ],
 )
-def test_what_redirects_make_of_a_person(
+def test_permanent_redirects_on_a_host_add_names(
     hops: list[tuple[str, bool]], me: str, names: list[str], moved_to: str | None
 ) -> None:
     """Permanent redirects on the same host add names, up to the first temporary one; other hosts are only a hint."""
@@ -230,7 +230,7 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
 # --- metadata ---------------------------------------------------------------------------------------------------------
 
 
-async def test_metadata_behind_a_redirect_has_the_issuer_of_either_place() -> None:
+async def test_redirected_metadata_may_name_either_issuer() -> None:
     """The issuer may be the address that the page names, or the final address of the document."""
     async with provider() as server, publisher() as site:
         alice = server.person("alice").me
@@ -248,7 +248,7 @@ async def test_metadata_behind_a_redirect_has_the_issuer_of_either_place() -> No
 # --- caching ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_found_is_remembered_for_an_hour() -> None:
+async def test_results_are_cached_for_an_hour() -> None:
     """The exceptions are a caller that needs a fresh result, and one that reports a change."""
     web, clock = Web({ME: page(ME, "token_endpoint=/token")}), Clock()
     discovery = Profiles(web, PARSER, clock=clock)
@@ -299,7 +299,7 @@ async def test_a_server_may_say_better_who_somebody_is() -> None:
         assert (await confirmed(web, ME, returned)).me == returned
 
 
-async def test_a_page_that_changes_while_somebody_signs_in_doesnt_help_them() -> None:
+async def test_a_page_changed_during_sign_in_proves_nothing() -> None:
     """The server that was used counts, even if the entered page names the victim's server by now."""
     victim = "https://victim.example/"
     web = Web({ME: page(ME, AUTH), victim: page(victim, AUTH)})
@@ -329,13 +329,13 @@ async def test_a_neighbour_who_redirects_to_somebody_isnt_them() -> None:
         ("http://alice.example/", [("https://alice.example/home", True)], "http://alice.example/"),
     ],
 )
-async def test_what_a_site_does_for_all_its_pages_counts(returned: str, hops: list[tuple[str, bool]], me: str) -> None:
+async def test_site_wide_redirects_determine_the_address(returned: str, hops: list[tuple[str, bool]], me: str) -> None:
     """If only https, `www.` or one final slash differ, a permanent redirect determines the user's address."""
     web = Web({returned: page("https://alice.example/", AUTH, hops=hops)})
     assert (await confirmed(web, returned, returned)).me == me
 
 
-async def test_what_a_persons_own_server_may_call_them() -> None:
+async def test_a_provider_may_confirm_names_from_redirects() -> None:
     """Names from redirects, and the same name with https, but not with http, and not another page."""
     there = "https://alice.example/home"
     web = Web({ME: page(there, AUTH, hops=[(there, True)]), "http://bob.example/": page("http://bob.example/", AUTH)})

@@ -30,7 +30,7 @@ async def begun(sessions: Sessions, now: float = NOW, **more: str) -> str:
     return await sessions.begin("ann", ME, "with ann.example", "Firefox/1 Linux", now, **more)
 
 
-async def test_a_cookie_stands_for_its_user(sessions: Sessions) -> None:
+async def test_a_changed_cookie_is_invalid(sessions: Sessions) -> None:
     """Any change makes it invalid."""
     cookie = await begun(sessions)
     found = await sessions.find(cookie, NOW)
@@ -40,7 +40,7 @@ async def test_a_cookie_stands_for_its_user(sessions: Sessions) -> None:
         assert await sessions.find(other, NOW) is None, other
 
 
-async def test_no_session_for_somebody_who_is_not_there_or_disabled(sessions: Sessions, redis: Redis) -> None:
+async def test_unknown_and_disabled_users_get_no_session(sessions: Sessions, redis: Redis) -> None:
     """This is checked in the same step that writes the session."""
     with pytest.raises(Unauthorized):
         await sessions.begin("bob", "", "here", "", NOW)

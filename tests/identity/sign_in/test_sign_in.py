@@ -100,7 +100,7 @@ async def test_somebody_signs_in_with_their_own_domain(ann: Visitor, running: Ru
         assert f"with {urlsplit(site.issuer).netloc}" in page.text
 
 
-async def test_what_the_provider_is_asked(ann: Visitor, running: Running) -> None:
+async def test_the_provider_gets_pkce_state_and_client_id(ann: Visitor, running: Running) -> None:
     """PKCE with S256, a state, our client id, one redirect address, and only the scope `profile`."""
     async with running() as site:
         asked = {k: v for k, (v,) in parse_qs(urlsplit(await sent(ann, site.people["ann"].me)).query).items()}
@@ -142,7 +142,9 @@ class TestWhoComesIn:
             shown = await through(ann, site.people["ann"].me)
             assert (shown.status, shown.title) == (403, "Your account is disabled")
 
-    async def test_who_counts_is_who_the_provider_says(self, server: World, ann: Visitor, running: Running) -> None:
+    async def test_the_provider_decides_which_user_signs_in(
+        self, server: World, ann: Visitor, running: Running
+    ) -> None:
         """If a user enters one address and signs in as another user of the same provider, they are that user."""
         async with running() as site:
             bob = site.person("bob")
@@ -165,9 +167,7 @@ class TestAttacks:
             assert site.count("/auth", "POST") == 0
             assert not await is_signed_in(ann)
 
-    async def test_an_answer_belongs_to_the_browser_that_asked(
-        self, ann: Visitor, other: Visitor, running: Running
-    ) -> None:
+    async def test_an_answer_works_only_in_its_browser(self, ann: Visitor, other: Visitor, running: Running) -> None:
         """It works once; in another browser it neither signs in nor is spent."""
         async with running() as site:
             back = await answered(await sent(ann, site.people["ann"].me))
@@ -233,7 +233,7 @@ class TestWhatGoesWrong:
             ({"code": "a&code=b"}, 400, "The provider's response is ambiguous"),
         ],
     )
-    async def test_who_comes_back_without_a_code(
+    async def test_answers_without_a_code_are_errors(
         self, ann: Visitor, running: Running, change: dict[str, str | None], status: int, title: str
     ) -> None:
         """The user has refused, or the provider has an error; no further request is sent to it."""
@@ -379,7 +379,7 @@ async def taken(limits: SignInLimits, held: AsyncExitStack, asked: Iterable[tupl
     ],
     ids=["one person", "one network", "one /48", "one provider"],
 )
-async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
+async def test_slow_sign_ins_take_only_a_share_of_slots(
     server: World, ann: Visitor, running: Running, asked: list[tuple[str, str, str]], most: int
 ) -> None:
     """Of 60 sign-ins with users' addresses, only their share gets places; other users can still sign in."""
@@ -394,7 +394,7 @@ async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 
-async def test_strangers_use_up_nobodys_minute(
+async def test_strangers_and_users_have_separate_limits(
     server: World, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are two overall limits: one for addresses without an account, and one for users."""
@@ -407,7 +407,7 @@ async def test_strangers_use_up_nobodys_minute(
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 
-async def test_what_sign_ins_leave_behind_is_bounded(server: World) -> None:
+async def test_bytes_of_open_sign_ins_are_bounded(server: World) -> None:
     """The limit counts bytes, because pages may name very long addresses."""
     limits, size = server.identity.signing_in.limits, 14_000
     for _ in range(SIGN_IN_BYTES.most // size):
@@ -417,7 +417,7 @@ async def test_what_sign_ins_leave_behind_is_bounded(server: World) -> None:
     await limits.leave("https://ann.example/", 14_000)
 
 
-async def test_what_one_sign_in_leaves_behind_is_counted(
+async def test_an_open_sign_in_counts_by_its_size(
     server: World, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The size includes everything that page and browser contribute."""
@@ -469,7 +469,7 @@ async def test_no_network_begins_too_many(server: World, ann: Visitor, running: 
         assert site.count("/ann/") == 1
 
 
-async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sign_ins_per_site_are_limited(ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that enters many addresses of a site is stopped, and users of the site can still sign in."""
     async with running() as site:
         page = await ann.get("/sign-in")
