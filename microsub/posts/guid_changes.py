@@ -7,17 +7,22 @@ users see and the time must agree, and one post of each side only: otherwise a n
 for posts without links. And a text that is published again a day or more later is a new post, as an announcement that
 is repeated each month; unless most of the document is like that, or has no dates.
 
+Where the links change too, one entry proves too little. If the document lists none of the feed's latest posts any more,
+its entries are compared as a whole: at least three of them, and half of what could match, must have the title or the
+text of a post of the same time, or all that a post says within one day (`_moved`).
+
 A post is known by its present guid and the one before, so a publisher that invents guids with every request leaves no
 more than two for each post.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -25,7 +30,7 @@ import orjson
 from microsub.errors import StoreDamaged
 from microsub.formats.entry_id import fold, guid_digest
 from microsub.kit.urls import normalise_url
-from microsub.posts.values import ANY, WRITTEN_GUID, ItemToStore, Listing
+from microsub.posts.values import ANY, OWN, WRITTEN_GUID, ItemToStore, Listing
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import filled, text
@@ -40,10 +45,19 @@ FORMER_GUID = "former_guid"
 COMPARED = 8_000_000
 """Maximum bytes of stored posts whose texts are compared with those of one document."""
 
+COMPARED_TEXT = 2000
+"""Characters of a text, from its beginning, that are compared where its markup may have changed."""
+
+FEWEST = 3
+"""Minimum posts that prove a move in which the links change too."""
+
 _DAY = 86_400
 _SPARE = 20
 _AT_ONCE = 16
-_FIELDS = ("guid", FORMER_GUID, "link", "hash", "score")
+_LETTERS = 40
+"""Minimum letters of a text that another one may contain and still be the same."""
+_FIELDS = ("guid", FORMER_GUID, "link", "hash", "score", OWN)
+_OTHERS = re.compile(r"[\W_]+")
 _CHANGE, _UPDATE = load("guid_change"), load("item_update")
 
 
@@ -57,6 +71,28 @@ class _Post:
     link: str
     hash: str
     score: float
+    own: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The title and text of a post."""
+
+    name: str = ""
+    body: str = ""
+
+    @classmethod
+    def of(cls, data: bytes) -> _Text:
+        """The title and text in a post's JSON. Raises ValueError if it is corrupt."""
+        wire = orjson.loads(data)
+        content = wire.get("content") or {}
+        return cls(wire.get("name", ""), content.get("text") or content.get("html") or wire.get("summary") or "")
+
+
+_NONE = _Text()
+_Pair = tuple[ItemToStore, _Post]
+_Key = TypeVar("_Key", bound=Hashable)
+_One = TypeVar("_One")
 
 
 def window(listing: Listing) -> int:
@@ -82,10 +118,7 @@ async def changed_guids(
     if not entries or not latest:
         return {}
     rows = await redis.pipeline([("HMGET", keys.item(item_id), *_FIELDS) for item_id in latest])
-    wanted = {link for _, link in entries}
-    posts = [
-        post for item_id, row in zip(latest, rows, strict=True) if (post := _read(item_id, row)) and post.link in wanted
-    ]
+    posts = [post for item_id, row in zip(latest, rows, strict=True) if (post := _read(item_id, row))]
     listed = listing.digests
     left = [
         post
@@ -94,51 +127,157 @@ async def changed_guids(
     ]
     if not left:
         return {}
-    found: list[tuple[ItemToStore, _Post]] = []
-    same: list[tuple[ItemToStore, _Post]] = []
-    unsure: list[tuple[ItemToStore, _Post]] = []
+    texts = _Texts(redis)
+    found, alone = _by_link(entries, posts, left, feed.home)
+    await texts.read([post for one, post in alone if one.hash != post.hash])
+    same = [pair for pair in alone if pair[0].hash == pair[1].hash or texts.are_one(*pair)]
+    found += _without_repeats(same, listing, len(listing))
+    if len(left) == len(posts) and not known:
+        found = await _moved(texts, fresh, left, listing, found, alone)
+    return await _record(redis, feed.id, found)
+
+
+def _by_link(
+    entries: Sequence[tuple[ItemToStore, str]], posts: Sequence[_Post], left: Sequence[_Post], home: str | None
+) -> tuple[list[_Pair], list[_Pair]]:
+    """Entries and posts of one link: those that look the same, and those that alone have the link."""
+    wanted = {link for _, link in entries}
     shared = {link for link, count in Counter(post.link for post in posts).items() if count > 1}
     shared |= {link for link, count in Counter(link for _, link in entries).items() if count > 1}
-    shared |= {link for link in wanted if _is_front(link, feed.home)}
-    alike = _one_each([(_looks(one, link), one) for one, link in entries])
-    looks = _one_each([(_looks(post, post.link), post) for post in left])
+    shared |= {link for link in wanted if _is_front(link, home)}
+    alike = _one_each((_looks(one, link), one) for one, link in entries)
+    looks = _one_each((_looks(post, post.link), post) for post in left if post.link in wanted)
     alone = {post.link: post for post in left if post.link not in shared}
-    for one, link in entries:
-        key = _looks(one, link)
-        if link in alone:
-            (same if one.hash == alone[link].hash else unsure).append((one, alone[link]))
-        elif key in alike and key in looks:
-            found.append((one, looks[key]))
-    same += [pair async for pair in _same(redis, unsure)]
-    again = [pair for pair in same if abs(pair[0].score - pair[1].score) >= _DAY]
-    if listing.dated and (len(again) == 1 or 2 * len(again) < len(listing)):
-        same = [pair for pair in same if pair not in again]
-    return await _record(redis, feed.id, [*found, *same])
+    found = [
+        (one, looks[key])
+        for one, link in entries
+        if link not in alone and (key := _looks(one, link)) in alike and key in looks
+    ]
+    return found, [(one, alone[link]) for one, link in entries if link in alone]
 
 
-async def _same(redis: Redis, pairs: Sequence[tuple[ItemToStore, _Post]]) -> AsyncIterator[tuple[ItemToStore, _Post]]:
-    """The pairs that are one post by their texts, or by title and time of publication."""
-    room = COMPARED
-    for some in batches(pairs, _AT_ONCE):
-        stored = await redis.pipeline([("HGET", keys.item(post.id), "Data") for _, post in some])
-        for (one, post), data in zip(some, stored, strict=True):
-            room -= len(data or b"")
-            if room < 0:
+def _without_repeats(same: Sequence[_Pair], listing: Listing, comparable: int) -> list[_Pair]:
+    """The pairs without those that are published again a day or more later, unless most of the document is."""
+    again = [pair for pair in same if not _is_near(*pair)]
+    if listing.dated and (len(again) == 1 or 2 * len(again) < comparable):
+        return [pair for pair in same if pair not in again]
+    return list(same)
+
+
+async def _moved(
+    texts: _Texts,
+    fresh: Sequence[ItemToStore],
+    left: Sequence[_Post],
+    listing: Listing,
+    found: Sequence[_Pair],
+    alone: Sequence[_Pair],
+) -> list[_Pair]:
+    """`found`, and if the document is that of a moved feed, also the other entries that are posts of it.
+
+    Proof are pairs that say the same within a day (or without dates), that have the same time and title or text, or
+    that have the same link and title and similar texts. Each counts once for each text, time or link.
+    """
+    pairs = _Pairs(found)
+    own = _one_each((post.own, post) for post in left)
+    for name, one in _one_each((one.extra.get(OWN, ""), one) for one in fresh).items():
+        if name and name in own and (_is_near(one, own[name]) or not listing.dated):
+            pairs.add(one, own[name], name)
+    times = {_time(one) for one in fresh}
+    await texts.read([post for post in left if _time(post) in times and pairs.is_free(post)])
+    for what in (texts.title, texts.letters):
+        posts = _one_each(((_time(post), what(post)), post) for post in left if pairs.is_free(post))
+        entries = _one_each(((_time(one), what(one)), one) for one in fresh if one.guid not in pairs.guids)
+        for key, one in entries.items():
+            if key[1] and key in posts:
+                pairs.add(one, posts[key], key[0])
+    await texts.read([post for _, post in alone if pairs.is_free(post)])
+    named = [pair for pair in alone if (title := texts.title(pair[0])) and title == texts.title(pair[1])]
+    comparable = min(len(fresh), len(left))
+    for one, post in _without_repeats([pair for pair in named if texts.are_similar(*pair)], listing, comparable):
+        pairs.add(one, post, post.id)
+    if len(pairs.proof) < max(FEWEST, (comparable + 1) // 2):
+        return list(found)
+    for one, post in named:
+        if _is_near(one, post):
+            pairs.add(one, post, post.id)
+    return pairs.found
+
+
+class _Pairs:
+    """Entries and the posts that they are, one to one, with what proves it."""
+
+    def __init__(self, found: Sequence[_Pair]) -> None:
+        self.found: list[_Pair] = []
+        self.guids: set[str] = set()
+        self.proof: set[Hashable] = set()
+        self._ids: set[str] = set()
+        for one, post in found:
+            self.add(one, post, post.id)
+
+    def is_free(self, post: _Post) -> bool:
+        """Whether no entry is that post."""
+        return post.id not in self._ids
+
+    def add(self, one: ItemToStore, post: _Post, proof: Hashable) -> None:
+        """Add a pair, unless one of the two has another already."""
+        if one.guid not in self.guids and self.is_free(post):
+            self.found.append((one, post))
+            self.guids.add(one.guid)
+            self._ids.add(post.id)
+            self.proof.add(proof)
+
+
+class _Texts:
+    """The texts of stored posts, `COMPARED` bytes of them at most, and of entries."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._room = COMPARED
+        self._known: dict[str, _Text] = {}
+
+    async def read(self, posts: Sequence[_Post]) -> None:
+        """Read the texts of these posts while there is room; corrupt ones have no text."""
+        for some in batches([post for post in posts if post.id not in self._known], _AT_ONCE):
+            if self._room < 0:
                 return
-            with suppress(ValueError):  # it is corrupt
-                if data and _is_same(orjson.loads(one.wire), orjson.loads(data), abs(one.score - post.score) < 1):
-                    yield one, post
+            stored = await self._redis.pipeline([("HGET", keys.item(post.id), "Data") for post in some])
+            for post, data in zip(some, stored, strict=True):
+                self._room -= len(data or b"")
+                if self._room >= 0:
+                    self._known[post.id] = self._of(data or b"")
 
+    def title(self, post: ItemToStore | _Post) -> str:
+        """The letters and digits of a title; '' for a post whose text wasn't read."""
+        return _letters(self._text(post).name)
 
-def _is_same(new: Mapping[str, Any], old: Mapping[str, Any], same_time: bool) -> bool:
-    """Whether two posts with the same link, as JSON, are one."""
-    name, body = fold(new.get("name", "")), _body(new)
-    return bool((same_time and name and name == fold(old.get("name", ""))) or (body and body == _body(old)))
+    def letters(self, post: ItemToStore | _Post) -> str:
+        """Those of the beginning of a text, which stay when markup and quotation marks change."""
+        return _letters(self._text(post).body)
 
+    def are_one(self, one: ItemToStore, post: _Post) -> bool:
+        """Whether an entry and a post with the same link have the same text, or the same title and time."""
+        new, old = self._text(one), self._text(post)
+        if abs(one.score - post.score) < 1 and (name := fold(new.name)) and name == fold(old.name):
+            return True
+        return bool(body := fold(new.body)) and body == fold(old.body)
 
-def _body(wire: Mapping[str, Any]) -> str:
-    content = wire.get("content") or {}
-    return fold(content.get("text") or content.get("html") or wire.get("summary") or "")
+    def are_similar(self, one: ItemToStore, post: _Post) -> bool:
+        """Whether one of the two texts is the other one, or contains it, as the text of a teaser does."""
+        short, long = sorted((self.letters(one), self.letters(post)), key=len)
+        return len(short) >= _LETTERS and short in long
+
+    def _text(self, post: ItemToStore | _Post) -> _Text:
+        if isinstance(post, _Post):
+            return self._known.get(post.id, _NONE)
+        key = f" {post.guid}"
+        if key not in self._known:
+            self._known[key] = self._of(post.wire)
+        return self._known[key]
+
+    def _of(self, data: bytes) -> _Text:
+        with suppress(ValueError):
+            return _Text.of(data)
+        return _NONE
 
 
 async def _record(redis: Redis, feed_id: str, found: Sequence[tuple[ItemToStore, _Post]]) -> dict[str, str]:
@@ -161,19 +300,33 @@ async def _record(redis: Redis, feed_id: str, found: Sequence[tuple[ItemToStore,
 
 def _looks(post: ItemToStore | _Post, link: str) -> tuple[str, str, int]:
     """What users see of a post: its link, its content and its time in milliseconds."""
-    return link, post.hash, int(post.score * 1000)
+    return link, post.hash, _time(post)
 
 
-def _one_each(pairs: Sequence[tuple[tuple[str, str, int], Any]]) -> dict[tuple[str, str, int], Any]:
+def _time(post: ItemToStore | _Post) -> int:
+    """The time of publication in milliseconds."""
+    return int(post.score * 1000 + 0.0005)
+
+
+def _is_near(one: ItemToStore, post: _Post) -> bool:
+    return abs(one.score - post.score) < _DAY
+
+
+def _letters(text: str) -> str:
+    return _OTHERS.sub("", text[:COMPARED_TEXT]).casefold()
+
+
+def _one_each(pairs: Iterable[tuple[_Key, _One]]) -> dict[_Key, _One]:
     """The pairs whose key occurs once."""
-    counts = Counter(key for key, _ in pairs)
-    return {key: value for key, value in pairs if counts[key] == 1}
+    some = list(pairs)
+    counts = Counter(key for key, _ in some)
+    return {key: value for key, value in some if counts[key] == 1}
 
 
 def _read(item_id: str, row: Sequence[bytes | None]) -> _Post | None:
     with suppress(StoreDamaged, ValueError):
-        guid, former, link, digest, score = filled(row)
-        return _Post(item_id, guid, former, _compared(link), digest, float(score)) if score else None
+        guid, former, link, digest, score, own = filled(row)
+        return _Post(item_id, guid, former, _compared(link), digest, float(score), own) if score else None
     return None
 
 
