@@ -25,7 +25,7 @@ from redis.exceptions import RedisError
 
 import microsub
 from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
-from microsub.migrations import VERSION
+from microsub.migrations import require_layout
 from microsub.redis import keys
 from microsub.redis.embedded.datafolder import Folder, Record, has_data, prepared, require_data
 from microsub.redis.embedded.server import choose, programs, start_embedded
@@ -74,7 +74,8 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
     """Make the data folder and backend.json from the archive `file`.
 
     Nothing is overwritten: raises ConfigError if there is data or a backend.json already, or if the file isn't a
-    backup; SchemaMismatch if it was made by a newer Redis or server than the installed ones.
+    backup; SchemaMismatch if it was made by a newer Redis or server than the installed ones, or by a server from before
+    the first release.
     """
     try:
         _read_through(file)
@@ -88,11 +89,10 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
             data = members[_DATA]
         except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
             raise _no_backup(file, error) from error
-        if facts.layout > VERSION:
-            raise SchemaMismatch(
-                f"{file} was made by version {facts.microsub} with data layout {facts.layout}; this is version "
-                f"{microsub.__version__}, which supports layouts up to {VERSION}: upgrade the software"
-            )
+        try:
+            require_layout(facts.layout)
+        except SchemaMismatch as error:
+            raise SchemaMismatch(f"{file} was made by version {facts.microsub}: {error}") from None
         choose(programs(), facts.redis, file)
         _require_room(data_dir, backend)
         folder = Folder(prepared(data_dir))

@@ -120,7 +120,7 @@ def test_backup_and_restore_overwrite_no_file(run: Run, tmp_path: Path) -> None:
 
 
 def archive(**changed: object) -> None:
-    facts = {"made": time.time(), "microsub": "9.9", "redis": "6.2.14", "layout": 1, **changed}
+    facts = {"made": time.time(), "microsub": "9.9", "redis": "6.2.14", "layout": 8, **changed}
     text = json.dumps(facts).encode()
     with tarfile.open("b.tar.gz", "w:gz") as file:
         for name, content in (("backup.json", text), ("redis.rdb", b"REDIS0009"), ("../evil.json", b"{}")):
@@ -133,14 +133,17 @@ def archive(**changed: object) -> None:
     ("changed", "said"),
     [
         ({"layout": 99}, "upgrade the software"),
+        ({"layout": 7}, "start with empty data"),
         ({"redis": "99.0.0"}, "Redis 99.0"),
         ({"strange": 1}, "backup"),
-        *(({name: value}, "b.tar.gz") for name, value in (("layout", "1"), ("redis", "newest"), ("redis", 7))),
+        *(({name: value}, "b.tar.gz") for name, value in (("layout", "8"), ("redis", "newest"), ("redis", 7))),
         *(({"made": value}, "b.tar.gz") for value in (1e300, "yesterday", None)),
     ],
 )
 def test_a_backups_facts_are_checked_first(run: Run, changed: dict[str, object], said: str) -> None:
-    """A backup by a newer server or a newer Redis, or with forged facts, is refused before anything is written."""
+    """A backup by a newer server or Redis, by a server from before the first release, or with forged facts, is refused
+    before anything is written.
+    """
     archive(**changed)
     refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
     assert (refused.exit_code, said in refused.stderr) == (1, True), refused.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from microsub.errors import NotFound
 from microsub.redis import keys
-from microsub.timelines.sync.arrivals import derive_arrivals, repair_all_arrivals
+from microsub.timelines.sync.arrivals import repair_all_arrivals
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import CountingRedis
@@ -100,22 +100,6 @@ async def test_a_user_leaves_nothing(world: OneReader) -> None:
     assert user is not None
     assert await world.accounts.delete_disabled(user)
     assert await world.redis.command("EXISTS", keys.arrivals(ANN), keys.arrivals_more(ANN)) == 0
-
-
-async def test_items_of_before_came_when_they_were_published(world: OneReader) -> None:
-    """Items in several channels have one number; deriving twice changes nothing; later items come after them."""
-    await world.follow("work", "1")
-    await world.add("home", *(item(number, NOW - 100 + number // 2) for number in range(6)))
-    await world.add("work", item(0, NOW - 100), item(9, NOW - 200))
-    await world.redis.command("DEL", keys.arrivals(ANN), keys.arrivals_more(ANN))
-    for _ in range(2):
-        await derive_arrivals(world.redis, ANN)
-        assert await ids(world) == ["9", "0", "1", "2", "3", "4", "5"]
-        assert await wrong_arrivals(world.redis, ANN) == {}
-    rows = await world.arrivals()
-    assert [row.place - int((NOW - 100) * 1_000_000) for row in rows[1:4]] == [0, 1, 1_000_000]
-    await world.add("home", item(50))
-    assert (await ids(world))[-1] == "50"
 
 
 async def test_a_lost_timeline_arrives_again_once(world: OneReader) -> None:

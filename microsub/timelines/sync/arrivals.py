@@ -18,8 +18,8 @@ from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
-from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.timelinekeys import arrival_keys, distinct, every_channel, members
+from microsub.redis.scripts import BATCH, load
+from microsub.timelines.timelinekeys import arrival_keys, distinct, members
 
 EXAMINED = 20_000
 """Maximum number of items that one request examines for a channel or a state."""
@@ -184,35 +184,6 @@ async def repair_all_arrivals(redis: Redis, user: str, now: float) -> None:
     """Correct all places: items that no channel shows any more lose theirs."""
     async for ids in members(redis, keys.arrivals(user)):
         await repair_arrivals(redis, user, ids, now)
-
-
-async def derive_arrivals(redis: Redis, user: str) -> None:
-    """Rebuild the order, by time of publication, for items that were added before it existed.
-
-    No item may be added or removed meanwhile.
-    """
-    shown: dict[str, list[float]] = {}
-    for uid in await every_channel(redis, user):
-        flat = texts(await redis.command("ZRANGE", keys.posts(user, uid), 0, -1, "WITHSCORES"))
-        for item, score in zip(flat[0::2], flat[1::2], strict=True):
-            shown.setdefault(item, []).append(float(score))
-    await redis.command("DEL", *arrival_keys(user), keys.arrivals_again(user))
-    places = in_order({item: scores[0] for item, scores in shown.items()})
-    for batch in batches(places):
-        await redis.command("ZADD", keys.arrivals(user), *(part for item, place in batch for part in (place, item)))
-    counts = [(item, len(scores) - 1) for item, scores in shown.items() if len(scores) > 1]
-    for some in batches([*counts, *(("last", place) for _, place in places[-1:])]):
-        await redis.command("HSET", keys.arrivals_more(user), *(part for pair in some for part in pair))
-
-
-def in_order(published: Mapping[str, float]) -> list[tuple[str, int]]:
-    """The items by time of publication (Unix seconds), each with a new place."""
-    place = 0
-    found = []
-    for item, at in sorted(published.items(), key=lambda one: (one[1], int(one[0]))):
-        place = max(int(at * 1_000_000), place + 1)
-        found.append((item, place))
-    return found
 
 
 def disagreeing_arrivals(
