@@ -84,8 +84,12 @@ _REDIRECTS = re.compile(
     r"(?i)https?://(?:(?:www\.)?google\.[a-z.]{2,6}/url\?(?:[^#]*&)?(?:url|q)"
     r"|(?:l|lm|www)\.facebook\.com/l\.php\?(?:[^#]*&)?u|l\.instagram\.com/\?(?:[^#]*&)?u"
     r"|(?:www\.)?youtube\.com/redirect\?(?:[^#]*&)?q|duckduckgo\.com/l/\?(?:[^#]*&)?uddg"
-    r"|slack-redir\.net/link\?(?:[^#]*&)?url)=(https?(?::|%3a)[^&#]+)"
+    r"|slack-redir\.net/link\?(?:[^#]*&)?url|out\.reddit\.com/[^?#]*\?(?:[^#]*&)?url"
+    r"|(?:m\.)?vk\.com/away(?:\.php)?\?(?:[^#]*&)?to|steamcommunity\.com/linkfilter/?\?(?:[^#]*&)?(?:url|u)"
+    r")=(https?(?::|%3a)[^&#]+)"
 )
+_BEFORE_ADDRESS = re.compile(r"(?i)https?://(?:www\.)?href\.li/\?(?=https?://)")
+"""What hides where a link comes from, with the address as it is behind it."""
 _TRACKING_FRAGMENT = re.compile(
     r"(?i)(?:utm_\w+|xtor|ref|src|rss|sc|at_\w+|mc_[ce]id|ns_\w+|ftag)(?:=.*)?\Z|.*[?&]?utm_\w+="
 )
@@ -310,6 +314,8 @@ def without_tracking(url: str) -> str:
 
 def without_redirect(url: str) -> str:
     """The address that a search engine's or network's link leads to by way of its own counter."""
+    if "href.li/?" in url and (before := _BEFORE_ADDRESS.match(url)):
+        return safe_url(url[before.end() :]) or url
     found = _REDIRECTS.match(url) if "=http" in url else None
     return url if found is None else safe_url(unquote(found[1])) or url
 
