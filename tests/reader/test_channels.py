@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import microsub
 from microsub.configuration.model import Quotas
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.reader.channels import pages as channels
@@ -13,6 +16,8 @@ from tests.reader.conftest import ReadingVisitor
 from tests.support.polling import post_store
 from tests.support.readers import FEED, posts
 from tests.support.world import World
+
+TRY = {"try": "1"}
 
 
 async def _names(ann: ReadingVisitor) -> list[str]:
@@ -174,6 +179,29 @@ async def test_a_filter_is_tried_before_it_is_kept(ann: ReadingVisitor) -> None:
     too_long = await ann.browser.submit(page, "/channels/home/filter", exclude_words="x" * 201)
     assert (too_long.status, "expected words of at most 200 characters" in too_long.text) == (400, True)
     assert (await ann.server.channels.get("ann", "home")).settings.filters == filters
+
+
+async def test_the_trial_of_a_filter_has_an_address_without_the_form_s_token(ann: ReadingVisitor) -> None:
+    """It has only the filter, can be reloaded, and stores nothing."""
+    await ann.publish("alpha", "beta")
+    page = await ann.get("/channels/home/filter")
+    sent = await ann.browser.submit(
+        page, "/channels/home/filter", exclude_words="beta", kinds_are="exclude", kind=["like", "rsvp"], **TRY
+    )
+    address = "/channels/home/filter?try=1&exclude_words=beta&kinds_are=exclude&kind=like&kind=rsvp"
+    assert (sent.status, sent.location) == (303, address)
+    assert "1 of the newest 2 posts would be excluded" in (await ann.get(sent.location)).text
+    assert not (await ann.server.channels.get("ann", "home")).settings.filters
+    refused = await ann.browser.submit(page, "/channels/home/filter", exclude_words="x" * 201, **TRY)
+    assert (refused.status, "at most 200 characters" in refused.text) == (400, True)
+
+
+def test_no_form_with_a_token_is_sent_as_an_address() -> None:
+    templates = [path.read_text() for path in (Path(microsub.__file__).parent).rglob("templates/*.html")]
+    forms = [form for text in templates for form in re.findall(r"<form\b.*?</form>", text, re.DOTALL)]
+    assert len(forms) > 10
+    assert not [form for form in forms if "token_field" in form and not re.match(r'<form[^>]*method="post"', form)]
+    assert not [text for text in templates if "formmethod" in text]
 
 
 async def test_a_filter_holds_for_what_is_there_already(ann: ReadingVisitor) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
+from urllib.parse import urlencode
 
 import orjson
 from starlette.datastructures import ImmutableMultiDict
@@ -358,13 +359,20 @@ async def _filter(visit: PageVisit) -> Response:
 
 
 async def _set_filter(visit: PageVisit) -> Response:
+    """Store the filter, or show its trial at an address of its own, which has only the filter's fields."""
     user, uid = await _writer(visit)
     services = visit.site.services
     own: OwnChannelSettings = (await services.channels.get(user, uid)).settings
     changed = replace(own, filters=_filters(visit.form, own.filters))
+    if "try" in visit.form:
+        fields = [(name, value) for name in _FILTER_FIELDS for value in visit.form.getlist(name) if value]
+        return visit.go(f"{CHANNELS}/{uid}/filter?{urlencode([('try', '1'), *fields])}")
     await services.channels.set_settings(user, uid, changed, visit.now)
     marked = await _mark_refused(visit, user, uid, changed.filters) if "past" in visit.form else ""
     return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=marked)
+
+
+_FILTER_FIELDS = ("exclude_words", "include_words", "kinds_are", "kind")
 
 
 def _filters(given: Fields, own: Filters) -> Filters:
