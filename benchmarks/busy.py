@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingesting import Place, place, server, workers
+from benchmarks.ingesting import Place, place, serving, workers
 from benchmarks.latency import VERDICTS, Compared, asking, comparison, pages, waiting_table
 from benchmarks.refresh.lines import Child, child
 from benchmarks.report import aligned
@@ -67,7 +67,7 @@ async def _measured(folder: Path, feeds: int, turns: int) -> list[Line]:
         async with place(folder / str(number), feeds, niceness=ELSEWHERE) as there:
             with ExitStack() as stack:
                 others = stack.enter_context(asking())
-                endpoint = stack.enter_context(server(there.folder, "serve" if form == "serve" else "web"))
+                endpoint = stack.enter_context(serving(there.folder, "serve" if form == "serve" else "web"))
                 if form != "serve":
                     stack.enter_context(workers(there.folder, 1))
                 await there.workers(1)

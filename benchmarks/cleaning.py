@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.refresh.lines import answer
-from microsub import wiring
+from microsub import server
+from microsub.base.logs import set_up_logs
+from microsub.base.settings import Settings
 from microsub.cli.serving.process import give_way
-from microsub.logs import set_up_logs
-from microsub.settings import Settings
 
 _BREATH = 0.1
 
@@ -42,10 +42,10 @@ class Cleaning:
         return {"rounds": self._rounds}
 
     async def _clean(self) -> None:
-        async with wiring.stores.open_stores(self._settings, create=True) as stores:
+        async with server.stores.open_stores(self._settings, create=True) as stores:
             while not self._over.is_set():
-                await wiring.worker.sweeping(stores).run(time.time())
-                await wiring.worker.retention(self._settings, stores).run(time.time())
+                await server.worker.sweeping(stores).run(time.time())
+                await server.worker.retention(self._settings, stores).run(time.time())
                 self._rounds += 1
                 await asyncio.sleep(_BREATH)
 

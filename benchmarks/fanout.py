@@ -22,9 +22,9 @@ from benchmarks.followers import HOME, Followers, Turn
 from benchmarks.latency import VERDICTS, Compared, asking, comparison, pages, waiting_table
 from benchmarks.report import aligned
 from benchmarks.world import rewritten, web
+from microsub.base.settings import Settings
 from microsub.cli.serving.process import NICENESS
-from microsub.settings import Settings
-from microsub.wiring.stores import open_stores
+from microsub.server.stores import open_stores
 
 FOLLOWERS = (100, 1_000, 10_000)
 

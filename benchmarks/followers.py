@@ -27,7 +27,7 @@ from microsub.posts.values import ItemsStored, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.streams import Message, Stream
-from microsub.wiring.stores import Stores, delivery
+from microsub.server.stores import Stores, delivery
 
 HOME = "home"
 FULL = 10

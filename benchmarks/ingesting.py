@@ -17,11 +17,11 @@ from benchmarks.refresh.lines import child
 from benchmarks.refresh.processes import children, processor_seconds
 from benchmarks.shelves import Shelf, fill
 from benchmarks.world import SETTINGS, free_port, rewritten, running
-from microsub import wiring
-from microsub.kit.urls import host_of
+from microsub import server
+from microsub.base.settings import Settings
+from microsub.base.urls import host_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.settings import Settings
 
 USER, CHANNEL = "ida", "home"
 _LOOK_AGAIN = 0.02
@@ -33,7 +33,7 @@ class Place:
     """Redis with a reader's timeline, and feeds that are followed but not due yet."""
 
     folder: Path
-    stores: wiring.stores.Stores
+    stores: server.stores.Stores
     feeds: tuple[tuple[str, str], ...]
     shelf: Shelf
     redis_pid: int
@@ -75,7 +75,7 @@ async def place(
         os.setpriority(os.PRIO_PROCESS, publisher.pid, niceness)
         urls = publisher.ask("urls")["urls"]
         settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
-        async with wiring.stores.open_stores(settings, create=True) as stores:
+        async with server.stores.open_stores(settings, create=True) as stores:
             now = time.time()
             shelf = await fill(stores.redis, timeline, now)
             followed = await _followed(stores, urls, now)
@@ -84,11 +84,11 @@ async def place(
             yield Place(folder, stores, followed, shelf, pid)
 
 
-async def _followed(stores: wiring.stores.Stores, urls: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
+async def _followed(stores: server.stores.Stores, urls: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
     """Follow all feeds, and remove them from the schedule."""
     await stores.accounts.add_user(USER, "", now)
     await stores.channels.create(USER, "Home", now, CHANNEL)
-    following = wiring.stores.following(stores)
+    following = server.stores.following(stores)
     for url in urls:
         await following.follow(USER, CHANNEL, url, now)
     ids = await stores.feeds.find_many(urls)
@@ -147,7 +147,7 @@ def _worker(folder: Path, number: int, settings: dict[str, str]) -> Iterator[int
 
 
 @contextmanager
-def server(folder: Path, command: str) -> Iterator[str]:
+def serving(folder: Path, command: str) -> Iterator[str]:
     """Run `microsub web` or `microsub serve`; yields its endpoint."""
     port = free_port()
     settings = environment(folder, host="127.0.0.1", port=str(port))

@@ -24,14 +24,14 @@ import orjson
 from benchmarks.report import aligned
 from benchmarks.shelves import entry
 from benchmarks.world import SETTINGS, rewritten, web
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import Settings
 from microsub.formats.wire import dump, to_wire
 from microsub.identity.store.sessions import Sessions
-from microsub.kit.http.forms import FIELD
 from microsub.posts.ingest import PostWriter
 from microsub.posts.values import ItemToStore
 from microsub.redis.scripts import batches
-from microsub.settings import Settings
+from microsub.web.forms import FIELD
 
 MOST_TIMES, MOST_SECONDS = 1.5, 2.0
 _PASSED = re.compile(r'<form id="mark-all".*?</form>', re.DOTALL)
@@ -191,7 +191,7 @@ async def _filled(folder: Path, sizes: Mapping[str, Size]) -> dict[str, str]:
     settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
     cookies: dict[str, str] = {}
     now = float(int(time.time()))
-    async with wiring.stores.open_stores(settings, create=True) as stores:
+    async with server.stores.open_stores(settings, create=True) as stores:
         for user, size in sizes.items():
             began = time.perf_counter()
             await stores.accounts.add_user(user, "", now)
@@ -205,7 +205,7 @@ async def _filled(folder: Path, sizes: Mapping[str, Size]) -> dict[str, str]:
     return cookies
 
 
-async def _followed(stores: wiring.stores.Stores, user: str, size: Size, number: int, now: float) -> None:
+async def _followed(stores: server.stores.Stores, user: str, size: Size, number: int, now: float) -> None:
     """A feed that the user follows, with posts that were ingested as new ones."""
     uid = f"c{number % size.channels}"
     feed = await stores.feeds.ensure(f"https://{user}{number}.example/feed", now)

@@ -28,7 +28,8 @@ import orjson
 from benchmarks.ingesting import place, spent, workers
 from benchmarks.report import aligned
 from benchmarks.world import SETTINGS, rewritten, web
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import Settings
 from microsub.feeds.events import Events
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Entry
@@ -39,7 +40,6 @@ from microsub.redis.replies import score_text
 from microsub.search.index import Generation
 from microsub.search.index_follower import FollowTiming
 from microsub.search.replica import IndexFolder
-from microsub.settings import Settings
 
 INGESTED = 400
 """Feeds that are loaded, with 20 posts each: fewer posts than the stream of events keeps."""
@@ -139,7 +139,7 @@ async def _cost(folder: Path, feeds: int) -> Cost:
     """Measure one first load, and its indexing."""
     async with place(folder, feeds, timeline=1) as there:
         settings = Settings(data_dir=folder / "data")
-        follower = wiring.worker.follower(settings, there.stores, FollowTiming(compare=3600))
+        follower = server.worker.follower(settings, there.stores, FollowTiming(compare=3600))
         with workers(folder, 1, search="off") as (pid,):
             await there.workers(1)
             await follower.build()
@@ -208,7 +208,7 @@ async def _filled(folder: Path, posts: int) -> tuple[float, int, dict[int, list[
     (folder / "backend.json").write_text(SETTINGS)
     settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
     language, now = _Language(), float(int(time.time()))
-    async with wiring.stores.open_stores(settings, create=True) as stores:
+    async with server.stores.open_stores(settings, create=True) as stores:
         writer, each = PostWriter(stores.redis), posts // FEEDS
         feeds = []
         for number in range(FEEDS):
@@ -224,14 +224,14 @@ async def _filled(folder: Path, posts: int) -> tuple[float, int, dict[int, list[
             count: [await _reader(stores, feeds, count, place, now) for place in range(READERS)] for count in FOLLOWED
         }
         await rewritten(stores.redis)
-        await wiring.backend.configuration(settings, stores).watch_data()
+        await server.backend.configuration(settings, stores).watch_data()
         began = time.perf_counter()
-        await wiring.worker.follower(settings, stores).build()
+        await server.worker.follower(settings, stores).build()
         return time.perf_counter() - began, IndexFolder(settings.index).size(), readers
 
 
 async def _reader(
-    stores: wiring.stores.Stores, feeds: Sequence[Sequence[tuple[str, str]]], count: int, place: int, now: float
+    stores: server.stores.Stores, feeds: Sequence[Sequence[tuple[str, str]]], count: int, place: int, now: float
 ) -> str:
     """Create a user who follows one in so many feeds, in ten channels; returns the user's token."""
     user = f"reader{count}-{place}"

@@ -22,13 +22,13 @@ from benchmarks.latency import VERDICTS, Compared, asking, comparison, pages, qu
 from benchmarks.report import aligned
 from benchmarks.shelves import fill
 from benchmarks.world import SETTINGS, rewritten, web
-from microsub.identity.store.accounts import Accounts
-from microsub.migrations import migrate
+from microsub.accounts.store import Accounts
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
+from microsub.server.migrations import migrate
 from microsub.timelines.channels import Channels
 from microsub.timelines.pages import mark
 

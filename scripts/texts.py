@@ -23,8 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "microsub"
 LANGUAGES = ("de",)
 FURTHER = {
-    "identity/pages": ("kit", "kit/http", "identity", "identity/store", "identity/page_check"),
+    "identity/pages": ("accounts", "identity", "identity/store", "identity/page_check"),
     "reader/reading": ("reader",),
+    "web": ("base",),
     "reader/settings": ("transfer", "webpush"),
 }
 """Folders whose modules use texts of another folder's catalogue."""

@@ -17,13 +17,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from microsub import wiring
-from microsub.kit.urls import host_of
-from microsub.logs import set_up_logs
+from microsub import server
+from microsub.base.logs import set_up_logs
+from microsub.base.settings import Settings
+from microsub.base.urls import host_of
 from microsub.polling.worker import Worker
 from microsub.redis import keys
 from microsub.redis.embedded.server import start_embedded
-from microsub.settings import Settings
 
 USER, CHANNEL = "ida", "home"
 _LOOK_AGAIN = 0.05
@@ -32,7 +32,7 @@ _LOOK_AGAIN = 0.05
 class Ours:
     """One reader who follows all feeds in one channel, and the worker."""
 
-    def __init__(self, stores: wiring.stores.Stores, worker: Worker) -> None:
+    def __init__(self, stores: server.stores.Stores, worker: Worker) -> None:
         self._stores = stores
         self._worker = worker
         self._feeds: list[tuple[str, str]] = []
@@ -42,7 +42,7 @@ class Ours:
         now = time.time()
         await self._stores.accounts.add_user(USER, "https://ida.example/", now)
         await self._stores.channels.create(USER, "Home", now, CHANNEL)
-        following = wiring.stores.following(self._stores)
+        following = server.stores.following(self._stores)
         for url in urls:
             await following.follow(USER, CHANNEL, url, now)
         ids = await self._stores.feeds.find_many(urls)
@@ -81,9 +81,9 @@ async def serve(folder: Path) -> None:
     async with AsyncExitStack() as stack:
         redis = await asyncio.to_thread(start_embedded, folder)
         stack.push_async_callback(asyncio.to_thread, redis.stop)
-        stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
-        await stack.enter_async_context(wiring.backend.open_configuration(settings, stores))
-        ours = Ours(stores, await stack.enter_async_context(wiring.worker.open_worker(settings, stores)))
+        stores = await stack.enter_async_context(server.stores.open_stores(settings, create=True))
+        await stack.enter_async_context(server.backend.open_configuration(settings, stores))
+        ours = Ours(stores, await stack.enter_async_context(server.worker.open_worker(settings, stores)))
 
         async def where() -> dict[str, Any]:
             return {"pid": redis.pid}

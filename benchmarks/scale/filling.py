@@ -18,10 +18,10 @@ import orjson
 from benchmarks.scale.bulk import Bulk, command, part
 from benchmarks.scale.plan import Size, deal, followers
 from benchmarks.shelves import entry
+from microsub.accounts.store import Accounts
+from microsub.base.urls import host_of
 from microsub.feeds.queue import HOST_RECORD, Schedule
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.identity.store.accounts import Accounts
-from microsub.kit.urls import host_of
 from microsub.model.jf2 import Feed
 from microsub.posts.entries import items_to_store
 from microsub.posts.ingest import PostWriter

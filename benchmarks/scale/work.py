@@ -18,7 +18,9 @@ from benchmarks.scale.costs import Work
 from benchmarks.scale.filling import Population, channel_name, is_read, new_post, post_template, user_name
 from benchmarks.scale.meter import Meter, Spent, calls
 from benchmarks.world import free_port, running
-from microsub import wiring
+from microsub import server
+from microsub.admin.follow_repair import RepairedFollows
+from microsub.base.settings import Settings
 from microsub.delivery.delivery import Reminder
 from microsub.feeds.events import Events
 from microsub.polling.worker import Worker
@@ -27,9 +29,7 @@ from microsub.redis import keys
 from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
-from microsub.settings import Settings
 from microsub.timelines.retention import SOONEST
-from microsub.upkeep.follow_repair import RepairedFollows
 
 REQUESTS = 2_000
 PAGE = 20
@@ -168,26 +168,26 @@ async def _unread(redis: Redis, there: Population) -> int:
 
 
 @asynccontextmanager
-async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiring.stores.Stores, Worker]]:
+async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, server.stores.Stores, Worker]]:
     """A worker in this process, the same as in `microsub work`; it works only on request."""
     (folder / "backend.json").write_text(_BACKEND)
     settings = Settings(redis_url=url, data_dir=folder / "none", backend=folder / "backend.json")
     async with (
-        wiring.stores.open_stores(settings, create=True) as stores,
-        wiring.worker.open_worker(settings, stores) as worker,
+        server.stores.open_stores(settings, create=True) as stores,
+        server.worker.open_worker(settings, stores) as worker,
     ):
         yield settings, stores, worker
 
 
 async def delivering(
-    stores: wiring.stores.Stores, worker: Worker, there: Population, first: int, ranks: Sequence[int], posts: int = 1
+    stores: server.stores.Stores, worker: Worker, there: Population, first: int, ranks: Sequence[int], posts: int = 1
 ) -> Delivered:
     """Let these feeds publish `posts` posts in turn; the first turn is a warm-up and isn't counted.
 
     The numbers of the posts begin at `first` × 1000.
     """
     meter, template = Meter(stores.redis), post_template(there.now)
-    ingest = wiring.stores.ingest(stores)
+    ingest = server.stores.ingest(stores)
     taken: list[Spent] = []
     for turn, rank in enumerate(ranks):
         # Newer than all existing posts, but not in the future.
@@ -219,10 +219,10 @@ async def _length(redis: Redis, rank: int, there: Population) -> int:
     return length
 
 
-async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Population) -> UpkeepWork:
+async def upkeep(settings: Settings, stores: server.stores.Stores, there: Population) -> UpkeepWork:
     """Measure each kind of upkeep for all data; usually, as here, it finds nothing to do."""
     meter, now = Meter(stores.redis), time.time()
-    follow_repair, retention = wiring.worker.follow_repair(stores), wiring.worker.retention(settings, stores)
+    follow_repair, retention = server.worker.follow_repair(stores), server.worker.retention(settings, stores)
     reminding = Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis))
     found: list[object] = []
 
@@ -230,7 +230,7 @@ async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Popula
         found.append(await follow_repair.run(now))
 
     async def sweep() -> None:
-        found.append(await wiring.worker.sweeping(stores).run(now, dry_run=True))
+        found.append(await server.worker.sweeping(stores).run(now, dry_run=True))
 
     repaired = await meter.spent(repair)
     planned = await meter.spent(lambda: retention.look_for_channels(now))

@@ -4,10 +4,10 @@ async with FeedCache(DirectoryMapping("feeds"), user_agent="planet/1.0 (+https:/
     found = await cache.fetch("https://alice.example/feed")
 """
 
+from microsub.base.errors import FetchError, ParseError
 from microsub.cache.blocking import BlockingFeedCache
 from microsub.cache.feeds import CachedFeed, CachingFetcher, FeedCache
 from microsub.cache.storage import DirectoryMapping, Lockable, MappingStorage, Storage, UrlLock
-from microsub.errors import FetchError, ParseError
 from microsub.fetch import Fetcher, FetchSettings
 
 __all__ = [

@@ -9,8 +9,8 @@ from collections.abc import Coroutine, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from microsub.base.errors import FetchError, ParseError
 from microsub.cache.feeds import CachedFeed, FeedCache
-from microsub.errors import FetchError, ParseError
 
 T = TypeVar("T")
 

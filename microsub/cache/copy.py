@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
+from microsub.base.digests import sha256_hex
 from microsub.fetch import Fetched, FetchFailed, NotModified
 from microsub.formats.encoding import decode
-from microsub.kit.digests import sha256_hex
 
 DEFAULT_TTL = 300.0
 LONGEST_FRESH = 48 * 3600.0

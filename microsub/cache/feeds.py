@@ -19,11 +19,12 @@ from typing import cast
 import orjson
 
 from microsub import __version__
+from microsub.base.errors import FetchError, ParseError
+from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.cache.copy import DEFAULT_TTL, PARSE, CachedDocument, Failure, age_of, is_feed, lifetime_of
 from microsub.cache.shared_copies import Ask, CacheAnswer, SharedCopies, Source, body_of
 from microsub.cache.storage import Mapping as Bytes
 from microsub.cache.storage import MappingStorage, Opener, Storage, offered
-from microsub.errors import FetchError, ParseError
 from microsub.fetch import (
     Fetched,
     Fetcher,
@@ -35,7 +36,6 @@ from microsub.fetch import (
     NotModified,
     Reason,
 )
-from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 from microsub.parsing.pool import BoundedParser
 from microsub.parsing.process import reader

@@ -13,6 +13,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from microsub.base.digests import sha256_hex
+from microsub.base.errors import ParseError
+from microsub.base.logs import LibraryLogger
+from microsub.base.metrics import FEED_CACHE_ANSWERS
+from microsub.base.urls import canonical_feed_url, mask_credentials
 from microsub.cache.copy import (
     DEFAULT_TTL,
     GONE,
@@ -33,12 +38,7 @@ from microsub.cache.copy import (
     usable,
 )
 from microsub.cache.storage import Storage, UrlLock
-from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
-from microsub.kit.digests import sha256_hex
-from microsub.kit.urls import canonical_feed_url, mask_credentials
-from microsub.logs import LibraryLogger
-from microsub.metrics import FEED_CACHE_ANSWERS
 
 log = LibraryLogger("microsub.cache")
 

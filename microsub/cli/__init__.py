@@ -8,8 +8,8 @@ import sys
 import click
 
 import microsub
+from microsub.base.settings import SETTINGS
 from microsub.cli.groups import COMMON, WIDTH, Sections
-from microsub.settings import SETTINGS
 
 THRESHOLD = gc.get_threshold()
 """Python's default for garbage collection, which a server that runs for months needs."""

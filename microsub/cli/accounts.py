@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.identifiers import PROFILE, unfit_profile
+from microsub.base.settings import Settings, mask_password
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     DAYS,
@@ -28,14 +30,12 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.cli.transfer import user_export, user_import
-from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.model.plaintext import counted, escaped
 from microsub.model.reader import ALL_SCOPES, STANDING, read_scopes
-from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:
-    from microsub.identity.store.accounts import ServiceTokens
-    from microsub.wiring.stores import Stores
+    from microsub.accounts.store import ServiceTokens
+    from microsub.server.stores import Stores
 
 
 @click.group(cls=Group)
@@ -96,8 +96,8 @@ async def user_add(settings: Settings, stores: Stores, name: str, me: str) -> No
     if known is not None:
         back = f", who is disabled; to restore them: microsub user restore {name}" if known.disabled else ""
         fail(f"there is already a user '{name}'{back}")
-    await wiring.backend.add_user(stores, name, me, time.time())
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.add_user(stores, name, me, time.time())
+    await server.backend.write_back(settings, stores)
     say(f"added {name}; to invite them: microsub user invite {name}; for an app: microsub token create {name}")
 
 
@@ -113,9 +113,9 @@ async def user_me(settings: Settings, stores: Stores, name: str, url: str) -> No
     give the name to another person, remove the user first.
     """
     _require_profile("URL", url or "''")
-    await wiring.backend.require_user(settings, stores, name)
-    await wiring.backend.change_me(stores, name, url, time.time())
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.require_user(settings, stores, name)
+    await server.backend.change_me(stores, name, url, time.time())
+    await server.backend.write_back(settings, stores)
     say(f"{name} is now {url}; apps keep their access (microsub token list {name})")
 
 
@@ -131,9 +131,9 @@ async def user_admin(settings: Settings, stores: Stores, name: str, switch: str)
 
     Example: microsub user admin alice on
     """
-    await wiring.backend.require_user(settings, stores, name)
-    await wiring.backend.set_admin(stores, name, switch == "on", time.time())
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.require_user(settings, stores, name)
+    await server.backend.set_admin(stores, name, switch == "on", time.time())
+    await server.backend.write_back(settings, stores)
     say(f"{name} is now an admin" if switch == "on" else f"{name} is no longer an admin")
 
 
@@ -147,8 +147,8 @@ async def user_remove(settings: Settings, stores: Stores, name: str) -> None:
     versions next to it. Otherwise, remove the entry yourself. While the account is disabled, nobody can register with
     its URL.
     """
-    await wiring.backend.require_user(settings, stores, name)
-    taken_out = await wiring.backend.remove_user(settings, stores, name, time.time())
+    await server.backend.require_user(settings, stores, name)
+    taken_out = await server.backend.remove_user(settings, stores, name, time.time())
     done = f"removed {name}, from {settings.backend} too" if taken_out else f"removed {name}"
     say(f"{done}; to restore them within 30 days: microsub user restore {name}")
 
@@ -161,8 +161,8 @@ async def user_restore(settings: Settings, stores: Stores, name: str) -> None:
 
     Apps and browsers have to sign in again.
     """
-    await wiring.backend.require_user(settings, stores, name)
-    await wiring.backend.restore_user(settings, stores, name, time.time())
+    await server.backend.require_user(settings, stores, name)
+    await server.backend.restore_user(settings, stores, name, time.time())
     say(f"restored {name}; apps and browsers have to sign in again; for a new token: microsub token create {name}")
 
 
@@ -197,7 +197,7 @@ async def token_create(
 
     Example: TOKEN=$(microsub token create alice --scope "read follow")
     """
-    await wiring.backend.require_user(settings, stores, user_name, enabled=True)
+    await server.backend.require_user(settings, stores, user_name, enabled=True)
     scopes, now = read_scopes(scope), time.time()
     made = await stores.accounts.create_token(user_name, scopes, client, now, now + days * 86400 if days else None)
     if foreign := sorted(scopes.difference(ALL_SCOPES)):
@@ -215,7 +215,7 @@ async def token_list(settings: Settings, stores: Stores, user_name: str, as_json
 
     Shows app, scopes and dates of each, never the token itself.
     """
-    await wiring.backend.require_user(settings, stores, user_name)
+    await server.backend.require_user(settings, stores, user_name)
     rows = [
         {
             "id": found.digest[:12],
@@ -240,7 +240,7 @@ async def token_list(settings: Settings, stores: Stores, user_name: str, as_json
 @on_stores()
 async def token_revoke(settings: Settings, stores: Stores, user_name: str, token_id: str) -> None:
     """Revoke a token of USER at once, by its ID from `token list`."""
-    await wiring.backend.require_user(settings, stores, user_name)
+    await server.backend.require_user(settings, stores, user_name)
     if not await stores.accounts.revoke(user_name, token_id):
         fail(f"{user_name} has no token '{token_id}'; see: microsub token list {user_name}")
     say("revoked")
@@ -260,7 +260,7 @@ async def user_invite(settings: Settings, stores: Stores, name: str, afresh: boo
     """
     from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 
-    await wiring.backend.require_user(settings, stores, name, enabled=True)
+    await server.backend.require_user(settings, stores, name, enabled=True)
     with closing(LocalSignIn(stores.redis)) as local:
         if afresh:
             await local.forget(name)
@@ -287,7 +287,7 @@ def user_password(settings: Settings, name: str) -> None:
     password = _password(name)
 
     async def work(stores: Stores) -> None:
-        await wiring.backend.require_user(settings, stores, name, enabled=True)
+        await server.backend.require_user(settings, stores, name, enabled=True)
         with closing(LocalSignIn(stores.redis)) as local:
             await local.set_password(name, password, time.time())
 
@@ -365,8 +365,8 @@ async def service_revoke(settings: Settings, stores: Stores, name: str) -> None:
     say("revoked")
 
 
-def _tokens(stores: wiring.stores.Stores) -> ServiceTokens:
-    from microsub.identity.store.accounts import ServiceTokens
+def _tokens(stores: server.stores.Stores) -> ServiceTokens:
+    from microsub.accounts.store import ServiceTokens
 
     return ServiceTokens(stores.redis)
 
@@ -386,7 +386,7 @@ def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) 
 
     Example: microsub doctor alice.example --base-url https://reader.example
     """
-    report = run(wiring.backend.examine(settings, url))
+    report = run(server.backend.examine(settings, url))
     print_report(report, as_json=as_json)
     if not report.is_complete:
         context.exit(FAILED)

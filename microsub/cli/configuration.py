@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.errors import ConfigError, MicrosubError
+from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import (
     FAILED,
@@ -26,13 +28,11 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.cli.transfer import conclude, import_freshrss, import_miniflux, import_starred
-from microsub.errors import ConfigError, MicrosubError
 from microsub.model.plaintext import counted
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.configuration.document import BackendReport
-    from microsub.ekster.imports import OldFile
+    from microsub.backend_file.document import BackendReport
+    from microsub.transfer.ekster.imports import OldFile
 
 
 @click.group(cls=Group)
@@ -52,7 +52,7 @@ def check(context: click.Context, settings: Settings, file: Path | None, as_json
     was found there and what was expected. If there is a server's data, FILE is also compared with its users, because
     somebody may have registered with the URL of a user in FILE. Exit code 1 if there is a problem.
     """
-    from microsub.configuration import document
+    from microsub.backend_file import document
 
     report = _beside_the_accounts(document.check(file or settings.backend, os.environ), settings)
     if as_json:
@@ -70,7 +70,7 @@ def _beside_the_accounts(report: BackendReport, settings: Settings) -> BackendRe
     import asyncio
 
     try:
-        problems = asyncio.run(wiring.backend.clashes(settings, report.document))
+        problems = asyncio.run(server.backend.clashes(settings, report.document))
     except MicrosubError as error:
         return replace(report, warnings=(*report.warnings, f"not compared with the existing users: {error}"))
     return replace(report, problems=problems, document=None) if problems else report
@@ -113,8 +113,8 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
 
     Example: microsub config upgrade old.json > backend.json
     """
-    from microsub.configuration import document
-    from microsub.configuration import file as backend_file
+    from microsub.backend_file import document
+    from microsub.backend_file import file as backend_file
 
     path = file or settings.backend
     report = document.check(path, os.environ)
@@ -184,14 +184,14 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     Example: microsub import ekster --backend old.json --redis redis://localhost:6379/0 --user alice --dry-run
     """
 
-    from microsub.ekster.imports import read_old
+    from microsub.transfer.ekster.imports import read_old
 
     async def work(old: OldFile) -> None:
         async with (
             _kept(settings, dry_run=dry_run) as kept,
-            wiring.stores.open_stores(kept, create=True, writes=not dry_run) as stores,
+            server.stores.open_stores(kept, create=True, writes=not dry_run) as stores,
         ):
-            report = await wiring.worker.import_ekster(stores, old, database, user, dry_run=dry_run)
+            report = await server.worker.import_ekster(stores, old, database, user, dry_run=dry_run)
             await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
     try:

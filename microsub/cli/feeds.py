@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.errors import FetchError, MicrosubError, ParseError, private_hint
+from microsub.base.settings import Settings
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     FAILED,
@@ -31,18 +33,16 @@ from microsub.cli.options import (
     say_json,
     settings_flags,
 )
-from microsub.errors import FetchError, MicrosubError, ParseError, private_hint
 from microsub.model.plaintext import counted, escaped, on_one_line
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
+    from microsub.admin.survey import FollowedFeed
     from microsub.cache import CachedFeed
     from microsub.fetch import Fetched
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.polling.on_demand import PollReport
-    from microsub.upkeep.survey import FollowedFeed
-    from microsub.wiring.stores import Stores
+    from microsub.server.stores import Stores
 
 _TITLE = 90
 _COMPLETED = 20
@@ -96,7 +96,7 @@ def fetch(
 
     async def work() -> int:
         failures = 0
-        async with wiring.fetching.open_feed_cache(settings, cache or _copies_folder()) as feeds:
+        async with server.fetching.open_feed_cache(settings, cache or _copies_folder()) as feeds:
             with click.progressbar(length=len(distinct), label="fetching", file=sys.stderr) as bar:
                 async for url, outcome in feeds.fetch_many(distinct, force, offline, ttl):
                     failures += not isinstance(outcome, CachedFeed) or outcome.error is not None
@@ -116,9 +116,9 @@ def _copies_folder() -> Path:
 
 
 def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, titles: int, as_json: bool) -> None:
+    from microsub.base.urls import mask_credentials
     from microsub.cache import CachedFeed
     from microsub.formats.wire import feed_to_wire
-    from microsub.kit.urls import mask_credentials
 
     error = outcome.error if isinstance(outcome, CachedFeed) else outcome
     problem = None if error is None else error.detail
@@ -140,7 +140,7 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
 
 
 def _show_titles(found: CachedFeed, titles: int) -> None:
-    from microsub.kit.urls import mask_credentials
+    from microsub.base.urls import mask_credentials
 
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
@@ -270,7 +270,7 @@ async def _first_of(settings: Settings, parser: ParsePool, named: list[str]) -> 
 
 
 async def _completed(settings: Settings, parser: ParsePool, feed: Feed) -> Feed:
-    async with wiring.fetching.open_completing(settings, parser) as completing:
+    async with server.fetching.open_completing(settings, parser) as completing:
         entries = await completing.complete_all(feed.entries[:_COMPLETED], feed.url)
     return replace(feed, entries=(*entries, *feed.entries[_COMPLETED:]))
 
@@ -278,7 +278,7 @@ async def _completed(settings: Settings, parser: ParsePool, feed: Feed) -> Feed:
 async def _download(settings: Settings, url: str) -> Fetched:
     from microsub.fetch import Fetched, FetchFailed, FetchRequest
 
-    async with wiring.fetching.open_fetcher(settings) as fetcher:
+    async with server.fetching.open_fetcher(settings) as fetcher:
         result = await fetcher.fetch(FetchRequest(url=url))
     if isinstance(result, Fetched):
         return result
@@ -304,7 +304,7 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
 
     Example: microsub feed list --failing
     """
-    from microsub.upkeep.survey import followed_feeds
+    from microsub.admin.survey import followed_feeds
 
     found = [one async for one in followed_feeds(stores.feeds) if not failing or one.state in {"failing", "gone"}]
     if as_json:
@@ -317,8 +317,8 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
+    from microsub.base.urls import mask_credentials
     from microsub.feeds.push_health import push_health
-    from microsub.kit.urls import mask_credentials
 
     record = one.record
     return {
@@ -337,8 +337,8 @@ def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
 
 
 def _feed_line(one: FollowedFeed, now: float) -> str:
+    from microsub.base.urls import mask_credentials
     from microsub.feeds.push_health import push_health
-    from microsub.kit.urls import mask_credentials
 
     record = one.record
     parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]
@@ -365,7 +365,7 @@ async def poll(settings: Settings, stores: Stores, urls: tuple[str, ...], as_jso
     (410) are skipped. The worker of a running server polls with its own settings; without a server, this command polls
     itself. Exit code 1 if any feed failed.
     """
-    reports = await wiring.worker.poll_now(settings, stores, urls)
+    reports = await server.worker.poll_now(settings, stores, urls)
     if as_json:
         names = ("url", "outcome", "detail", "new", "updated")
         print_json([{name: getattr(each, name) for name in names} for each in reports])
@@ -399,8 +399,8 @@ async def cleanup(settings: Settings, stores: Stores, dry_run: bool, as_json: bo
     cleanup marks them, and another one at least an hour later deletes them. The server does all this automatically;
     this command does it now and prints the result.
     """
-    timelines = await wiring.worker.retention(settings, stores).run(time.time(), dry_run=dry_run)
-    posts = await wiring.worker.sweeping(stores).run(time.time(), dry_run=dry_run)
+    timelines = await server.worker.retention(settings, stores).run(time.time(), dry_run=dry_run)
+    posts = await server.worker.sweeping(stores).run(time.time(), dry_run=dry_run)
     if as_json:
         print_json(timelines.as_dict() | {"store": posts.as_dict()})
         return

@@ -1,4 +1,4 @@
-"""Flags made from `microsub.settings.SETTINGS`, printing, and exiting with an error.
+"""Flags made from `microsub.base.settings.SETTINGS`, printing, and exiting with an error.
 
 `say` escapes text of publishers and users, so that it can't control the terminal.
 """
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 import click
 import orjson
 
-from microsub.errors import ConfigError, MicrosubError
+from microsub.base.errors import ConfigError, MicrosubError
+from microsub.base.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 from microsub.model.plaintext import escaped, escaped_json, escaped_lines
-from microsub.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 
 if TYPE_CHECKING:
     from microsub.feeds.push_health import PushHealth
-    from microsub.wiring.stores import Stores
+    from microsub.server.stores import Stores
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[...
                 say(f"warning: {sentence}", err=True)
             settings = read(flags)
             _require_folder_of_metrics()
-            from microsub.logs import set_up_logs  # with structlog: a page of help needs neither
+            from microsub.base.logs import set_up_logs  # with structlog: a page of help needs neither
 
             # A command prints its result on standard output, so by default its log has only problems. Servers set up
             # their own log.
@@ -155,7 +155,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def run_on(settings: Settings, work: Callable[[Stores], Coroutine[Any, Any, T]]) -> T:
     """`run` the coroutine `work(stores)` with the open stores of `settings`."""
-    from microsub.wiring.stores import open_stores
+    from microsub.server.stores import open_stores
 
     async def whole() -> T:
         async with open_stores(settings) as stores:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.errors import InvalidRequest
+from microsub.base.settings import Settings, read_settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say
-from microsub.errors import InvalidRequest
 from microsub.model.plaintext import counted, on_one_line
-from microsub.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from microsub.outputs import Edited, OutputContents, OutputFeed, OutputItem
-    from microsub.wiring.stores import Stores
+    from microsub.server.stores import Stores
 
 _STEP = 1000
 
@@ -82,15 +82,15 @@ async def output_create(
     """
     from microsub.configuration.model import OutputConfig
 
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    await server.backend.require_user(settings, stores, user, enabled=True)
     if given["channel"] is not None:
         await stores.channels.get(user, given["channel"])
     if query is not None:
         from microsub.model.query import parsed
 
         parsed(query, time.time())
-    from microsub.kit.http.params import collect
     from microsub.outputs.api.actions import output_settings
+    from microsub.web.params import collect
 
     said = {field: value for field, value in given.items() if isinstance(value, str) and field != "channel"}
     try:
@@ -100,7 +100,7 @@ async def output_create(
     except InvalidRequest as error:
         raise click.UsageError(str(error)) from None
     made = await stores.outputs.create(user, name, wanted, time.time())
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.write_back(settings, stores)
     await _print_addresses(stores, made, settings, as_json)
 
 
@@ -125,10 +125,10 @@ async def output_change(settings: Settings, stores: Stores, user: str, name: str
     An empty value removes a setting. Example: microsub output change alice picks --author Alice --channel ""
     """
     from microsub.configuration.model import OutputConfig
-    from microsub.kit.http.params import collect
     from microsub.outputs.api.actions import output_settings
+    from microsub.web.params import collect
 
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    await server.backend.require_user(settings, stores, user, enabled=True)
     before = (await stores.outputs.get(user, name)).settings
     usual = OutputConfig()
     bare = replace(before, **{field: getattr(usual, field) for field, value in given.items() if value == ""})
@@ -141,7 +141,7 @@ async def output_change(settings: Settings, stores: Stores, user: str, name: str
     if wanted.channel is not None:
         await stores.channels.get(user, wanted.channel)
     await stores.outputs.change(user, name, wanted, time.time())
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.write_back(settings, stores)
     say(f"settings of '{name}' changed")
 
 
@@ -156,7 +156,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
     Each item is listed with its state (published, imported or removed), how often it was shown, and when it was last
     edited; the latest edit comes first.
     """
-    await wiring.backend.require_user(settings, stores, user)
+    await server.backend.require_user(settings, stores, user)
     if name is None:
         feeds = await stores.outputs.all_of(user)
         sizes = [await stores.outputs.size(feed) for feed in feeds]
@@ -167,7 +167,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
             await _print_feeds(stores, feeds, sizes, settings)
         return
     feed = await stores.outputs.get(user, name)
-    contents = wiring.stores.output_contents(stores)
+    contents = server.stores.output_contents(stores)
     await contents.refresh(feed, time.time())
     items = await _items(stores, feed)
     titles: dict[str, str] = {}
@@ -240,7 +240,7 @@ async def output_renew(settings: Settings, stores: Stores, user: str, name: str,
 
     The old one answers 410 Gone.
     """
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    await server.backend.require_user(settings, stores, user, enabled=True)
     await _print_addresses(stores, await stores.outputs.renew(user, name, time.time()), settings, as_json)
 
 
@@ -253,7 +253,7 @@ async def output_revoke(settings: Settings, stores: Stores, user: str, name: str
 
     The feed has no secret address until `microsub output renew`. The readable address of a public feed stays.
     """
-    await wiring.backend.require_user(settings, stores, user)
+    await server.backend.require_user(settings, stores, user)
     revoked = await stores.outputs.revoke(user, name, time.time())
     if revoked.settings.public:
         say(f"the secret address of '{name}', if it had one, is revoked; its readable address stays")
@@ -267,16 +267,16 @@ async def output_revoke(settings: Settings, stores: Stores, user: str, name: str
 @on_stores()
 async def output_delete(settings: Settings, stores: Stores, user: str, name: str) -> None:
     """Delete an output feed permanently; its address answers 410."""
-    await wiring.backend.require_user(settings, stores, user)
+    await server.backend.require_user(settings, stores, user)
     await stores.outputs.delete(user, name, time.time())
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.write_back(settings, stores)
     say(f"output feed '{name}' deleted")
 
 
 async def _contents(settings: Settings, stores: Stores, user: str) -> OutputContents:
     """The use cases on items of output feeds. Raises as `require_user` does."""
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
-    return wiring.stores.output_contents(stores)
+    await server.backend.require_user(settings, stores, user, enabled=True)
+    return server.stores.output_contents(stores)
 
 
 def _say_edited(edited: Edited, items: Sequence[str], done: str, place: str) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.errors import StoreUnavailable
+from microsub.base.settings import Settings
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     FAILED,
@@ -22,15 +24,13 @@ from microsub.cli.options import (
     say,
     say_json,
 )
-from microsub.errors import StoreUnavailable
 from microsub.model.plaintext import counted, escaped
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.delivery.dead_letters import DeadLetter, DeadLetters
     from microsub.delivery.delivery import Rebuilt
     from microsub.feeds.events import Event, Events
-    from microsub.wiring.stores import Stores
+    from microsub.server.stores import Stores
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -51,9 +51,9 @@ async def rebuild(settings: Settings, stores: Stores, user: str, channel: str | 
 
     Example: microsub rebuild alice home
     """
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    await server.backend.require_user(settings, stores, user, enabled=True)
     await stores.in_force.instance()
-    done = await wiring.worker.rebuilding(stores).rebuild(user, channel, time.time())
+    done = await server.worker.rebuilding(stores).rebuild(user, channel, time.time())
     for one in done:
         say(_rebuilt(one))
     if not done:
@@ -186,7 +186,7 @@ async def deadletter_retry(settings: Settings, stores: Stores, letter_ids: tuple
 
     dead = _dead_letters(stores)
     letters = await _chosen(dead, letter_ids, everything)
-    refused = await retry(dead, letters, wiring.stores.ingest(stores).add_found)
+    refused = await retry(dead, letters, server.stores.ingest(stores).add_found)
     for why in refused:
         say(f"microsub: {why}", err=True)
     say(f"{counted(len(letters) - len(refused), 'message')} put back")

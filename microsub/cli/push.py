@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, as_push, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import counted, escaped, on_one_line
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from microsub.feeds.push_health import PushHealth
-    from microsub.push.hub.store import CallbackHealth
-    from microsub.push.store import PushStatus
-    from microsub.wiring.stores import Stores
+    from microsub.hub.store import CallbackHealth
+    from microsub.server.stores import Stores
+    from microsub.websub.store import PushStatus
 
 
 @click.group(cls=Group)
@@ -63,8 +63,8 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
       microsub push status
       microsub push status https://blog.example/feed.xml --json
     """
-    from microsub.push.hub.store import hub_status
-    from microsub.push.store import Agreements, status_of
+    from microsub.hub.store import hub_status
+    from microsub.websub.store import Agreements, status_of
 
     only = None if feed is None else await _followed(stores, feed)
     found = await status_of(stores.feeds, Agreements(stores.redis), time.time(), only)
@@ -97,10 +97,10 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
 
     Example: microsub push topic alice home
     """
-    from microsub.errors import NotFound
-    from microsub.push.hub.topics import ChannelTopics
+    from microsub.base.errors import NotFound
+    from microsub.hub.topics import ChannelTopics
 
-    await wiring.backend.require_user(settings, stores, user)
+    await server.backend.require_user(settings, stores, user)
     if settings.base_url is None:
         raise NotFound(
             "MICROSUB_BASE_URL isn't set here; set it to the server's public URL: a server without it has no hub"
@@ -111,8 +111,8 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
 
 async def _followed(stores: Stores, url: str) -> str:
     """The id of the feed at a URL. Raises NotFound if nobody follows it."""
-    from microsub.errors import NotFound
-    from microsub.kit.urls import mask_credentials
+    from microsub.base.errors import NotFound
+    from microsub.base.urls import mask_credentials
 
     found = await stores.feeds.find(url)
     if found is None or not await stores.feeds.subscribers(found):
@@ -121,7 +121,7 @@ async def _followed(stores: Stores, url: str) -> str:
 
 
 def _as_json(found: PushStatus) -> dict[str, object]:
-    from microsub.kit.urls import mask_credentials
+    from microsub.base.urls import mask_credentials
 
     feeds = [
         {"id": feed.id, "url": mask_credentials(feed.url), "hub": mask_credentials(feed.hub or ""), **as_push(health)}
@@ -135,7 +135,7 @@ def _as_json(found: PushStatus) -> dict[str, object]:
 
 
 def _feed_line(url: str, health: PushHealth) -> str:
-    from microsub.kit.urls import mask_credentials
+    from microsub.base.urls import mask_credentials
 
     parts = ["pushed" if health.pushed else "polled", mask_credentials(url), on_one_line(health.why)]
     if health.lease_until is not None:

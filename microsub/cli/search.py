@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
 from microsub.cli.groups import Group
 from microsub.cli.options import SEARCH_FLAGS, as_instant, fail, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
+    from microsub.base.settings import Settings
     from microsub.search import IndexFigures
-    from microsub.settings import Settings
-    from microsub.wiring.stores import Stores
+    from microsub.server.stores import Stores
 
 _LOOK = 0.2
 _MOST_COUNTED = 10_000
@@ -40,7 +40,7 @@ async def rebuild(settings: Settings, stores: Stores) -> None:
     """
     _require_on(settings)
     began = time.monotonic()
-    follower = wiring.worker.follower(settings, stores)
+    follower = server.worker.follower(settings, stores)
     try:
         while not await follower.build():
             if await _asked_for(settings):
@@ -113,5 +113,5 @@ async def _figures(settings: Settings) -> IndexFigures:
 
 
 def _require_on(settings: Settings) -> None:
-    if not wiring.worker.can_search(settings):
+    if not server.worker.can_search(settings):
         fail("posts can't be searched here: MICROSUB_SEARCH is off, or this Python's SQLite has no FTS5")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import on_one_line
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.wiring.stores import Stores
+    from microsub.server.stores import Stores
 
 
 @click.group(cls=Group)
@@ -38,10 +38,10 @@ async def source_create(settings: Settings, stores: Stores, user: str, channel: 
 
     Example: TOKEN=$(microsub source create alice home --name Backups)
     """
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
-    sources, now = wiring.stores.sources(stores), time.time()
+    await server.backend.require_user(settings, stores, user, enabled=True)
+    sources, now = server.stores.sources(stores), time.time()
     made = await sources.create(user, channel, name, now)
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.write_back(settings, stores)
     say(await sources.renew_token(user, made.id, now))
 
 
@@ -54,8 +54,8 @@ async def source_list(settings: Settings, stores: Stores, user: str, as_json: bo
 
     Shows their ids, channels and names, and the app of a source that an app was granted.
     """
-    await wiring.backend.require_user(settings, stores, user)
-    sources = wiring.stores.sources(stores)
+    await server.backend.require_user(settings, stores, user)
+    sources = server.stores.sources(stores)
     found = [(one, await sources.channel_of(one)) for one in await sources.all_of(user)]
     if as_json:
         print_json(
@@ -87,8 +87,8 @@ async def source_token(settings: Settings, stores: Stores, user: str, source_id:
 
     Use it if a token was lost, or for a source without one, which backend.json declares or an import created.
     """
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
-    say(await wiring.stores.sources(stores).renew_token(user, source_id, time.time()))
+    await server.backend.require_user(settings, stores, user, enabled=True)
+    say(await server.stores.sources(stores).renew_token(user, source_id, time.time()))
 
 
 @source.command("revoke")
@@ -100,7 +100,7 @@ async def source_revoke(settings: Settings, stores: Stores, user: str, source_id
 
     Its posts stay in the channel until the source is unfollowed there, like any feed.
     """
-    await wiring.backend.require_user(settings, stores, user)
-    await wiring.stores.sources(stores).revoke(user, source_id)
-    await wiring.backend.write_back(settings, stores)
+    await server.backend.require_user(settings, stores, user)
+    await server.stores.sources(stores).revoke(user, source_id)
+    await server.backend.write_back(settings, stores)
     say(f"source '{source_id}' revoked")

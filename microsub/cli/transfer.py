@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import Settings
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import Report, fail, json_flag, on_stores, print_report, say
 from microsub.model.plaintext import counted
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.wiring.stores import Stores
+    from microsub.server.stores import Stores
 
 
 class _OfUserAndFile(Command):
@@ -64,10 +64,10 @@ async def opml_import(
     from microsub.parsing.pool import ParsePool
     from microsub.transfer import MOST_BYTES, adapted
 
-    await wiring.backend.require_user(settings, stores, user_name, enabled=True)
+    await server.backend.require_user(settings, stores, user_name, enabled=True)
     parser = ParsePool()
     try:
-        report = await wiring.stores.feed_lists(settings, stores, parser).import_list(
+        report = await server.stores.feed_lists(settings, stores, parser).import_list(
             user_name,
             file.read(MOST_BYTES + 1),
             time.time(),
@@ -96,7 +96,7 @@ class _Progress:
 async def conclude(settings: Settings, stores: Stores, report: Report, *, dry_run: bool, as_json: bool) -> None:
     """Write an import's changes back to backend.json, if enabled, and print its report."""
     if not dry_run:
-        await wiring.backend.write_back(settings, stores)
+        await server.backend.write_back(settings, stores)
     print_report(report, as_json=as_json)
 
 
@@ -113,8 +113,8 @@ async def opml_export(settings: Settings, stores: Stores, user_name: str) -> Non
     """
     from microsub.parsing.pool import ParsePool
 
-    await wiring.backend.require_user(settings, stores, user_name)
-    lists = wiring.stores.feed_lists(settings, stores, ParsePool())
+    await server.backend.require_user(settings, stores, user_name)
+    lists = server.stores.feed_lists(settings, stores, ParsePool())
     say((await lists.export(user_name, time.time(), masked=False)).decode(), nl=False)
 
 
@@ -131,11 +131,11 @@ async def user_export(settings: Settings, stores: Stores, user_name: str, file: 
 
     Example: microsub user export alice alice.jsonl
     """
-    await wiring.backend.require_user(settings, stores, user_name)
+    await server.backend.require_user(settings, stores, user_name)
     found = await stores.accounts.user(user_name)
     if found is None:
         fail(f"there is no user '{user_name}'")
-    lines = wiring.stores.user_export(stores).lines(found, await stores.applied.name_instance(), time.time())
+    lines = server.stores.user_export(stores).lines(found, await stores.applied.name_instance(), time.time())
     if file is None:
         async for line in lines:
             say(line.decode(), nl=False)
@@ -174,7 +174,7 @@ async def user_import(
     Example: microsub user import alice alice.jsonl --dry-run
     """
     with file.open("rb") as source:
-        report = await wiring.backend.import_user(
+        report = await server.backend.import_user(
             stores, user_name, source, _Progress("lines"), dry_run=dry_run, trusted=trusted
         )
     await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
@@ -193,8 +193,8 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             as_json: bool,
             unread_too: bool = False,
         ) -> None:
-            await wiring.backend.require_user(settings, stores, user_name, enabled=True)
-            report = await wiring.backend.import_from_reader(
+            await server.backend.require_user(settings, stores, user_name, enabled=True)
+            report = await server.backend.import_from_reader(
                 settings, stores, user_name, kind, file, unread_too=unread_too, dry_run=dry_run
             )
             await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)

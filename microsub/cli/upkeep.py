@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.errors import MicrosubError
+from microsub.base.settings import Settings, mask_password
 from microsub.cli.groups import Command
 from microsub.cli.options import (
     FAILED,
@@ -21,12 +23,10 @@ from microsub.cli.options import (
     say,
     settings_flags,
 )
-from microsub.errors import MicrosubError
-from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:
-    from microsub.backup import Facts
-    from microsub.wiring.stores import Stores
+    from microsub.admin.backup import Facts
+    from microsub.server.stores import Stores
 
 
 @click.command(cls=Command)
@@ -40,7 +40,7 @@ def backup(settings: Settings, file: Path) -> None:
 
     Example: microsub backup "microsub-$(date +%F).tar.gz"
     """
-    from microsub.backup import save
+    from microsub.admin.backup import save
 
     _require_embedded(settings)
     try:
@@ -61,7 +61,7 @@ def restore(settings: Settings, file: Path) -> None:
 
     Example: microsub restore microsub-2026-01-31.tar.gz
     """
-    from microsub.backup import restore as restore_
+    from microsub.admin.backup import restore as restore_
 
     _require_embedded(settings)
     try:
@@ -97,7 +97,7 @@ async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool)
     user can see; in doubt, an item becomes read, not unread. Exit code 1 if errors were found (with --repair: if any
     are left).
     """
-    report = await wiring.worker.checking(stores).run(repair=repair)
+    report = await server.worker.checking(stores).run(repair=repair)
     print_report(report, as_json=as_json)
     if not report.is_clean:
         sys.exit(FAILED)

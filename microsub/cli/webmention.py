@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import escaped, on_one_line
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
+    from microsub.server.stores import Stores
     from microsub.webmention.mention import Mention
     from microsub.webmention.store import Order
-    from microsub.wiring.stores import Stores
 
 _OVER = frozenset({"deleted", "rejected", "failed"})
 
@@ -46,7 +46,7 @@ async def webmention_list(settings: Settings, stores: Stores, user: str, everyth
     """
     from microsub.webmention.store import MentionStore
 
-    await wiring.backend.require_user(settings, stores, user)
+    await server.backend.require_user(settings, stores, user)
     found = [one for one in await MentionStore(stores.redis).all_of(user) if everything or one.state not in _OVER]
     if as_json:
         print_json([{"id": one.id, **asdict(one)} for one in found])
@@ -93,7 +93,7 @@ async def webmention_delete(settings: Settings, stores: Stores, user: str, ids: 
 async def _order(settings: Settings, stores: Stores, user: str, ids: tuple[str, ...], what: Order) -> None:
     from microsub.webmention.store import MentionStore
 
-    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    await server.backend.require_user(settings, stores, user, enabled=True)
     store = MentionStore(stores.redis)
     known = [one.id for one in await store.all_of(user)]
     chosen = []

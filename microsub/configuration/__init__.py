@@ -1,1 +1,1 @@
-"""backend.json: its format, and its synchronisation with the stores."""
+"""Settings that backend.json declares."""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from microsub.kit.identifiers import PROFILE, unfit_profile
-from microsub.kit.urls import MAX_URL, domain, is_usable
+from microsub.base.identifiers import PROFILE, unfit_profile
+from microsub.base.urls import MAX_URL, domain, is_usable
 from microsub.model.plaintext import unprintable
 from microsub.model.query import QueryUnreadable, parsed
 from microsub.model.settings import (

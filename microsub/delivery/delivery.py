@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.base.errors import NotFound
+from microsub.base.metrics import ITEMS_DELIVERED
+from microsub.base.periodic import PACE, RoundTiming, for_ever
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.errors import NotFound
 from microsub.feeds.events import announce
-from microsub.kit.periodic import PACE, RoundTiming, for_ever
-from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import SAVED, Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts.values import ItemsStored
@@ -34,9 +34,9 @@ from microsub.timelines.saved import saved_of
 from microsub.timelines.sync.arrivals import repair_all_arrivals
 
 if TYPE_CHECKING:
+    from microsub.accounts.store import Activity
     from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
-    from microsub.identity.store.accounts import Activity
     from microsub.model.reader import TimelineItem
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis

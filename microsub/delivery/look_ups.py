@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 import orjson
 import structlog
 
-from microsub.errors import ParseError, ParserUnavailable
+from microsub.base.errors import ParseError, ParserUnavailable
+from microsub.base.locks import KeyedLocks
+from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.urls import host_of, mask_credentials, normalise_profile
 from microsub.feeds.events import Event
 from microsub.fetch import Fetched, Fetching, FetchRequest
 from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
 from microsub.formats.wire import dump, from_wire, to_wire
-from microsub.kit.locks import KeyedLocks
-from microsub.kit.periodic import PACE, RoundTiming, for_ever
-from microsub.kit.urls import host_of, mask_credentials, normalise_profile
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
 from microsub.posts import garbage

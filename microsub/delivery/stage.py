@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.base.errors import StoreError
+from microsub.base.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 from microsub.delivery.dead_letters import DeadLetter, DeadLetters, StorePosts
 from microsub.delivery.look_ups import Populate
-from microsub.errors import StoreError
-from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.streams import Bounds, Stream

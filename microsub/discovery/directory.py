@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import parse_qsl, unquote
 
+from microsub.base.urls import canonical_feed_url, web_parts
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.kit.urls import canonical_feed_url, web_parts
 from microsub.model.plaintext import normalised
 
 FRESH_SECONDS = 300.0

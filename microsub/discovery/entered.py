@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlunsplit
 
-from microsub.errors import InvalidRequest
-from microsub.kit.digests import short_digest
-from microsub.kit.urls import web_address, web_parts
+from microsub.base.digests import short_digest
+from microsub.base.errors import InvalidRequest
+from microsub.base.urls import web_address, web_parts
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts

@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 import orjson
 
+from microsub.base.urls import MAX_URL, is_usable, parts_of, safe_url
 from microsub.formats.html.text import without_controls
-from microsub.kit.urls import MAX_URL, is_usable, parts_of, safe_url
 
 # The correct types, and those that sites use instead.
 _TYPE = re.compile(

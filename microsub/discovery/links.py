@@ -15,17 +15,17 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from microsub.base.errors import ParseError
+from microsub.base.urls import host_of, normalise_profile, normalise_url, parts_of, safe_url, web_parts
 from microsub.discovery.feedlinks import FeedLink, declared, looked_up, looks_like_feed, mentioned
 from microsub.discovery.sites import feeds_by_address, feeds_of_site, wordpress_feed
-from microsub.errors import ParseError
 from microsub.formats import hfeed
 from microsub.formats.encoding import decode
 from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.parse import parse, sniff
-from microsub.kit.http.links import from_header
-from microsub.kit.urls import host_of, normalise_profile, normalise_url, parts_of, safe_url, web_parts
 from microsub.model.jf2 import Feed
+from microsub.web.links import from_header
 
 __all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address", "forwarded"]
 

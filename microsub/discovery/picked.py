@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from microsub.base.errors import RequestError
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.search import PREVIEW_ID, PREVIEW_SECONDS, Search, preview_id
-from microsub.errors import RequestError
 from microsub.fetch import asking_for
 from microsub.formats.entry_id import identities
 from microsub.model.jf2 import Card, Feed

@@ -17,17 +17,17 @@ from typing import Any
 
 import structlog
 
+from microsub.base.digests import sha256_hex
+from microsub.base.errors import InvalidRequest, ParseError, ParserUnavailable, ParsingStopped, TooManyRequests
+from microsub.base.rate_limits import FixedWindow
+from microsub.base.urls import mask_credentials, with_credentials_of
 from microsub.discovery.directory import Directory, ListedFeed
 from microsub.discovery.entered import name_of
 from microsub.discovery.feedlinks import MAX_QUERY, addresses, is_account, is_unusable_url
 from microsub.discovery.links import FeedLink, common_paths, feeds_by_address
-from microsub.errors import InvalidRequest, ParseError, ParserUnavailable, ParsingStopped, TooManyRequests
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, who_asks
 from microsub.formats.entry_id import identities
 from microsub.formats.wire import timestamp, to_wire
-from microsub.kit.digests import sha256_hex
-from microsub.kit.rate_limits import FixedWindow
-from microsub.kit.urls import mask_credentials, with_credentials_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
 from microsub.parsing.pool import ParsePool

@@ -14,8 +14,8 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.base.urls import host_of, safe_url, web_parts
 from microsub.discovery.feedlinks import FeedLink, looks_like_feed
-from microsub.kit.urls import host_of, safe_url, web_parts
 
 _FORMATS = frozenset({"rss", "atom", "rdf", "jsonfeed", "h-feed"})
 _KEYS = {

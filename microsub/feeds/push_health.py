@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from microsub.base.urls import has_credentials, redacted, without_secrets
 from microsub.feeds.record import FeedRecord
-from microsub.kit.urls import has_credentials, redacted, without_secrets
 from microsub.model.moments import number
 
 NO_HUB = "the feed names no hub"

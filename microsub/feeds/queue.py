@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.logs import LibraryLogger
+from microsub.base.logs import LibraryLogger
 from microsub.model.moments import is_ahead, number
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
-from microsub.errors import StoreUnavailable
+from microsub.base.errors import StoreUnavailable
+from microsub.base.urls import canonical_feed_url, host_of, normalise_profile
 from microsub.feeds import url_index
 from microsub.feeds.internal import InternalAddress
-from microsub.kit.urls import canonical_feed_url, host_of, normalise_profile
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from typing import TypeVar
 from urllib.parse import urlencode
 
+from microsub.base.urls import asked_host, mask_credentials
 from microsub.fetch import headers
 from microsub.fetch.body import Room, read_body
 from microsub.fetch.network import Guard, IsOurs, Resolver, ThreadedResolver, nobodys
@@ -34,7 +35,6 @@ from microsub.fetch.values import (
     Sending,
     SentDocument,
 )
-from microsub.kit.urls import asked_host, mask_credentials
 
 T = TypeVar("T")
 

@@ -19,10 +19,10 @@ from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from weakref import WeakKeyDictionary
 
-from microsub.errors import private_hint
+from microsub.base.errors import private_hint
+from microsub.base.logs import LibraryLogger
+from microsub.base.urls import asked_host
 from microsub.fetch.values import HopError, Network, Reason
-from microsub.kit.urls import asked_host
-from microsub.logs import LibraryLogger
 
 log = LibraryLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from microsub.base.urls import host_of, web_parts
 from microsub.fetch.values import Fetching, FetchRequest, FetchResult, HopError
-from microsub.kit.urls import host_of, web_parts
 
 _MANY_HOSTS = 1000
 REST = 60.0

@@ -9,8 +9,8 @@ from urllib.parse import unquote_to_bytes, urljoin, urlunsplit
 
 import httpx
 
+from microsub.base.urls import LONGEST_URL, ascii_host, parts_of, trimmed
 from microsub.fetch.values import HopError
-from microsub.kit.urls import LONGEST_URL, ascii_host, parts_of, trimmed
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

@@ -10,9 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from microsub.base.digests import sha256_hex
+from microsub.base.urls import normalise_url
 from microsub.formats.html.text import without_controls
-from microsub.kit.digests import sha256_hex
-from microsub.kit.urls import normalise_url
 from microsub.model.jf2 import Entry
 
 MAX_IDENTITY = 512

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
+from microsub.base.urls import host_of, normalise_url, safe_url
 from microsub.formats import microformats as mf2
 from microsub.formats.dates import as_written, from_text
 from microsub.formats.entry_id import says_no_more
 from microsub.formats.html.trees import MAX_PAGE, MOST_TAGS, too_deep
 from microsub.formats.microformats import Page, author_of, people_on, representative
 from microsub.formats.normalise import RawEntry, RawFeed, finish, shorten
-from microsub.kit.urls import host_of, normalise_url, safe_url
 from microsub.model.jf2 import Card, Entry, Feed, Review
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
+from microsub.base.urls import safe_url
 from microsub.formats.dates import from_text
 from microsub.formats.normalise import Newest, RawEntry, RawFeed
 from microsub.formats.xml import media
-from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry, Feed
 
 Node = dict[str, Any]

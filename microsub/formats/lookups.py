@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
-from microsub.kit.urls import has_credentials, host_of, normalise_url
+from microsub.base.urls import has_credentials, host_of, normalise_url
 from microsub.model.jf2 import Card, Entry
 
 MAX_TARGETS = 4

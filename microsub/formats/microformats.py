@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from microsub.kit.urls import host_of, normalise_profile, safe_url
+from microsub.base.urls import host_of, normalise_profile, safe_url
 from microsub.model.jf2 import Card
 
 Node = dict[str, Any]

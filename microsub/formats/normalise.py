@@ -13,13 +13,8 @@ from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import urljoin
 
-from microsub.errors import ParseError
-from microsub.formats.entry_id import bounded, fold, is_teaser, post_type, says_no_more
-from microsub.formats.html.sanitise import clean_html, text_to_html, with_links, without_images
-from microsub.formats.html.text import html_to_text, without_controls
-from microsub.formats.podcast import bounded_podcast
-from microsub.formats.xml.media import kind_of
-from microsub.kit.urls import (
+from microsub.base.errors import ParseError
+from microsub.base.urls import (
     EXECUTABLE,
     MAX_URL,
     safe_url,
@@ -28,6 +23,11 @@ from microsub.kit.urls import (
     without_secrets,
     without_tracking,
 )
+from microsub.formats.entry_id import bounded, fold, is_teaser, post_type, says_no_more
+from microsub.formats.html.sanitise import clean_html, text_to_html, with_links, without_images
+from microsub.formats.html.text import html_to_text, without_controls
+from microsub.formats.podcast import bounded_podcast
+from microsub.formats.xml.media import kind_of
 from microsub.model.jf2 import Card, Content, Entry, Feed, Review
 
 MAX_ENTRIES = 300

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import orjson
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats import hfeed, jsonfeed
 from microsub.formats.encoding import DocumentText, after_prologue
 from microsub.formats.entry_id import GUID_DIGEST, guid_digest, identities, identity
@@ -201,7 +201,7 @@ _LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh
 """Libraries that affect the result, in addition to this package."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_CODE = ("formats/**/*.py", "kit/urls.py", "model/jf2.py", "posts/entries.py")
+_CODE = ("formats/**/*.py", "base/urls.py", "model/jf2.py", "posts/entries.py")
 
 
 def code_files() -> list[Path]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from microsub.base.urls import safe_url
 from microsub.formats.entry_id import fold
 from microsub.formats.xml.media import number
-from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Participant, Podcast, PodcastChapter, Support, Transcript
 
 MAX_CHAPTERS = 100

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
+from microsub.base.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.formats import hfeed
 from microsub.formats.dates import from_text
 from microsub.formats.encoding import decode
@@ -23,7 +24,6 @@ from microsub.formats.lookups import AuthorPage, LookUp, LookUpTarget
 from microsub.formats.microformats import Page, representative
 from microsub.formats.normalise import RawEntry, finish
 from microsub.formats.parse import sniff
-from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.model.jf2 import Card, Content, Entry
 
 LONG_PAGE = 512 * 1024

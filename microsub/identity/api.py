@@ -16,7 +16,9 @@ from urllib.parse import urlencode
 import orjson
 from starlette.types import Receive, Scope
 
-from microsub.errors import (
+from microsub.accounts.store import MARK, Accounts
+from microsub.base.digests import sha256_hex
+from microsub.base.errors import (
     Forbidden,
     InvalidRequest,
     MethodNotAllowed,
@@ -36,15 +38,13 @@ from microsub.identity.protocol.documents import (
     own_document,
 )
 from microsub.identity.provider import CodeExchange, IndieAuthProvider, Redeemed
-from microsub.identity.store.accounts import MARK, Accounts
 from microsub.identity.store.grants import OwnToken, is_refresh
-from microsub.kit.digests import sha256_hex
-from microsub.kit.http.headers import bearer, client_of, prefers_form
-from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large
-from microsub.kit.http.responses import CORS, JSON, Header, HttpEndpoint, HttpExchange, HttpReply
 from microsub.model.plaintext import shown
 from microsub.model.reader import NAME, Credential, Grant
-from microsub.surface import Services
+from microsub.server.surface import Services
+from microsub.web.headers import bearer, client_of, prefers_form
+from microsub.web.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large
+from microsub.web.responses import CORS, JSON, Header, HttpEndpoint, HttpExchange, HttpReply
 
 PATHS = (METADATA, AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO)
 

@@ -26,9 +26,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from microsub import metrics
-from microsub.configuration.model import IdentitySettings
-from microsub.errors import (
+from microsub.base import metrics
+from microsub.base.errors import (
     Forbidden,
     InvalidRequest,
     MicrosubError,
@@ -40,14 +39,15 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from microsub.base.rate_limits import network_of, wide_network_of
+from microsub.base.urls import mask_credentials
+from microsub.configuration.model import IdentitySettings
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity.limits import PROFILE_RECENT, REFUSED_TOKEN, UnknownTokens
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.documents import TokenAnswer, read_check, read_introspection
 from microsub.identity.protocol.links import same_me
 from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, TokenOrigin, Vouched
-from microsub.kit.rate_limits import network_of, wide_network_of
-from microsub.kit.urls import mask_credentials
 from microsub.model.reader import Credential, Grant, understood
 
 SECONDS = 10.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.kit.rate_limits import AT_ONCE, GrowingPauses, RateLimit, SharedPlaces
+from microsub.base.rate_limits import AT_ONCE, GrowingPauses, RateLimit, SharedPlaces
 
 # Starting a sign-in needs no account, and makes this server fetch a page.
 

@@ -21,7 +21,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.errors import RequestError, TooManyRequests, Unauthorized
+from microsub.accounts.store import Accounts
+from microsub.base.errors import RequestError, TooManyRequests, Unauthorized
+from microsub.base.metrics import LOCAL_SIGN_INS
+from microsub.base.rate_limits import GrowingPauses, network_of, wide_network_of
+from microsub.base.texts import N_, Sentence, duration
 from microsub.identity.limits import (
     ATTEMPTS,
     CHALLENGES,
@@ -36,13 +40,9 @@ from microsub.identity.limits import (
 )
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
 from microsub.identity.passwords import Hasher, Passwords
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts, InvitationSpent, LocalCredentials
 from microsub.identity.store.grants import owner_in
 from microsub.identity.store.sessions import Sessions, SignedInPerson
-from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
-from microsub.kit.texts import N_, Sentence, duration
-from microsub.metrics import LOCAL_SIGN_INS
 from microsub.redis.protocol import Redis
 
 if TYPE_CHECKING:

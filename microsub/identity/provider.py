@@ -12,8 +12,10 @@ from itertools import groupby
 
 import structlog
 
-from microsub import metrics
-from microsub.errors import (
+from microsub.accounts.store import Accounts, ServiceTokens, Token
+from microsub.base import metrics
+from microsub.base.digests import is_same
+from microsub.base.errors import (
     Forbidden,
     InsufficientScope,
     InvalidRequest,
@@ -22,14 +24,12 @@ from microsub.errors import (
     QuotaReached,
     Unauthorized,
 )
+from microsub.base.texts import N_, Sentence
 from microsub.identity.clients import App, ClientApps
 from microsub.identity.protocol.clients import AuthorizationRequest, canonical_client_id, pkce_matches, read_scope
 from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.identity.protocol.links import known_me
-from microsub.identity.store.accounts import Accounts, ServiceTokens, Token
 from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Spent
-from microsub.kit.digests import is_same
-from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 

@@ -16,8 +16,20 @@ from urllib.parse import urlencode
 
 import structlog
 
-from microsub import metrics
-from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
+from microsub.base import metrics
+from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
+from microsub.base.errors import (
+    InvalidRequest,
+    ParseError,
+    ProfileError,
+    ProfileMismatch,
+    ProfileUnreachable,
+    SignInFailed,
+)
+from microsub.base.identifiers import identifier
+from microsub.base.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
+from microsub.base.texts import Sentence
+from microsub.base.urls import parts_of
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity import limits
 from microsub.identity.admission import Admission, Refusal, UserAddresses, failed, proven
@@ -27,11 +39,6 @@ from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.protocol.documents import PKCE_METHOD, CodeAnswer, is_own, read_code_answer, read_error
 from microsub.identity.protocol.links import alike, canonical_me, shown, site_of_me
 from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignInUnderWay
-from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
-from microsub.kit.identifiers import identifier
-from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
-from microsub.kit.texts import Sentence
-from microsub.kit.urls import parts_of
 
 log = structlog.get_logger(__name__)
 

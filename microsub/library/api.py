@@ -1,6 +1,6 @@
 """The post store over HTTP, read-only: feeds, their posts, and their events.
 
-The tokens are those of `identity.store.accounts`, accepted only in the header (RFC 6750). A user's token isn't valid
+The tokens are those of `accounts.store`, accepted only in the header (RFC 6750). A user's token isn't valid
 here, and these tokens aren't valid at the Microsub endpoint. Replies and errors are those of the Microsub endpoint, and
 have an ETag (RFC 9110, section 13.1.2), so that repeated requests for unchanged data get a 304.
 """
@@ -13,20 +13,20 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from microsub.errors import MethodNotAllowed, NotFound, Unauthorized
+from microsub.api import arguments
+from microsub.base.digests import short_digest
+from microsub.base.errors import MethodNotAllowed, NotFound, Unauthorized
+from microsub.base.urls import mask_credentials, redacted
 from microsub.feeds.events import Event, is_event_id
 from microsub.feeds.record import FeedRecord
-from microsub.kit.digests import short_digest
-from microsub.kit.http.headers import bearer
-from microsub.kit.http.params import Params, collect, empty_names, missing, urlencoded, wrong
-from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
-from microsub.kit.urls import mask_credentials, redacted
 from microsub.library.posts import NEWEST, Post, Posts, is_id
 from microsub.library.saved import dumps
 from microsub.model.plaintext import shown
 from microsub.model.reader import Cursor
-from microsub.surface import Services
-from microsub.timelines.api import arguments
+from microsub.server.surface import Services
+from microsub.web.headers import bearer
+from microsub.web.params import Params, collect, empty_names, missing, urlencoded, wrong
+from microsub.web.responses import Header, HttpEndpoint, HttpExchange, HttpReply
 
 PATH = "/store"
 METHODS = "GET, HEAD, OPTIONS"

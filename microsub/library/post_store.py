@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from microsub import wiring
-from microsub.errors import InvalidRequest, NotFound, PostDeleted, StoreError
+from microsub import server
+from microsub.admin.sweep import erase
+from microsub.base.digests import short_digest
+from microsub.base.errors import InvalidRequest, NotFound, PostDeleted, StoreError
+from microsub.base.locks import KeyedLocks
+from microsub.base.settings import read_settings
+from microsub.base.urls import is_usable, mask_credentials, normalise_url
 from microsub.feeds.events import Event, Events, describe
 from microsub.feeds.record import NEVER_POLLED, FeedRecord
-from microsub.kit.digests import short_digest
-from microsub.kit.locks import KeyedLocks
-from microsub.kit.urls import is_usable, mask_credentials, normalise_url
 from microsub.library.posts import (
     EventPage,
     FeedPage,
@@ -43,17 +45,15 @@ from microsub.posts import garbage
 from microsub.posts.entries import items_to_store
 from microsub.posts.values import WRITTEN_GUID, ItemToStore, version_of
 from microsub.redis.lease import leased_in_turn
-from microsub.settings import read_settings
-from microsub.upkeep.sweep import erase
 
 if TYPE_CHECKING:
+    from microsub.accounts.store import Accounts
+    from microsub.admin.sweep import Sweeping
     from microsub.feeds.events import Listener
     from microsub.feeds.record import Feeds
-    from microsub.identity.store.accounts import Accounts
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
-    from microsub.upkeep.sweep import Sweeping
 
 
 _OWN = frozenset({"guid", "timestamp"})
@@ -298,11 +298,11 @@ async def open_post_store(
     StoreUnavailable and SchemaMismatch.
     """
     flags = {"redis_url": redis_url, "data_dir": None if data_dir is None else str(data_dir)}
-    async with wiring.stores.open_stores(read_settings(os.environ, flags), create=create) as stores:
+    async with server.stores.open_stores(read_settings(os.environ, flags), create=create) as stores:
         yield post_store(stores)
 
 
-def post_store(stores: wiring.stores.Stores) -> PostStore:
+def post_store(stores: server.stores.Stores) -> PostStore:
     """The post store on open stores."""
     redis = stores.redis
     return PostStore(
@@ -310,8 +310,8 @@ def post_store(stores: wiring.stores.Stores) -> PostStore:
         stores.feeds,
         stores.items,
         stores.accounts,
-        wiring.stores.ingest(stores),
+        server.stores.ingest(stores),
         stores.events,
-        wiring.worker.sweeping(stores),
+        server.worker.sweeping(stores),
         clock=stores.clock,
     )

@@ -18,9 +18,9 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
+from microsub.base.urls import safe_url
 from microsub.formats.normalise import RawEntry, finish
-from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry
 
 MOST_BYTES = 1_000_000

@@ -15,7 +15,8 @@ from typing import Any, Self
 import orjson
 from starlette.types import Scope
 
-from microsub.errors import (
+from microsub.base.digests import sha256_hex
+from microsub.base.errors import (
     Forbidden,
     InvalidRequest,
     MethodNotAllowed,
@@ -24,6 +25,8 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from microsub.base.locks import KeyedLocks
+from microsub.base.rate_limits import RateLimiter, network_of, public_network
 from microsub.formats.documents.page import PAGE_POLICY, write_post
 from microsub.identity.limits import (
     FILES_AT_ONCE,
@@ -36,9 +39,16 @@ from microsub.identity.limits import (
 )
 from microsub.identity.protocol.documents import MICROPUB as PATH
 from microsub.identity.store.grants import OwnToken
-from microsub.kit.digests import sha256_hex
-from microsub.kit.http.headers import bearer, client_of
-from microsub.kit.http.params import (
+from microsub.micropub.media import MOST_BYTES
+from microsub.micropub.media import PATH as MEDIA
+from microsub.micropub.posting import PATH as POSTS
+from microsub.micropub.properties import PostedItem, of_form, of_json
+from microsub.micropub.sources import Source
+from microsub.model.plaintext import shown
+from microsub.model.reader import Credential
+from microsub.server.surface import Services
+from microsub.web.headers import bearer, client_of
+from microsub.web.params import (
     MAX_BODY,
     MAX_PAIRS,
     UNCHECKED_BODY,
@@ -54,17 +64,7 @@ from microsub.kit.http.params import (
     urlencoded,
     wrong,
 )
-from microsub.kit.http.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
-from microsub.kit.locks import KeyedLocks
-from microsub.kit.rate_limits import RateLimiter, network_of, public_network
-from microsub.micropub.media import MOST_BYTES
-from microsub.micropub.media import PATH as MEDIA
-from microsub.micropub.posting import PATH as POSTS
-from microsub.micropub.properties import PostedItem, of_form, of_json
-from microsub.micropub.sources import Source
-from microsub.model.plaintext import shown
-from microsub.model.reader import Credential
-from microsub.surface import Services
+from microsub.web.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
 
 PATHS = (PATH, f"{PATH}/")
 MEDIA_PATHS = (MEDIA, f"{MEDIA}/", f"{MEDIA}/{{name:path}}", f"{PATH}/media", f"{PATH}/media/")

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from microsub.errors import NotFound, QuotaReached
+from microsub.base.digests import sha256_hex
+from microsub.base.errors import NotFound, QuotaReached
+from microsub.base.locks import KeyedLocks
 from microsub.formats.xml.media import ENDINGS, type_of
-from microsub.kit.digests import sha256_hex
-from microsub.kit.locks import KeyedLocks
 from microsub.model.reader import NAME
 from microsub.posts.items import Items
 from microsub.redis import keys

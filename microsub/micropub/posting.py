@@ -20,11 +20,11 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import Forbidden, InvalidRequest, NotFound, PostGone
+from microsub.base.digests import keyed_digest, sha256_hex, short_digest
+from microsub.base.errors import Forbidden, InvalidRequest, NotFound, PostGone
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.wire import dump, from_wire
-from microsub.kit.digests import keyed_digest, sha256_hex, short_digest
 from microsub.micropub.media import Media
 from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
 from microsub.micropub.sources import KIND, Source

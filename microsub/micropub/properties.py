@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.model.plaintext import shown
 
 MOST_PROPERTIES = 200

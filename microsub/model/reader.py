@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.model.settings import OwnChannelSettings
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

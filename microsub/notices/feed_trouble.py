@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from microsub.errors import NotFound
-from microsub.kit.digests import short_digest
-from microsub.kit.urls import has_credentials, mask_credentials
+from microsub.base.digests import short_digest
+from microsub.base.errors import NotFound
+from microsub.base.urls import has_credentials, mask_credentials
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import NOTIFICATIONS
 

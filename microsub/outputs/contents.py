@@ -3,7 +3,7 @@
 A feed is brought up to date when it is requested: it reads what arrived in its channel or search, and publishes edited
 posts again. The order of arrival shows what is new, so nothing is missed, however much or old it is; each feed records
 its place in it. One request reads a limited number of items, and the next one continues. Posts of a feed stay in the
-store (`upkeep.sweep`) even if they leave all timelines.
+store (`admin.sweep`) even if they leave all timelines.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Protocol, TypeVar
 import orjson
 import structlog
 
+from microsub.base.digests import short_digest
+from microsub.base.errors import MicrosubError, NotFound
+from microsub.base.rate_limits import FixedWindow
+from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import OutputConfig, encode
-from microsub.errors import MicrosubError, NotFound
 from microsub.feeds.record import Feeds
 from microsub.formats.documents.values import FeedDocument, is_iri, permanent_id, title
 from microsub.formats.wire import from_wire
-from microsub.kit.digests import short_digest
-from microsub.kit.rate_limits import FixedWindow
-from microsub.kit.urls import canonical_feed_url
 from microsub.model.filters import Filter, Searched
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import GLOBAL

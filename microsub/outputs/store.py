@@ -15,9 +15,9 @@ from typing import cast
 
 import orjson
 
+from microsub.base.digests import sha256_hex
+from microsub.base.errors import AddressRevoked, InvalidRequest, NotFound, QuotaReached, TooManyRequests
 from microsub.configuration.model import OutputConfig, Republish, encode
-from microsub.errors import AddressRevoked, InvalidRequest, NotFound, QuotaReached, TooManyRequests
-from microsub.kit.digests import sha256_hex
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import Filters
 from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, PostVersion, require_name

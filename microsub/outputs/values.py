@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from microsub.base.errors import InvalidRequest
 from microsub.configuration.model import LONGEST_SHOWN, OutputConfig, encode
-from microsub.errors import InvalidRequest
 from microsub.model.reader import NAME
 
 PATH = "/feeds"
 """The path of output feeds."""
 
 HUB = "/hub"
-"""The path of the hub that all feeds name (`push.hub`), if there is one."""
+"""The path of the hub that all feeds name (`hub`), if there is one."""
 
 ENDINGS = ("rss", "atom", "json", "html")
 """The formats, by the ending of their addresses (`formats.documents`)."""

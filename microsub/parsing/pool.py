@@ -19,23 +19,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from microsub.errors import ParserUnavailable, ParsingStopped
+from microsub.base.errors import ParserUnavailable, ParsingStopped
+from microsub.base.logs import LibraryLogger
+from microsub.base.metrics import PARSE_SECONDS
+from microsub.base.urls import host_of, mask_credentials
 from microsub.fetch import Fetched, who_asks
 from microsub.formats.lookups import AuthorPage
-from microsub.kit.urls import host_of, mask_credentials
-from microsub.logs import LibraryLogger
-from microsub.metrics import PARSE_SECONDS
 from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded, dumps
 
 if TYPE_CHECKING:  # the parsers are for the processes that read documents
     from microsub.discovery.feedlinks import FeedLink
-    from microsub.ekster import OldPost
     from microsub.fetch import Answered
     from microsub.formats.lookups import LookUp
     from microsub.identity.protocol.clients import ClientInfo
     from microsub.identity.protocol.links import ExaminedPage, ProfileLinks
     from microsub.model.jf2 import Card, Entry, Feed
     from microsub.posts.entries import PostsRead
+    from microsub.transfer.ekster import OldPost
     from microsub.transfer.foreign_posts import ReaderPost
     from microsub.transfer.outlines import FeedList
 

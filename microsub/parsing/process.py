@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, get_args, get_type_hints
 
 import orjson
 
-from microsub.errors import ParseError, ParsingStopped
+from microsub.base.errors import ParseError, ParsingStopped
 
 MEMORY = 512 * 1024 * 1024
 """Bytes of address space that one document may use, in addition to what the process itself needs."""
@@ -129,7 +129,6 @@ def tasks() -> Mapping[str, Task]:
     """
     from microsub.discovery.feedlinks import profile_in
     from microsub.discovery.links import better_feeds, discover, forwarded
-    from microsub.ekster import old_post
     from microsub.formats.hfeed import posted_entry
     from microsub.formats.parse import parse
     from microsub.formats.references import author_on, target_on
@@ -137,6 +136,7 @@ def tasks() -> Mapping[str, Task]:
     from microsub.identity.protocol.clients import read_client
     from microsub.identity.protocol.links import examined, profile_links
     from microsub.posts.entries import posts_in
+    from microsub.transfer.ekster import old_post
     from microsub.transfer.foreign_posts import exported_posts, posts_of_reader
     from microsub.transfer.outlines import read_list
     from microsub.webmention.source import mention_in

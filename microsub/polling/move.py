@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.base.errors import NotFound
+from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
 from microsub.discovery.feedlinks import looks_like_feed
-from microsub.errors import NotFound
 from microsub.feeds.record import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
-from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
 from microsub.timelines.follow import unsubscribe
 
 if TYPE_CHECKING:

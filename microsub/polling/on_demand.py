@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from microsub.errors import InvalidRequest, NotFound, TooManyRequests
+from microsub.base.errors import InvalidRequest, NotFound, TooManyRequests
+from microsub.base.rate_limits import RateLimiter
+from microsub.base.urls import host_of, mask_credentials
 from microsub.identity.limits import POLLS_OF_USER
-from microsub.kit.rate_limits import RateLimiter
-from microsub.kit.urls import host_of, mask_credentials
 from microsub.polling.plan import held_until
 
 if TYPE_CHECKING:

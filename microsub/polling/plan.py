@@ -20,9 +20,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds.push_health import push_health
-from microsub.kit.urls import canonical_feed_url
 from microsub.model.moments import is_ahead
 from microsub.notices import FeedGone, FeedUnreadable, Trouble
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped, QuotaReached, StoreError
+from microsub.base.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
+from microsub.base.urls import host_of, mask_credentials
 from microsub.configuration.model import InstanceSettings
 from microsub.discovery.sites import feeds_by_address
-from microsub.errors import ParseError, ParserUnavailable, ParsingStopped, QuotaReached, StoreError
 from microsub.feeds.events import describe
 from microsub.feeds.record import NEVER_POLLED, UNANNOUNCED
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
-from microsub.kit.urls import host_of, mask_credentials
-from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.notices import FeedMoved
 from microsub.polling.condition import answered
 from microsub.polling.move import instead_of_failure, instead_of_page

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.base.errors import StoreError
+from microsub.base.metrics import HOSTS_IN_FLIGHT
 from microsub.configuration.model import InstanceSettings
-from microsub.errors import StoreError
 from microsub.fetch import out_of_descriptors
-from microsub.metrics import HOSTS_IN_FLIGHT
 from microsub.polling.plan import HostManners, host_manners
 from microsub.polling.poll import PollResult
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from microsub.kit.urls import normalise_url
+from microsub.base.urls import normalise_url
 from microsub.model.reader import Duplicate
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from microsub.base.digests import short_digest
+from microsub.base.urls import normalise_profile, safe_url
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity, identities, identity
 from microsub.formats.lookups import lacking
 from microsub.formats.wire import dump, to_wire
-from microsub.kit.digests import short_digest
-from microsub.kit.http.links import links_of
-from microsub.kit.urls import normalise_profile, safe_url
 from microsub.model.jf2 import Entry, Feed
 from microsub.posts.values import OWN, WRITTEN_GUID, ItemToStore, Listing
+from microsub.web.links import links_of
 
 if TYPE_CHECKING:
     from microsub.formats.parse import Listed

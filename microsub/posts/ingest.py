@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 import structlog
 
+from microsub.base.metrics import ITEMS_NEW, ITEMS_UPDATED
+from microsub.base.urls import host_of, normalise_url
 from microsub.feeds.events import Event
 from microsub.feeds.record import COPIED, KEEP_UNFOLLOWED, MERGED, FeedRecord, reading_text
 from microsub.formats.entry_id import guid_digest, told_apart
 from microsub.formats.wire import identified, redated
-from microsub.kit.urls import host_of, normalise_url
-from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.posts import duplicates
 from microsub.posts.garbage import listed_again
 from microsub.posts.guid_changes import FORMER_GUID, changed_guids, window

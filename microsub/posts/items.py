@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.errors import StoreUnavailable
-from microsub.kit.urls import host_of, normalise_profile
+from microsub.base.errors import StoreUnavailable
+from microsub.base.urls import host_of, normalise_profile
 from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
 from microsub.posts.garbage import spare

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from starlette.routing import Route
 
-from microsub.identity.pages.visit import NavigationLink, PageSite
-from microsub.kit.http.pages import N_
 from microsub.reader import installed, settings
 from microsub.reader.admin import pages as admin
 from microsub.reader.answering import pages as answering
@@ -17,12 +15,14 @@ from microsub.reader.first import pages as first
 from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import pages as follow
 from microsub.reader.reading import actions, pages
+from microsub.web.pages import N_
+from microsub.web.visit import NavigationLink, PageSite
 
 FOLDERS = tuple(
     Path(__file__).parent / name
     for name in ("reading", "follow", "channels", "settings", "first", "answering", "admin", "installed")
 )
-"""Templates, static files and texts, see `kit.http.pages`."""
+"""Templates, static files and texts, see `web.pages`."""
 
 NAVIGATION = (
     NavigationLink("/", N_("Reading")),

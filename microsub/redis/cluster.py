@@ -24,8 +24,8 @@ from urllib.parse import urlsplit, urlunsplit
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
-from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
-from microsub.logs import LibraryLogger
+from microsub.base.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
+from microsub.base.logs import LibraryLogger
 from microsub.redis.multiplexer import Acknowledged, all_good, connection_maker, translate
 from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for callers that use somebody else's Redis
 
-from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnusable
+from microsub.base.errors import ConfigError, MicrosubError, StoreError, StoreUnusable
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import Acknowledged, Multiplexed
 from microsub.redis.protocol import Redis

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from microsub.kit.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, for_ever
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Arg, Command, Redis

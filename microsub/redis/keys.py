@@ -53,12 +53,12 @@ schema = key("meta:schema")
 
 instance = key("meta:instance")
 """String: a random name of this data; another name shows that the data was lost or replaced. Permanent.
-`configuration.store`.
+`backend_file.store`.
 """
 
 address = key("meta:address")
 """String: the public URL of the web process that started last, for commands that print addresses. Permanent.
-`configuration.store`.
+`backend_file.store`.
 """
 
 image_secret = key("meta:images")
@@ -87,30 +87,30 @@ feed_ids = key("ids:feed")
 """String: counter of feed ids. Permanent. `feeds.record`."""
 
 users = key("users")
-"""Set of user names, disabled ones included. Permanent. `identity.store.accounts`."""
+"""Set of user names, disabled ones included. Permanent. `accounts.store`."""
 
 seen = key("users:seen")
 """Sorted set: user by Unix time of their last request, to within minutes. Permanent, members are deleted with their
-users. `identity.store.accounts`; read by delivery.
+users. `accounts.store`; read by delivery.
 """
 
 applied_config = key("config:applied")
 """Hash: the last applied version of backend.json (`document`, `hash`, `mtime`, `at`, `place`), the edit that is being
-applied (`begun`), and the `x-version` of the file that is being written (`writing`). Permanent. `configuration.store`.
+applied (`begun`), and the `x-version` of the file that is being written (`writing`). Permanent. `backend_file.store`.
 """
 
 config_changes = key("config:changes")
 """List: JSON of Unix time and text of each recently applied change of backend.json, latest edit first; 100 at most.
-Permanent. `configuration.store`.
+Permanent. `backend_file.store`.
 """
 
 service_tokens = key("services")
 """Hash: name of a program that reads the post store → JSON: `digest` (SHA-256 of its token), `created`, `expires`.
-Permanent. `identity.store.accounts`.
+Permanent. `accounts.store`.
 """
 
 settings = key("config:settings")
-"""Hash: the settings in force as JSON: `instance`, and `user:<name>` for one user. Permanent. `configuration.store`;
+"""Hash: the settings in force as JSON: `instance`, and `user:<name>` for one user. Permanent. `backend_file.store`;
 read by all services.
 """
 
@@ -129,25 +129,25 @@ process_counts = key("metrics")
 
 hour = key_of("hour:<number>")
 """Hash: `polls`, `failed`, `posts`, `planned`, `in_time`, `late_seconds` → the workers' counts in that hour (Unix time
-divided by 3,600). Lifetime: a week after its end. `upkeep.hours`; read by the admin's pages.
+divided by 3,600). Lifetime: a week after its end. `admin.hours`; read by the admin's pages.
 """
 
 survey = key("survey")
-"""String: JSON of sums over all followed feeds. Lifetime: a day after the last survey. `upkeep.survey`."""
+"""String: JSON of sums over all followed feeds. Lifetime: a day after the last survey. `admin.survey`."""
 
 surveyed_feeds = key("survey:feeds")
 """Sorted set: feed id by state and Unix time of its last reply, as of the last survey. Lifetime: a day after it.
-`upkeep.survey`.
+`admin.survey`.
 """
 
 surveyed_attention = key("survey:attention")
 """Hash: user → JSON: channel uid → number of its feeds that need attention, as of the last survey; channels without
-such feeds are left out. Lifetime: a day after it. `upkeep.survey`; read by the reader's list of channels.
+such feeds are left out. Lifetime: a day after it. `admin.survey`; read by the reader's list of channels.
 """
 
 surveyed_holds = key("survey:holds")
 """Sorted set: paused host by the Unix time of its next request, as of the last survey. Lifetime: a day after it.
-`upkeep.survey`.
+`admin.survey`.
 """
 
 # --- items -------------------------------------------------------------------------------------------------------
@@ -225,49 +225,49 @@ again (`formats.parse`). Lifetime: a day; then every entry is processed once mor
 feed_websub = key_of("feed:{<feed_id>}:websub")
 """Hash: subscriptions at the feed's hub: `callback <token>` → JSON with the lease and the secret that signs deliveries;
 `to` (hub and topic), `tries`, `next`; `seen` (digests of deliveries), `spent` (Unix time until which the feed's share
-of processor time is used up). Lifetime: as `feed`. `push.store`.
+of processor time is used up). Lifetime: as `feed`. `websub.store`.
 """
 
 hub_counts = key_of("hub:<hub_host>")
 """Hash: event of a hub (asked, verified, ended, denied, refused, delivered, forged, posts, missed) → its count.
-Lifetime: 90 days after the last event. `push.store`.
+Lifetime: 90 days after the last event. `websub.store`.
 """
 
 hub_contact = key("hubs:contact")
 """Hash: `asked` and `heard`, Unix times of the last request to a hub for a subscription and of the last request of a
-hub to a callback. Permanent. `push.store`.
+hub to a callback. Permanent. `websub.store`.
 """
 
 hub_of_feed = key_of("feed:{<feed_id>}:hub")
 """Hash: subscriptions at our own hub to the stored posts of a feed, in the form of `user:{<name>}:hub`. Lifetime: 15
-days after the last request or verification, longer than any lease. `push.hub.store`.
+days after the last request or verification, longer than any lease. `hub.store`.
 """
 
 hub_owners = key("hub:owners")
 """Set: owners of topics with subscriptions at our own hub: `user <name>`, `feed <feed id>`. Permanent, derived.
-`push.hub.store`.
+`hub.store`.
 """
 
 hub_due = key("{hub}:due")
 """Sorted set: due work of our own hub by Unix time: an owner as in `hub:owners`, whose topics may have changed, or
 `<owner> <subscription>`. Work that a worker has claimed is due at the end of the claim. Permanent, derived.
-`push.hub.store`.
+`hub.store`.
 """
 
 hub_claims = key("{hub}:claims")
 """Hash: member of `{hub}:due` that a worker has claimed → the claim's token, followed by ` again` if more work has
-become due meanwhile. Permanent, entries are deleted with the claim. `push.hub.store`.
+become due meanwhile. Permanent, entries are deleted with the claim. `hub.store`.
 """
 
 hub_callbacks = key_of("callbacks:<callback_host>")
 """Sorted set: subscriptions at our own hub whose callback is on that host, in the form of `{hub}:due`, by the end of
-their lease. Lifetime: 15 days after the last change, trimmed. `push.hub.store`.
+their lease. Lifetime: 15 days after the last change, trimmed. `hub.store`.
 """
 
 hub_tallies = key_of("callbacks:<callback_host>:tallies")
 """Hash: event of our own hub with callbacks on that host (verified, unverified, ended, denied, delivered, failed,
 given_up, gone) → its count. Lifetime: 90 days after the last event; an hour for hosts that never verified a
-subscription. `push.hub.store`.
+subscription. `hub.store`.
 """
 
 feed_copy = key_of("copy:<digest>")
@@ -334,7 +334,7 @@ user = key_of("user:{<name>}")
 feeds change; 0: there never was one), `rule_count` (number of mutes and blocks, once counted),
 `post_bytes` (bytes of posts of feeds that nobody else follows, corrected by upkeep), `move <feed id> <uid>`
 (target and begin of a move of the feed's items from that channel). Permanent, or until 30 days after the user was
-disabled. `identity.store.accounts`, `timelines.channels`, `timelines.channels.follows`, `timelines.views`.
+disabled. `accounts.store`, `timelines.channels`, `timelines.channels.follows`, `timelines.views`.
 """
 
 former_feeds = key_of("user:{<name>}:former-feeds")
@@ -347,11 +347,11 @@ token = key_of_two("user:{<name>}:token:<digest>")
 token it is stored at the grant), `grant` (its id, if an app was granted the token), `mark` (if there may be only one
 token of its kind). A token of the user's own provider also has `foreign`, `checked` (Unix time of the provider's last
 reply) and `ends` (the token's own expiry); its `expires` is the time of the next check. Permanent, or until it expires.
-`identity.store.accounts`, `identity.store.foreign`; read by every request.
+`accounts.store`, `identity.store.foreign`; read by every request.
 """
 
 tokens = key_of("user:{<name>}:tokens")
-"""Set: digests of the user's tokens. Permanent. `identity.store.accounts`."""
+"""Set: digests of the user's tokens. Permanent. `accounts.store`."""
 
 channels = key_of("user:{<name>}:channels")
 """Sorted set: channel uid by position. Permanent. `timelines.channels`."""
@@ -364,7 +364,7 @@ removed_channels = key_of("user:{<name>}:channels:removed")
 channel = key_of_two("user:{<name>}:channel:<uid>")
 """Hash: `name`, a field for each of its own settings (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
 last change by API), `topic` (the secret in the address of its topic), and `unread_from <feed id>` (the score below
-which items of that feed arrive as read, set by its first items). Permanent. `timelines.channels`, `push.hub.topics`.
+which items of that feed arrive as read, set by its first items). Permanent. `timelines.channels`, `hub.topics`.
 """
 
 channel_feeds = key_of_two("user:{<name>}:channel:<uid>:feeds")
@@ -428,7 +428,7 @@ without a feed, which have no guid here. Lifetime: 400 days after the last impor
 hub_of_user = key_of("user:{<name>}:hub")
 """Hash: subscriptions at our own hub to the user's topics: `sub <subscription>` → JSON with callback, topic, secret,
 lease and the last delivered version; `ask <subscription>` → JSON of the request that awaits verification. Lifetime: 15
-days after the last request or verification, longer than any lease. `push.hub.store`.
+days after the last request or verification, longer than any lease. `hub.store`.
 """
 
 LIVE_EVENTS_PREFIX = "events:"
@@ -643,7 +643,7 @@ last one. Lifetime: 30 days after that; 50 at most. `identity.store.foreign`.
 
 foreign_refused = key_of_two("user:{<name>}:foreign:refused:<digest>")
 """String: why the user's provider refused that token or couldn't be asked, or that it was one of our own tokens, which
-has ended. Lifetime: a minute, seconds, or a day. `identity.store.foreign`, `identity.store.accounts`.
+has ended. Lifetime: a minute, seconds, or a day. `identity.store.foreign`, `accounts.store`.
 """
 
 foreign_owner = key_of("foreign:<digest>")

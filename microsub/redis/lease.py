@@ -8,7 +8,7 @@ import math
 import secrets
 from collections.abc import AsyncIterator
 
-from microsub.errors import StoreError
+from microsub.base.errors import StoreError
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.scripts import load

@@ -37,7 +37,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from microsub.errors import (
+from microsub.base.errors import (
     StoreFull,
     StoreSilent,
     StoreUnavailable,
@@ -45,7 +45,7 @@ from microsub.errors import (
     StoreUnreached,
     StoreUnusable,
 )
-from microsub.logs import LibraryLogger
+from microsub.base.logs import LibraryLogger
 from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
 
 log = LibraryLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from redis.exceptions import RedisError
 
-from microsub.errors import StoreError, StoreFull, StoreUnconfirmed
+from microsub.base.errors import StoreError, StoreFull, StoreUnconfirmed
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
-from microsub.errors import StoreDamaged, StoreIncomplete, StoreUnavailable
+from microsub.base.errors import StoreDamaged, StoreIncomplete, StoreUnavailable
 from microsub.redis.protocol import Command, Redis
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
-from microsub.errors import MicrosubError
+from microsub.base.errors import MicrosubError
 from microsub.redis.cluster import Address, look_up, split_url
 from microsub.redis.multiplexer import connection_maker
 

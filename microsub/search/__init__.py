@@ -7,7 +7,7 @@ IndexFolder     its files                              IndexFigures    its stati
 
 from typing import TYPE_CHECKING
 
-from microsub.kit.late_imports import late_names
+from microsub.base.late_imports import late_names
 
 if TYPE_CHECKING:
     from microsub.search.index import is_supported as is_supported

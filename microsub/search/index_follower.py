@@ -19,7 +19,7 @@ from typing import TypeVar
 import orjson
 import structlog
 
-from microsub.errors import StoreError
+from microsub.base.errors import StoreError
 from microsub.feeds.events import Events
 from microsub.posts.garbage import newest_id, stored_ids
 from microsub.posts.items import Items

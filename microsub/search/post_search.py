@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from microsub.errors import InvalidRequest, SearchUnavailable, StoreError, TooManyRequests
+from microsub.base.errors import InvalidRequest, SearchUnavailable, StoreError, TooManyRequests
+from microsub.base.locks import KeyedLocks
+from microsub.base.rate_limits import RateLimiter
 from microsub.feeds.events import Events
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.limits import SEARCHES_AT_ONCE, SEARCHES_OF_USER
-from microsub.kit.http.params import wrong
-from microsub.kit.locks import KeyedLocks
-from microsub.kit.rate_limits import RateLimiter
 from microsub.model.query import PostQuery, parsed
 from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row, Subscription
 from microsub.model.words import Phrase, words_of
@@ -38,6 +37,7 @@ from microsub.search.words import expression
 from microsub.timelines.channels import Channels
 from microsub.timelines.pages import ShownItems, item_ids, shown
 from microsub.timelines.views import ReaderViews
+from microsub.web.params import wrong
 
 DEPTHS = (200, 1000)
 """Matches in the first round trip, and in each later one: mostly the first are enough."""

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import structlog
 
-from microsub.errors import SearchUnavailable
+from microsub.base.errors import SearchUnavailable
 from microsub.feeds.events import Events
 from microsub.search.index import Block, Generation, IndexUnusable, Match, Span
 

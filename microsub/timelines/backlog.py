@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.base.errors import StoreError
+from microsub.base.metrics import ITEMS_DELIVERED
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.errors import StoreError
-from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import SettingsOf
 from microsub.redis import keys

@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
-from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.limits import NEW_FOLLOWS
-from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import SettingsOf
 from microsub.posts.items import Items

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, replace
 
 import structlog
 
-from microsub.errors import NotFound
-from microsub.identity.store.accounts import Accounts, User
-from microsub.kit.periodic import PACE, RoundTiming, for_ever
+from microsub.accounts.store import Accounts, User
+from microsub.base.errors import NotFound
+from microsub.base.periodic import PACE, RoundTiming, for_ever
 from microsub.model.reader import Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts.items import Items

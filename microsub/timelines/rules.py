@@ -1,6 +1,6 @@
 """Mutes and blocks: a user's rules for one channel or all (`global`), and their effects.
 
-A rule is a URL in the form of `kit.urls.normalise_profile`; it applies to items whose author or source has that URL.
+A rule is a URL in the form of `base.urls.normalise_profile`; it applies to items whose author or source has that URL.
 The rule is written first, so that all items added or moved from then on obey it (lua/timeline_add.lua,
 lua/timeline_move.lua). Then it is applied to existing items in batches, each of which checks all rules again
 (lua/timeline_settle.lua). So the timelines end up as the rules say, whatever changes in between.
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from microsub.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.locks import KeyedLocks
+from microsub.base.urls import normalise_profile
 from microsub.identity.store import absent
-from microsub.kit.locks import KeyedLocks
-from microsub.kit.urls import normalise_profile
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys

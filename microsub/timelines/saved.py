@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from microsub.errors import QuotaReached
+from microsub.base.errors import QuotaReached
 from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, SAVED, Reason
 from microsub.posts.items import Items

@@ -13,11 +13,11 @@ from sys import intern
 
 import orjson
 
-from microsub.errors import NotFound, StoreError, StoreUnavailable
+from microsub.accounts.store import ActivityNotes, grant
+from microsub.base.errors import NotFound, StoreError, StoreUnavailable
+from microsub.base.locks import KeyedLocks
+from microsub.base.urls import mask_credentials
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.identity.store.accounts import ActivityNotes, grant
-from microsub.kit.locks import KeyedLocks
-from microsub.kit.urls import mask_credentials
 from microsub.model.reader import (
     GLOBAL,
     Channel,

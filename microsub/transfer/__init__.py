@@ -8,7 +8,7 @@ api             /opml, for apps with a token
 
 from typing import TYPE_CHECKING
 
-from microsub.kit.late_imports import late_names
+from microsub.base.late_imports import late_names
 
 if TYPE_CHECKING:
     from microsub.transfer.feed_lists import FeedLists as FeedLists

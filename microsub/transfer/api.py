@@ -10,15 +10,22 @@ from __future__ import annotations
 import orjson
 from starlette.types import Scope
 
-from microsub.errors import InsufficientScope, InvalidRequest, MethodNotAllowed, ParseError, ParsingStopped, TooLarge
+from microsub.base.errors import (
+    InsufficientScope,
+    InvalidRequest,
+    MethodNotAllowed,
+    ParseError,
+    ParsingStopped,
+    TooLarge,
+)
 from microsub.fetch import asking_for
 from microsub.identity.api import RequestCredentials
-from microsub.kit.http.params import TRUTHS, Params, collect, read_body, urlencoded, wrong
-from microsub.kit.http.responses import CORS, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
 from microsub.model.reader import READ
-from microsub.surface import Services
+from microsub.server.surface import Services
 from microsub.transfer.feed_lists import LOOSE, adapted
 from microsub.transfer.outlines import MOST_BYTES
+from microsub.web.params import TRUTHS, Params, collect, read_body, urlencoded, wrong
+from microsub.web.responses import CORS, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
 
 PATH = "/opml"
 PATHS = (PATH, f"{PATH}/")

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from microsub.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, web_parts
 from microsub.feeds.internal import InternalAddress
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
-from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, web_parts
 from microsub.model.plaintext import counted, escaped, unprintable
 from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
 from microsub.model.settings import Filters, OwnChannelSettings, stated

@@ -15,13 +15,13 @@ from typing import Any
 
 import orjson
 
+from microsub.base.urls import EXECUTABLE, safe_url
 from microsub.formats.dates import from_text
 from microsub.formats.html.sanitise import clean_html
 from microsub.formats.html.text import without_controls
 from microsub.formats.normalise import MAX_BODY, MAX_LIST, MAX_SUMMARY, RawEntry, finish, safe_review
 from microsub.formats.podcast import bounded_podcast
 from microsub.formats.wire import from_wire
-from microsub.kit.urls import EXECUTABLE, safe_url
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 _DEEPEST = 4

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 import orjson
 import structlog
 
-from microsub.errors import MicrosubError, NotFound, ParseError, ParsingStopped, TooManyRequests
+from microsub.base.errors import MicrosubError, NotFound, ParseError, ParsingStopped, TooManyRequests
+from microsub.base.rate_limits import RateLimiter
+from microsub.base.texts import N_
 from microsub.fetch import asking_for
 from microsub.identity.limits import LISTS_OF_USER, LISTS_SHARED
-from microsub.kit.rate_limits import RateLimiter
-from microsub.kit.texts import N_
 from microsub.redis import keys
 from microsub.redis.replies import reading
 from microsub.transfer.feed_lists import ListedChannel, ListReport
 from microsub.transfer.outlines import ListProblem
 
 if TYPE_CHECKING:
-    from microsub.identity.quotas import UserQuotas
+    from microsub.accounts.quotas import UserQuotas
     from microsub.redis.protocol import Redis
     from microsub.transfer.feed_lists import FeedLists
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from microsub.errors import InvalidRequest
-from microsub.kit.urls import normalise_url
+from microsub.base.errors import InvalidRequest
+from microsub.base.urls import normalise_url
 from microsub.model.jf2 import Feed
 from microsub.model.plaintext import counted
 from microsub.model.reader import GLOBAL, SAVED

@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
+from microsub.base.urls import safe_url, web_address
 from microsub.formats.encoding import decode
-from microsub.kit.urls import safe_url, web_address
 from microsub.model.plaintext import CONTROLS
 
 NAMESPACE = "urn:microsub:opml"

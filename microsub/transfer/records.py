@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.parsing.process import reader
 
 VERSION = 1

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.model.plaintext import counted, escaped
 
 P = TypeVar("P")

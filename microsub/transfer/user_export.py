@@ -38,8 +38,8 @@ from microsub.transfer.records import (
 )
 
 if TYPE_CHECKING:
+    from microsub.accounts.store import User
     from microsub.feeds.record import Feeds
-    from microsub.identity.store.accounts import User
     from microsub.micropub.sources import Sources
     from microsub.model.reader import Channel
     from microsub.outputs import OutputFeeds

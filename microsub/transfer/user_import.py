@@ -16,15 +16,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from microsub.configuration.document import describe
-from microsub.configuration.facts import Change, What
+from microsub.backend_file.document import describe
+from microsub.backend_file.facts import Change, What
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
-from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import COPIED, MERGED, FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
-from microsub.kit.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.model.plaintext import counted
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
@@ -57,9 +57,9 @@ from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport,
 from microsub.transfer.user_export import OWN_FIELDS
 
 if TYPE_CHECKING:
-    from microsub.administration import Applier
+    from microsub.accounts.store import Accounts
+    from microsub.backend_file.apply import Applier
     from microsub.feeds.record import Feeds
-    from microsub.identity.store.accounts import Accounts
     from microsub.micropub.sources import Sources
     from microsub.model.jf2 import Entry
     from microsub.model.reader import Channel

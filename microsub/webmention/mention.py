@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 from urllib.parse import urljoin
 
-from microsub.kit.digests import short_digest
-from microsub.kit.urls import domain, host_of, normalise_profile, within
+from microsub.base.digests import short_digest
+from microsub.base.urls import domain, host_of, normalise_profile, within
 
 State = Literal["new", "shown", "held", "rejected", "withdrawn", "deleted", "failed"]
 """`new`: never verified. `held`: waiting for its user's approval. `rejected`: by its user, permanently. `withdrawn`:

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge, TooManyRequests
+from microsub.base.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge, TooManyRequests
+from microsub.base.metrics import WEBMENTIONS
+from microsub.base.rate_limits import RateLimit, RateLimiter, is_public, network_of
+from microsub.base.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
 from microsub.identity.limits import MENTION_PAGES, MENTIONS_OF_NETWORK, MENTIONS_OF_SITE, MENTIONS_OF_USER
 from microsub.identity.protocol.documents import WEBMENTION
-from microsub.kit.http.headers import client_of
-from microsub.kit.http.params import collect, read_body, urlencoded
-from microsub.kit.http.responses import CORS, PLAIN, HttpEndpoint, HttpExchange, HttpReply
-from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
-from microsub.kit.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
-from microsub.metrics import WEBMENTIONS
 from microsub.model.plaintext import escaped
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
+from microsub.web.headers import client_of
+from microsub.web.params import collect, read_body, urlencoded
+from microsub.web.responses import CORS, PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.webmention.mention import Mention, covers, id_of, is_refused
 from microsub.webmention.store import Written
 
 if TYPE_CHECKING:
-    from microsub.configuration.store import InForce, SettingsInForce
-    from microsub.identity.store.accounts import Accounts
+    from microsub.accounts.store import Accounts
+    from microsub.backend_file.store import InForce, SettingsInForce
     from microsub.timelines.rules import Rules
     from microsub.webmention.store import MentionStore
 

@@ -14,10 +14,10 @@ from urllib.parse import urljoin
 
 import orjson
 
+from microsub.base.urls import host_of, normalise_url, parts_of
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.references import bounded, head_entry, post_on
-from microsub.kit.urls import host_of, normalise_url, parts_of
 from microsub.model.jf2 import Card, Entry
 
 _LINKS = {

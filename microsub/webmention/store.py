@@ -6,8 +6,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from microsub.errors import InvalidRequest, NotFound
-from microsub.kit.urls import host_of
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.urls import host_of
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.replies import reading, texts

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from microsub.errors import NotFound, ParseError, ParserUnavailable, StoreError
+from microsub.base.errors import NotFound, ParseError, ParserUnavailable, StoreError
+from microsub.base.metrics import WEBMENTIONS
+from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.urls import host_of
 from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
-from microsub.kit.periodic import PACE, RoundTiming, for_ever
-from microsub.kit.urls import host_of
-from microsub.metrics import WEBMENTIONS
 from microsub.webmention.mention import Linked, Look, Mention, NotLinked, NotRead, Unwanted, decide, is_refused
 from microsub.webmention.receiver import is_blocked
 from microsub.webmention.store import DUE
 
 if TYPE_CHECKING:
-    from microsub.configuration.store import SettingsInForce
+    from microsub.accounts.store import Accounts
+    from microsub.backend_file.store import SettingsInForce
     from microsub.fetch import Answered, Sender
-    from microsub.identity.store.accounts import Accounts
     from microsub.model.jf2 import Entry
     from microsub.notices import Notifications
     from microsub.parsing.pool import ParsePool

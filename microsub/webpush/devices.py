@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from microsub.errors import InvalidRequest, NotFound, QuotaReached, TooManyRequests, Unauthorized
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, TooManyRequests, Unauthorized
+from microsub.base.rate_limits import RateLimiter
+from microsub.base.texts import N_
+from microsub.base.urls import web_parts
 from microsub.identity.limits import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER
-from microsub.kit.rate_limits import RateLimiter
-from microsub.kit.texts import N_
-from microsub.kit.urls import web_parts
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis

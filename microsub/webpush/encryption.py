@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from microsub.errors import InvalidRequest
-from microsub.kit.digests import base64url
-from microsub.kit.http.headers import origin
-from microsub.kit.texts import N_
+from microsub.base.digests import base64url
+from microsub.base.errors import InvalidRequest
+from microsub.base.texts import N_
+from microsub.web.headers import origin
 
 MOST_BYTES = 3993
 """Bytes of a text whose message fits into the 4,096 bytes that every push service accepts (RFC 8030, 7.2)."""

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 import structlog
 
+from microsub.base.metrics import DEVICE_MESSAGES
+from microsub.base.periodic import RoundTiming, for_ever
+from microsub.base.texts import N_
+from microsub.base.urls import host_of
 from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument, retry_after
 from microsub.formats.wire import post_title
 from microsub.identity.limits import VISIT_NOTED
-from microsub.kit.periodic import RoundTiming, for_ever
-from microsub.kit.texts import N_
-from microsub.kit.urls import host_of
-from microsub.metrics import DEVICE_MESSAGES
 from microsub.model.reader import NOTIFICATIONS, Channel
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
@@ -31,7 +31,7 @@ from microsub.redis.replies import text
 from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceState
 
 if TYPE_CHECKING:
-    from microsub.identity.store.accounts import Activity
+    from microsub.accounts.store import Activity
     from microsub.identity.store.sessions import Sessions
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis

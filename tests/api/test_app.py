@@ -9,14 +9,14 @@ import pytest
 from starlette.routing import Match, Route
 from structlog.testing import capture_logs
 
-from microsub.app import create_app
-from microsub.configuration.sync import Status
+from microsub.admin.health import PROBE_SECONDS, Health
+from microsub.api.endpoint import MicrosubEndpoint
+from microsub.backend_file.sync import Status
+from microsub.base.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.delivery.dead_letters import DeadLetters
-from microsub.errors import ConfigError, StoreFull, StoreUnavailable
-from microsub.health import PROBE_SECONDS, Health
-from microsub.kit.http.responses import HttpReply
 from microsub.redis.streams import Message
-from microsub.timelines.api.endpoint import MicrosubEndpoint
+from microsub.server.app import create_app
+from microsub.web.responses import HttpReply
 from tests.support.readers import Reader
 from tests.support.world import World
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.errors import InvalidRequest
-from microsub.kit.http.params import Params, collect
+from microsub.api import arguments
+from microsub.base.errors import InvalidRequest
 from microsub.model.reader import Cursor, PageQuery
-from microsub.timelines.api import arguments
+from microsub.web.params import Params, collect
 
 LONGEST = "https://example.com/" + "x" * 2028
 LONGEST_IN_UNICODE = "https://example.com/" + "ü" * 1014

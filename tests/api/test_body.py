@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import InvalidRequest, TooLarge, TooSlow
-from microsub.kit.http import params
-from microsub.kit.http.params import MAX_BODY, RequestBody, body_pairs, collect, read_body
+from microsub.base.errors import InvalidRequest, TooLarge, TooSlow
+from microsub.web import params
+from microsub.web.params import MAX_BODY, RequestBody, body_pairs, collect, read_body
 
 BOUNDARY = "xYzZY"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
+from microsub.api import channels
 from microsub.model.settings import OwnChannelSettings
-from microsub.timelines.api import channels
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
 from tests.support.world import World

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.feeds.internal import InternalAddress
 from microsub.posts.values import ANY
 from microsub.redis import keys

@@ -9,9 +9,9 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from microsub.kit.http import responses
-from microsub.logs import set_up_logs
+from microsub.base.logs import set_up_logs
 from microsub.model.plaintext import CONTROLS
+from microsub.web import responses
 from tests.support.readers import ENDPOINT, Reader
 from tests.support.world import World
 

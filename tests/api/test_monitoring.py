@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from microsub import health as health_module
-from microsub.app import Monitors
-from microsub.errors import StoreUnavailable
+from microsub.accounts.store import Accounts
+from microsub.admin import figures as figures_module
+from microsub.admin import health as health_module
+from microsub.admin.figures import Figures
+from microsub.admin.health import PROBE_SECONDS, Health
+from microsub.base.errors import StoreUnavailable
 from microsub.feeds.record import Feeds
-from microsub.health import PROBE_SECONDS, Health
-from microsub.identity.store.accounts import Accounts
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import SILENT, Acknowledged, Multiplexed
 from microsub.redis.presence import Presence, ProcessCounts
-from microsub.upkeep import figures as figures_module
-from microsub.upkeep.figures import Figures
+from microsub.server.app import Monitors
 from tests.support.cluster import serving
 from tests.support.waiting import wait_until
 

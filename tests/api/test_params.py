@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from microsub.errors import InvalidRequest
-from microsub.kit.http.params import MAX_PAIRS, Params, RequestBody, body_pairs, collect, json_object, urlencoded, wrong
+from microsub.base.errors import InvalidRequest
+from microsub.web.params import MAX_PAIRS, Params, RequestBody, body_pairs, collect, json_object, urlencoded, wrong
 
 
 def from_query(raw: str) -> Params:

@@ -11,10 +11,10 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.errors import RequestError
-from microsub.kit.http.params import Params, body_pairs, collect, json_object, read_body, urlencoded
+from microsub.api import arguments
+from microsub.base.errors import RequestError
 from microsub.model.reader import Cursor
-from microsub.timelines.api import arguments
+from microsub.web.params import Params, body_pairs, collect, json_object, read_body, urlencoded
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=8)
 values = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.errors import StoreUnavailable
+from microsub.base.errors import StoreUnavailable
 from microsub.feeds.events import Event, Events
 from microsub.library.api import _RESOURCES
 from microsub.model.reader import ALL_SCOPES

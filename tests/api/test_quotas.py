@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from microsub.accounts.quotas import RequestRate, UserQuotas, resolved
+from microsub.backend_file.store import InForce
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
-from microsub.configuration.store import InForce
 from microsub.identity.limits import NEW_FOLLOWS
-from microsub.identity.quotas import RequestRate, UserQuotas, resolved
 from microsub.identity.store.credentials import AttemptCounts
 from tests.support.readers import Reader
 from tests.support.world import World

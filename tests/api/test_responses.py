@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from microsub import errors
-from microsub.kit.http.responses import (
+from microsub.base import errors
+from microsub.web.responses import (
     MIB,
     MIB_SENT_IN_ALL,
     MIB_SENT_OF_HALF,

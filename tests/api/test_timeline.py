@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from microsub.identity.quotas import UserQuotas
+from microsub.accounts.quotas import UserQuotas
 from microsub.timelines.pages import ItemCache
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import StoreFull, StoreUnavailable
-from microsub.identity.store.accounts import Accounts
-from microsub.kit.http.params import UNCHECKED_BODY, UNCHECKED_PARTS, Pairs, RequestBody, body_pairs
+from microsub.accounts.store import Accounts
+from microsub.api import endpoint
+from microsub.base.errors import StoreFull, StoreUnavailable
 from microsub.model.reader import Credential, Grant
-from microsub.timelines.api import endpoint
+from microsub.web.params import UNCHECKED_BODY, UNCHECKED_PARTS, Pairs, RequestBody, body_pairs
 from tests.support.readers import ENDPOINT, Reader, posts
 from tests.support.world import World
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats.parse import parse
 from microsub.formats.wire import feed_to_wire
 

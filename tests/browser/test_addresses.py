@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.async_api import Page
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.identity.protocol.clients import ClientInfo, allowed_redirect
 from microsub.identity.protocol.links import canonical_me, profile_links
 from tests.browser.tab import Tab

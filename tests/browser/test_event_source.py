@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.kit.digests import sha256_hex
+from microsub.base.digests import sha256_hex
 from tests.browser.tab import Tab
 from tests.support.cluster import free_ports, running_server
 from tests.support.process import Reader, installation

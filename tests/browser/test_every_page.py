@@ -20,9 +20,9 @@ from playwright.async_api import Browser, Page
 
 from microsub.formats.documents.page import write_post
 from microsub.identity.pages import page_routes
-from microsub.identity.pages.visit import FOLDER, PageSite
 from microsub.model.jf2 import Content, Entry
 from microsub.reader import FOLDERS, NAVIGATION, reader_routes
+from microsub.web.visit import FOLDER, PageSite
 from tests.browser.accessibility import violations
 from tests.browser.instances import BOTH
 from tests.browser.reading_server import ReadingServer, reading_server

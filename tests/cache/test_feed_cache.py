@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from microsub.base.metrics import FEED_CACHE_ANSWERS
 from microsub.cache import CachedFeed, DirectoryMapping, FeedCache, FetchError, ParseError, feeds
 from microsub.fetch import Fetched, FetchRequest, FetchResult, NotModified
 from microsub.formats.parse import parse
-from microsub.metrics import FEED_CACHE_ANSWERS
 from microsub.parsing.pool import BoundedParser
 from tests.support.feed_cache import NOON, URL, Clock, Place, document, site
 from tests.support.waiting import wait_until

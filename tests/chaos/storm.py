@@ -27,18 +27,18 @@ from pathlib import Path
 
 import httpx
 
+from microsub.admin.sweep import Sweeping
+from microsub.base.errors import StoreError
+from microsub.base.urls import host_of
 from microsub.delivery.stage import STAGES
-from microsub.errors import StoreError
-from microsub.kit.urls import host_of
-from microsub.push.agreement import Callback, Wish, address, new_callback
-from microsub.push.hub.store import HubStore, KnownSubscription
-from microsub.push.hub.subscriptions import DAY, HubSubscription, subscription_id
-from microsub.push.hub.topics import ChannelTopics
-from microsub.push.store import callback_fields
+from microsub.hub.store import HubStore, KnownSubscription
+from microsub.hub.subscriptions import DAY, HubSubscription, subscription_id
+from microsub.hub.topics import ChannelTopics
 from microsub.redis.connect import connect
 from microsub.redis.streams import Stream, backlogs
-from microsub.upkeep.sweep import Sweeping
-from microsub.wiring.worker import rebuilding
+from microsub.server.worker import rebuilding
+from microsub.websub.agreement import Callback, Wish, address, new_callback
+from microsub.websub.store import callback_fields
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.chaos.worker_process import BASE
 from tests.support.cluster import Node

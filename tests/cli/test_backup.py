@@ -89,7 +89,7 @@ def test_every_redis_reads_its_own_backup(
     run: Run, tmp_path: Path, one: ServerProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one on PATH and the bundled one; a stopped server can be backed up too."""
-    for module in ("redis.embedded.server", "backup"):
+    for module in ("redis.embedded.server", "admin.backup"):
         monkeypatch.setattr(f"microsub.{module}.programs", lambda: [one])
     server = start_embedded(tmp_path / "data")
     with redis_py.Redis.from_url(server.url) as client:

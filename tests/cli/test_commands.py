@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import Settings
 from microsub.cli.feeds import _shortened
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.posts import open_post_store
 from microsub.redis import keys
 from microsub.redis.streams import Message
-from microsub.settings import Settings
 from tests.cli.conftest import BACKEND, Run
 from tests.support.polling import dated, rss
 from tests.support.process import installation
@@ -448,7 +448,7 @@ def test_an_unusable_profile_url_is_refused(run: Run) -> None:
 
 async def test_a_password_that_an_earlier_version_took_isnt_shown(run: Run, tmp_path: Path) -> None:
     """Stored values are masked in both forms of the list."""
-    async with wiring.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
+    async with server.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", "https://a:hunter2@b.example/", 1.0)
     for flags in ((), ("--json",)):
         shown = await asyncio.to_thread(run, "user", "list", *flags)
@@ -535,7 +535,7 @@ def test_a_client_is_one_line(run: Run) -> None:
 async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
     """Names from an earlier version may have any characters: one line each, without control characters."""
     odd = "x\ny\x1b[31m"
-    async with wiring.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
+    async with server.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", f"https://bob.example/{odd}", 1.0)
         token = stores.accounts.credential(await stores.accounts.create_token("bob", ["read"], "", time.time()))
         assert token

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from microsub import wiring
+from microsub import server
+from microsub.base.settings import read_settings
 from microsub.delivery.dead_letters import DeadLetter, DeadLetters
 from microsub.redis.streams import Message, Stream
-from microsub.settings import read_settings
 from tests.cli.conftest import Run
 
 STAGES = ("stored", "hand\x1bmade", "incomplete")
@@ -24,7 +24,7 @@ def letters(data: Path) -> list[DeadLetter]:
     """Three letters in the server's data."""
 
     async def write() -> list[DeadLetter]:
-        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
+        async with server.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
             dead = DeadLetters(stores.redis)
             for stage in STAGES:
                 await dead.add(stage, Message("1-1", {"feed": b"1"}), "it failed", 0.0)
@@ -35,7 +35,7 @@ def letters(data: Path) -> list[DeadLetter]:
 
 def there() -> dict[str, int]:
     async def count() -> dict[str, int]:
-        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
+        async with server.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
             names = ("dead", "stored", "incomplete")
             return {name: (await Stream(stores.redis, name).backlog()).messages for name in names}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from microsub.accounts.store import Accounts
 from microsub.cli import accounts
 from microsub.identity.local_sign_in import LocalSignIn
-from microsub.identity.store.accounts import Accounts
 from microsub.redis.connect import connect
 from tests.cli.conftest import Run
 

@@ -9,8 +9,8 @@ import re
 import pytest
 import structlog
 
-from microsub import logs
-from microsub.logs import Repeats, set_up_logs
+from microsub.base import logs
+from microsub.base.logs import Repeats, set_up_logs
 
 
 def test_a_line_for_programs_begins_with_time_level_and_event(capsys: pytest.CaptureFixture[str]) -> None:

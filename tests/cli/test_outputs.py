@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from microsub import wiring
-from microsub.settings import read_settings
+from microsub import server
+from microsub.base.settings import read_settings
 from tests.cli.conftest import Run
 from tests.support.readers import FEED, instance, posts
 
@@ -22,12 +22,12 @@ def ids(data: Path) -> list[str]:
 
     async def write() -> list[str]:
         async with (
-            wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores,
-            instance(stores.redis) as server,
+            server.stores.open_stores(read_settings(os.environ, {}), create=True) as stores,
+            instance(stores.redis) as running,
         ):
-            alice = await server.reader("alice", "home")
+            alice = await running.reader("alice", "home")
             await alice.post(action="follow", channel="home", url=FEED)
-            await server.publish(FEED, *posts("a", "b"))
+            await running.publish(FEED, *posts("a", "b"))
             return await alice.ids("home")
 
     return asyncio.run(write())
@@ -42,7 +42,7 @@ def test_addresses_are_those_of_the_running_server(run: Run, ids: list[str]) -> 
     """Of the web process that started last, unless host, port or base URL are given; before any, they are assumed."""
 
     async def start(url: str) -> None:
-        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
+        async with server.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
             await stores.applied.note_address(url)
 
     assumed = run("output", "create", "alice", "picks", "--public")

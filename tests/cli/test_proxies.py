@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from microsub.base.settings import Network
 from microsub.cli.serving import process
-from microsub.kit.http import headers
-from microsub.settings import Network
+from microsub.web import headers
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 

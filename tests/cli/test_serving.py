@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from microsub import wiring
+from microsub import server
+from microsub.base.errors import NotFound, Unauthorized
+from microsub.base.settings import Settings
 from microsub.cli import main, serving
 from microsub.cli.serving import process
-from microsub.errors import NotFound, Unauthorized
 from microsub.library.post_store import open_post_store
 from microsub.redis.embedded.server import start_embedded
-from microsub.settings import Settings
-from microsub.wiring.backend import GREETING
+from microsub.server.backend import GREETING
 from tests.cli.conftest import in_a_process
 from tests.support.waiting import wait_until
 
@@ -128,13 +128,13 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
     """After any number of starts, only one greeting token is valid; a token with that name made by hand stays."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
     settings.backend.write_text(DECLARES_ALICE)
-    async with wiring.stores.open_stores(settings, create=True) as stores:
+    async with server.stores.open_stores(settings, create=True) as stores:
         now = time.time()  # Redis forgets expired tokens by its own clock
         accounts = stores.accounts
-        await wiring.backend.configuration(settings, stores).look()
+        await server.backend.configuration(settings, stores).look()
         by_hand = await accounts.create_token("alice", ["read"], GREETING, now, now + 86_400)
-        first = await wiring.backend.greeting_token(stores, now)
-        second = await wiring.backend.greeting_token(stores, now + 1)
+        first = await server.backend.greeting_token(stores, now)
+        second = await server.backend.greeting_token(stores, now + 1)
         assert first
         assert second
         for token in (by_hand, second):
@@ -151,20 +151,20 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
 async def test_a_greeting_has_only_tokens_of_declared_users(tmp_path: Path) -> None:
     """Users who registered, aren't in backend.json, or are disabled are skipped, wherever their names sort."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
-    async with wiring.stores.open_stores(settings, create=True) as stores:
+    async with server.stores.open_stores(settings, create=True) as stores:
         now = time.time()
         await stores.accounts.register("aaron", "https://aaron.example/", now)
         await stores.accounts.add_user("adam", "https://adam.example/", now)
-        assert await wiring.backend.greeting_token(stores, now) is None
+        assert await server.backend.greeting_token(stores, now) is None
         settings.backend.write_text(
             DECLARES_ALICE.replace('{"alice"', '{"aaron": {"me": "https://aaron.example/"}, "alice"')
         )
-        await wiring.backend.configuration(settings, stores).look()
-        made = await wiring.backend.greeting_token(stores, now)
+        await server.backend.configuration(settings, stores).look()
+        made = await server.backend.greeting_token(stores, now)
         assert made
         assert made.startswith("alice.")
         await stores.accounts.disable_user("alice", now)
-        assert await wiring.backend.greeting_token(stores, now) is None
+        assert await server.backend.greeting_token(stores, now) is None
 
 
 def test_commands_that_need_data_create_no_folder(folder: Path) -> None:
@@ -259,10 +259,10 @@ def test_a_file_of_settings_that_cant_be_used_is_named(folder: Path, content: st
 
 async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users: str) -> dict[str, str]:
     """The lines of the greeting by their first word."""
-    async with wiring.stores.open_stores(settings, create=True) as stores:
+    async with server.stores.open_stores(settings, create=True) as stores:
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
-        config = wiring.backend.configuration(settings, stores)
+        config = server.backend.configuration(settings, stores)
         await config.look()
         sizes, problems = await process._sizes(stores), config.status.problems
         await process._greet(settings, stores, sizes, problems, web=True, show_token=True)
@@ -288,8 +288,8 @@ async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.Ca
 async def test_the_greeting_counts_what_is_followed(folder: Path) -> None:
     """Feeds whose records stay for a month after the last follow don't count."""
     url = "https://posts.example/feed"
-    async with wiring.stores.open_stores(Settings(), create=True) as stores:
-        follows, now = wiring.stores.following(stores), time.time()
+    async with server.stores.open_stores(Settings(), create=True) as stores:
+        follows, now = server.stores.following(stores), time.time()
         await stores.accounts.add_user("ann", "", now)
         await stores.channels.create("ann", "Home", now, "home")
         await follows.follow("ann", "home", url, now)

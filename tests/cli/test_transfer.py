@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub import wiring
-from microsub.settings import read_settings
+from microsub import server
+from microsub.base.settings import read_settings
 from tests.cli.conftest import Run
 from tests.support.readers import instance
 
@@ -24,10 +24,10 @@ def saved() -> int:
 
     async def look() -> int:
         async with (
-            wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores,
-            instance(stores.redis) as server,
+            server.stores.open_stores(read_settings(os.environ, {}), create=True) as stores,
+            instance(stores.redis) as running,
         ):
-            return len(await (await server.reader("alice")).items("saved"))
+            return len(await (await running.reader("alice")).items("saved"))
 
     return asyncio.run(look())
 

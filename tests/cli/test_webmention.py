@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub import wiring
-from microsub.settings import read_settings
+from microsub import server
+from microsub.base.settings import read_settings
 from microsub.webmention.mention import Mention
 from microsub.webmention.store import MentionStore
 from tests.cli.conftest import Run
@@ -25,7 +25,7 @@ def mentions(data: Path) -> None:
     """One webmention that waits for approval, and one that was deleted."""
 
     async def write() -> None:
-        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
+        async with server.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
             await stores.accounts.add_user("alice", "https://alice.example/", 0.0)
             for mention in (HELD, GONE):
                 await MentionStore(stores.redis).write("alice", mention, None, mention.received)

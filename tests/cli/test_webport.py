@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from microsub.base.settings import Network
 from microsub.cli.serving import process, webport
-from microsub.settings import Network
 from tests.support.waiting import PATIENCE, wait_until
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")

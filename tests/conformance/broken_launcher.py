@@ -87,7 +87,7 @@ def counts_off_by_one() -> None:
 @variant("replies.content-type", "replies.no-store")
 def other_headers() -> None:
     """The content type has a parameter, and replies may be cached."""
-    from microsub.kit.http import responses
+    from microsub.web import responses
 
     responses.JSON[0] = (b"content-type", b"application/json; charset=utf-8")
     responses.JSON[1] = (b"cache-control", b"max-age=60")
@@ -96,7 +96,7 @@ def other_headers() -> None:
 @variant("removing.marked", "revisions.removed-stays", "removing.refollowed")
 def removed_items_come_back() -> None:
     """`remove` only marks as read."""
-    from microsub.timelines.api import timeline
+    from microsub.api import timeline
     from microsub.timelines.pages import mark
 
     async def only_mark(redis: Any, user: str, uid: str, ids: Any, _how: Any, now: float) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from microsub.kit.urls import normalise_profile
+from microsub.base.urls import normalise_profile
 
 STANDING = ("notifications", "saved")
 

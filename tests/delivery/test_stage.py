@@ -11,10 +11,10 @@ from typing import cast
 import pytest
 import structlog.testing
 
+from microsub.base.errors import StoreDamaged, StoreUnavailable
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.delivery import Delivery
 from microsub.delivery.stage import Patience, Stage, Stages, retry
-from microsub.errors import StoreDamaged, StoreUnavailable
 from microsub.feeds.events import Events
 from microsub.feeds.record import Feeds
 from microsub.posts.items import Items

@@ -7,16 +7,16 @@ import json
 
 import pytest
 
+from microsub.base.errors import InvalidRequest, ParserUnavailable
+from microsub.base.urls import mask_credentials
 from microsub.cache import CachingFetcher
 from microsub.configuration.model import FeedConfig, InstanceSettings
 from microsub.discovery import search
 from microsub.discovery.directory import Directory
 from microsub.discovery.feedlinks import addresses, profile_in
 from microsub.discovery.search import Search
-from microsub.errors import InvalidRequest, ParserUnavailable
 from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.fetch.values import Reason
-from microsub.kit.urls import mask_credentials
 from microsub.model.jf2 import Feed
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from microsub.kit.digests import sha256_hex
+from microsub.base.digests import sha256_hex
 
 AXE = Path(__file__).parents[1] / "browser" / "axe"
 

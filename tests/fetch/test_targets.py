@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.base.urls import canonical_feed_url
 from microsub.fetch.targets import follow, target_of
 from microsub.fetch.values import HopError
-from microsub.kit.urls import canonical_feed_url
 
 
 @pytest.mark.parametrize(

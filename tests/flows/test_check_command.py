@@ -7,7 +7,7 @@ import json
 import random
 from pathlib import Path
 
-from microsub.check.command import Checking
+from microsub.admin.check.command import Checking
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis

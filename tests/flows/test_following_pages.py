@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.errors import StoreUnavailable
+from microsub.base.errors import StoreUnavailable
 from microsub.feeds.record import FeedRecord
 from tests.support.polling import World, dated, rss
 from tests.support.web import Answer, Publisher

@@ -15,11 +15,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from microsub.app import TABLE
-from microsub.identity.pages.visit import is_form
-from microsub.kit.http.forms import FIELD, form_token
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
+from microsub.server.app import TABLE
+from microsub.web.forms import FIELD, form_token
+from microsub.web.visit import is_form
 from tests.support.event_stream import EventStream, listening
 from tests.support.invariants import all_keys
 from tests.support.provider import Provider, Variant, provider

@@ -18,12 +18,12 @@ import structlog
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from microsub.admin.sweep import GRACE, Sweeping
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
+from microsub.server.worker import rebuilding
 from microsub.timelines.retention import Retention
-from microsub.upkeep.sweep import GRACE, Sweeping
-from microsub.wiring.worker import rebuilding
 from tests.support import examples
 from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations

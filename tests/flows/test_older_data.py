@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx
 
-from microsub.migrations import VERSION
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
+from microsub.server.migrations import VERSION
 from tests.support.process import installation, reader
 
 WRITTEN = Path(__file__).parents[1] / "data" / "layout_8"

@@ -8,9 +8,9 @@ from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.model.reader import Reason
 from microsub.polling.condition import FeedCondition
 from microsub.redis import keys
+from microsub.server.worker import recount_posts
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.saved import save
-from microsub.wiring.worker import recount_posts
 from tests.support.polling import World, dated, rss
 
 

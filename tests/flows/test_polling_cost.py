@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from microsub.kit.urls import host_of
+from microsub.base.settings import Settings
+from microsub.base.urls import host_of
 from microsub.polling.worker import Worker
 from microsub.redis import keys
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
-from microsub.settings import Settings
-from microsub.wiring.stores import Stores, following
-from microsub.wiring.worker import open_worker
+from microsub.server.stores import Stores, following
+from microsub.server.worker import open_worker
 from tests.support.polling import dated, rss
 from tests.support.redis_wrappers import Wrapped
 from tests.support.web import Publisher, publisher

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from microsub.base.errors import StoreUnavailable
 from microsub.delivery.stage import Patience
-from microsub.errors import StoreUnavailable
 from microsub.polling.poll import PollResult
 from microsub.redis.protocol import Redis
 from tests.support.polling import World, dated, rss, world

@@ -12,16 +12,16 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
+from microsub.admin.follow_repair import RepairedFollows
+from microsub.admin.sweep import Sweeping
+from microsub.base.urls import host_of
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds.record import FeedRecord
-from microsub.kit.urls import host_of
 from microsub.model.settings import USUAL, ChannelSettings
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
 from microsub.timelines.retention import Retention
-from microsub.upkeep.follow_repair import RepairedFollows
-from microsub.upkeep.sweep import Sweeping
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Answer, Publisher, publisher
 

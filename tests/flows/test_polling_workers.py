@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from microsub.base.errors import StoreUnreached
 from microsub.configuration.model import HostPolicy, InstanceSettings, Polling
-from microsub.errors import StoreUnreached
 from microsub.feeds.queue import HostLease
 from microsub.fetch import FetchLimits
 from microsub.polling.worker import GRACE_SECONDS, HAND_BACK_SECONDS, STAGES_END_SECONDS, Worker

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from microsub.base.errors import InvalidRequest
 from microsub.cache import CachingFetcher
 from microsub.cache.redis_storage import FeedCopies
 from microsub.configuration.model import InstanceSettings
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
-from microsub.errors import InvalidRequest
 from microsub.redis.protocol import Redis
 from tests.support.polling import World, dated, rss, world
 from tests.support.waiting import wait_until

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats.encoding import decode
 from microsub.formats.entry_id import identities
 from microsub.formats.parse import parse

@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
+from microsub.base.urls import host_of
 from microsub.formats.entry_id import common_identity, identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import feed_to_wire, to_wire
-from microsub.kit.urls import host_of
 from microsub.model.jf2 import Feed
 from tests.formats.test_hostile import assert_harmless
 from tests.support import SHARED_CORPUS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.lookups import completed, lacking
 from microsub.formats.parse import parse

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.base.errors import ParseError
+from microsub.base.urls import EXECUTABLE
 from microsub.discovery.links import discover
-from microsub.errors import ParseError
 from microsub.formats.entry_id import common_identity, identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import encode, to_wire
-from microsub.kit.urls import EXECUTABLE
 from microsub.model.jf2 import Feed
 from tests.fuzz.joints import harm
 from tests.support import examples

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.formats.entry_id import common_identity, identities, identity
-from microsub.kit import urls
-from microsub.kit.urls import (
+from microsub.base import urls
+from microsub.base.urls import (
     canonical_feed_url,
     has_credentials,
     host_of,
@@ -17,6 +16,7 @@ from microsub.kit.urls import (
     normalise_url,
     safe_url,
 )
+from microsub.formats.entry_id import common_identity, identities, identity
 from microsub.model.jf2 import Content, Entry
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import orjson
 import pytest
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.encoding import decode
 from microsub.formats.entry_id import post_type, says_no_more

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats import parse as parsing
 from microsub.formats.normalise import MAX_BODIES, MAX_BODY
 from microsub.formats.parse import parse, reread
@@ -178,5 +178,5 @@ def test_a_document_without_feed_is_an_error() -> None:
 def test_every_module_of_the_formats_belongs_to_the_edition() -> None:
     """After a change of any module, results of the former version are read again."""
     package = Path(parsing.__file__).parents[1]
-    missing = {*package.glob("formats/**/*.py"), package / "kit/urls.py"} - {*parsing.code_files()}
+    missing = {*package.glob("formats/**/*.py"), package / "base/urls.py"} - {*parsing.code_files()}
     assert not missing

@@ -14,7 +14,7 @@ from xml.sax.xmlreader import InputSource
 import pytest
 from feedparser.api import StrictFeedParser
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats import encoding
 from microsub.formats import parse as parsing
 from microsub.formats.encoding import DocumentText, after_prologue

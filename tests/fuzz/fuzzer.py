@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 import microsub.formats
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats.parse import parse
 from tests.formats.test_hostile import assert_harmless
 

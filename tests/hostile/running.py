@@ -10,8 +10,8 @@ from __future__ import annotations
 import ssl
 import time
 
+from microsub.base.urls import host_of
 from microsub.feeds.record import FeedRecord
-from microsub.kit.urls import host_of
 from microsub.redis import keys
 from tests.hostile.case import Case, Outcome
 from tests.hostile.machine import Machine, Watch, polled, stores

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from microsub.errors import TooManyRequests
+from microsub.accounts.store import Accounts
+from microsub.base.errors import TooManyRequests
 from microsub.identity.admission import UserAddresses
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.identity.local_sign_in import LocalSignIn, NotRecognised, SignInOrigin
 from microsub.identity.passwords import Cost, Hasher, Passwords
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import LocalCredentials
 from microsub.identity.store.sessions import SignedInPerson
 from microsub.redis.protocol import Redis

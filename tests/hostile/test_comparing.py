@@ -14,7 +14,7 @@ from pathlib import Path
 import microsub
 
 ROOT = Path(microsub.__file__).parent
-WHERE = ("identity", "kit/http", "timelines/api")
+WHERE = ("identity", "accounts", "web", "api")
 SECRET = re.compile(
     r"(?i)(secret|token|digest|hash|mac|challenge|verifier|password|passwd|code|state|cookie|nonce|bearer)s?$"
 )

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import structlog.testing
 
+from microsub.base.urls import host_of
 from microsub.fetch import REST, Fetcher, FetchSettings, SendLimits
-from microsub.kit.urls import host_of
-from microsub.push.hub import api, distribution, store
-from microsub.push.hub.distribution import PUT_OFF, Distribution
-from microsub.push.hub.subscriptions import RETRIES
+from microsub.hub import api, distribution, store
+from microsub.hub.distribution import PUT_OFF, Distribution
+from microsub.hub.subscriptions import RETRIES
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.subscriber import HubClient, hub_client

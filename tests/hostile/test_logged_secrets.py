@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.base.logs import set_up_logs
 from microsub.identity.local_sign_in import LocalSignIn
-from microsub.logs import set_up_logs
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 from tests.support.visitor import Visitor

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from microsub.ekster import store
-from microsub.ekster.store import OldDatabase, open_old
-from microsub.errors import InvalidRequest, MicrosubError
+from microsub.base.errors import InvalidRequest, MicrosubError
 from microsub.redis.protocol import Redis
+from microsub.transfer.ekster import store
+from microsub.transfer.ekster.store import OldDatabase, open_old
 
 Replies = Callable[[list[bytes]], bytes]
 

@@ -8,15 +8,15 @@ from ipaddress import ip_network
 
 import pytest
 
+from microsub.accounts.store import Accounts
+from microsub.base.settings import Settings
 from microsub.fetch import Answered, Fetched, FetchRequest, Sending, network
 from microsub.identity.limits import USER_ADDRESSES
-from microsub.identity.store.accounts import Accounts
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
-from microsub.settings import Settings
-from microsub.wiring.backend import examine
-from microsub.wiring.fetching import open_fetcher
-from microsub.wiring.stores import Stores
+from microsub.server.backend import examine
+from microsub.server.fetching import open_fetcher
+from microsub.server.stores import Stores
 from tests.support.web import Answer, Publisher, publisher
 
 

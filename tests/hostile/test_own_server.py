@@ -18,8 +18,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from microsub.base.rate_limits import GrowingPauses
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
-from microsub.kit.rate_limits import GrowingPauses
 from tests.support.own_server import Approver, AppSite, Surfer, app_site, cookie_of, enrolled, links, sign_in
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, IndiePassAndroid, Monocle, Together

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from microsub.errors import ProfileError, ProfileMismatch, ProfileUnreachable
+from microsub.base.errors import ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import Fetcher, FetchSettings
 from microsub.identity.profiles import Profiles
 from tests.support.parsing import PARSER

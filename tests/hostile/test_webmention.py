@@ -15,9 +15,9 @@ from microsub.configuration.model import InstanceSettings, MentionPolicy
 from microsub.fetch import Fetcher, FetchSettings, HostPace, SendLimits
 from microsub.identity.limits import MENTIONS_OF_NETWORK, MENTIONS_OF_SITE, MENTIONS_OF_USER
 from microsub.redis.protocol import Redis
+from microsub.server.worker import mention_verifier
 from microsub.webmention import verification
 from microsub.webmention.store import MOST_KEPT, MOST_WAITING
-from microsub.wiring.worker import mention_verifier
 from tests.hostile.busy import FEEDS, PAGES
 from tests.support.mentions import HTML, TARGET, Mentions, entry, mentioning, page
 from tests.support.waiting import wait_until

@@ -17,8 +17,8 @@ from typing import Any
 
 import mf2py  # noqa: F401 - read when the first page comes, and not what that page costs
 
+from microsub.base.urls import host_of
 from microsub.fetch import Fetcher, FetchLimits, FetchRequest, FetchResult, FetchSettings
-from microsub.kit.urls import host_of
 from microsub.parsing.pool import ParsePool
 from microsub.redis.connect import connect
 from tests.support.polling import world

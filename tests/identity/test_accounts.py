@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis.exceptions
 
-from microsub.errors import InvalidRequest, NotFound, Unauthorized
-from microsub.identity.store.accounts import Accounts
+from microsub.accounts.store import Accounts
+from microsub.base.errors import InvalidRequest, NotFound, Unauthorized
 from microsub.model.reader import Credential, Grant, PageQuery
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.errors import Unauthorized
+from microsub.accounts.store import Accounts
+from microsub.base.errors import Unauthorized
 from microsub.identity.limits import KNOWN_NETWORK, UnknownTokens
 from microsub.identity.store import foreign
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import MOST_NETWORKS, ForeignTokens, Principal, Standing, TokenOrigin, Vouched
 from microsub.model.reader import Credential
 from microsub.redis import keys

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import structlog
 
+from microsub.accounts.store import Accounts
+from microsub.base.errors import Forbidden, MicrosubError, ProviderUnavailable, Unauthorized
+from microsub.base.metrics import TOKEN_CHECKS
 from microsub.configuration.model import IdentitySettings
-from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, Unauthorized
 from microsub.identity.foreign_tokens import (
     Another,
     CheckTimes,
@@ -21,9 +23,7 @@ from microsub.identity.foreign_tokens import (
     Silent,
 )
 from microsub.identity.limits import UnknownTokens
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
-from microsub.metrics import TOKEN_CHECKS
 from microsub.model.reader import Credential, Grant
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW

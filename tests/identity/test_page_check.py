@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.base.errors import InvalidRequest, TooManyRequests
+from microsub.base.rate_limits import MINUTE
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
 from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
 from microsub.identity.page_check import PageDoctor
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport, user_in
-from microsub.kit.rate_limits import MINUTE
 from tests.support import THOROUGH
 from tests.support.parsing import PARSER
 

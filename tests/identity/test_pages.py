@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import microsub
-from microsub.errors import StoreUnavailable
-from microsub.identity.pages.visit import PageCookies, PageSite, is_form, takes_upload
-from microsub.kit.http.display import Display
-from microsub.kit.http.headers import PublicAddress, is_loopback, origin, own_path, page_headers
+from microsub.base.errors import StoreUnavailable
+from microsub.web.display import Display
+from microsub.web.headers import PublicAddress, is_loopback, origin, own_path, page_headers
+from microsub.web.visit import PageCookies, PageSite, is_form, takes_upload
 from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Visitor, begin_session, fields_of, tried
 from tests.support.world import World
@@ -201,7 +201,7 @@ async def test_without_redis_the_page_says_to_try_again(server: World, ann: Visi
 
 
 class TestAddresses:
-    """`microsub.kit.http.headers`."""
+    """`microsub.web.headers`."""
 
     @pytest.mark.parametrize(
         "host", ["localhost", "localhost:8080", "127.0.0.1:80", "127.9.9.9", "[::1]:8080", "[::1]"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.errors import StoreUnavailable, TooManyRequests
-from microsub.identity.quotas import STEPS, RequestRate, step_of, too_many_requests
+from microsub.accounts.quotas import STEPS, RequestRate, step_of, too_many_requests
+from microsub.base.errors import StoreUnavailable, TooManyRequests
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support import examples

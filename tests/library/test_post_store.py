@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from microsub.check.look import look
-from microsub.errors import InvalidRequest, PostDeleted
+from microsub.admin.check.look import look
+from microsub.admin.follow_repair import RepairedFollows
+from microsub.admin.survey import followed_feeds
+from microsub.base.errors import InvalidRequest, PostDeleted
 from microsub.feeds.events import Event, Events
 from microsub.library.post_store import PostStore
 from microsub.redis import keys
-from microsub.upkeep.follow_repair import RepairedFollows
-from microsub.upkeep.survey import followed_feeds
 from tests.support.polling import FEED, World, dated, follow, next_time, post_store, rss
 from tests.support.web import Answer, publisher
 

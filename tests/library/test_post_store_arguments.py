@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.library.post_store import PostStore
 from microsub.model.reader import Cursor
 from tests.support.polling import FEED, World, post_store

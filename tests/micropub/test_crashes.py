@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from microsub.base.rate_limits import RateLimiter
 from microsub.delivery.stage import Patience
-from microsub.kit.rate_limits import RateLimiter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.micropub.conftest import SourceClient, items, source_of

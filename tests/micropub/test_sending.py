@@ -11,16 +11,16 @@ from typing import Any
 import httpx
 import pytest
 
+from microsub.base.errors import InvalidRequest
+from microsub.base.rate_limits import network_of
 from microsub.configuration.model import InstanceSettings, Quotas
-from microsub.errors import InvalidRequest
 from microsub.identity.limits import POSTED_BYTES_OF_USER
-from microsub.kit.http.responses import MIB, MIB_SENT_OF_USER, until_sent
-from microsub.kit.rate_limits import network_of
 from microsub.micropub import api, posting
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated
 from microsub.redis import keys
+from microsub.web.responses import MIB, MIB_SENT_OF_USER, until_sent
 from tests.conftest import fake_redis
 from tests.micropub.conftest import BASE, SourceClient, items, source_of
 from tests.support.reader import Reader

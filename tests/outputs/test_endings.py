@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from microsub.base.errors import QuotaReached
 from microsub.configuration.model import OutputConfig
-from microsub.errors import QuotaReached
 from tests.outputs.conftest import Publisher
 from tests.support.readers import FEED, OTHER, posts
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 import structlog
 
-from microsub.errors import StoreUnavailable
+from microsub.base.errors import StoreUnavailable
 from microsub.outputs import OutputContents, OutputFeed
 from microsub.outputs.api import documents
 from microsub.outputs.store import Reservation

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.admin.sweep import Sweeping, erase
+from microsub.base.errors import SearchUnavailable
 from microsub.configuration.model import Quotas, UserSettings
-from microsub.errors import SearchUnavailable
 from microsub.formats.parse import parse
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 from microsub.outputs import OutputContents
 from microsub.posts.entries import items_to_store
 from microsub.posts.garbage import candidates
 from microsub.redis import keys
-from microsub.upkeep.sweep import Sweeping, erase
-from microsub.wiring.stores import output_contents, unlimited
+from microsub.server.stores import output_contents, unlimited
 from tests.outputs.conftest import Publisher
 from tests.support.readers import FEED, OTHER, posts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.wiring.stores import output_contents
+from microsub.server.stores import output_contents
 from tests.outputs.conftest import Publisher
 from tests.support.readers import OTHER, posts
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from microsub.base.errors import SearchUnavailable
 from microsub.configuration.model import Quotas, UserSettings
-from microsub.errors import SearchUnavailable
 from microsub.outputs import contents
 from microsub.outputs.contents import _STEPS, _WINDOW
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
-from microsub.wiring.stores import output_contents
+from microsub.server.stores import output_contents
 from tests.outputs.conftest import Publisher
 from tests.support import examples
 from tests.support.posts import NOON, candidate

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import structlog
 
-from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
+from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped
 from microsub.fetch import Answered, Fetched, asking_for
 from microsub.formats.parse import parse
 from microsub.parsing.pool import BoundedParser, ParsePool

@@ -8,13 +8,13 @@ import re
 import pytest
 from selectolax.lexbor import LexborNode as Node
 
-from microsub.errors import StoreUnavailable
+from microsub.admin import overview
+from microsub.admin.hours import HOUR, HourFigures
+from microsub.base.errors import StoreUnavailable
 from microsub.polling.condition import FeedCondition, answered
 from microsub.reader.admin import pages
 from microsub.reader.admin.pages import HEIGHT, Plot, by_day
 from microsub.redis.streams import Message
-from microsub.upkeep import overview
-from microsub.upkeep.hours import HOUR, HourFigures
 from tests.reader.conftest import ReadingVisitor
 from tests.support.readers import FEED
 from tests.support.visitor import Shown

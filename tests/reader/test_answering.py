@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.identity.sign_in import PostingAccess
 from microsub.reader.answering.answers import LONGEST_REPLY, MOST_BROWSERS, Answer, seal, unseal
 from microsub.redis import keys

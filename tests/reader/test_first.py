@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from microsub.app import create_app
-from microsub.errors import ConfigError
+from microsub.base.errors import ConfigError
 from microsub.reader.first.pages import StarterFeed, starter_feeds
+from microsub.server.app import create_app
 from tests.reader.conftest import ADDRESS, ReadingVisitor
 from tests.support.readers import posts
 from tests.support.visitor import Visitor, begin_session

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from microsub.errors import QuotaReached
-from microsub.identity.pages.visit import FOLDER
-from microsub.kit.http.pages import Templates
+from microsub.base.errors import QuotaReached
 from microsub.reader import FOLDERS
 from microsub.transfer.outlines import read_list
+from microsub.web.pages import Templates
+from microsub.web.visit import FOLDER
 
 TEMPLATES = Templates([FOLDER, *FOLDERS])
 SAID = (

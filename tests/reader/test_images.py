@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from microsub.base.errors import StoreFull, TooManyRequests
 from microsub.cli.serving import process
-from microsub.errors import StoreFull, TooManyRequests
 from microsub.fetch import FetchFailed, Sending
 from microsub.identity.limits import IMAGES_OF_USER
 from microsub.model.jf2 import Content, Entry

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from microsub.discovery.search import Search, SearchAnswer
-from microsub.kit.http.pages import Templates
 from microsub.model.jf2 import Feed
 from microsub.reader.reading import undo
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.channels import Channels
 from microsub.timelines.pages import mark_until
+from microsub.web.pages import Templates
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
 from tests.support.one_reader import ANN, NOW, OneReader
 from tests.support.readers import FEED, instance

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.types import Message, Scope
 
-from microsub.errors import StoreUnreached, TooManyRequests
+from microsub.base.errors import StoreUnreached, TooManyRequests
 from microsub.transfer.list_imports import STALE, ListImports
 from microsub.transfer.outlines import MOST_BYTES
 from tests.reader.conftest import ReadingVisitor

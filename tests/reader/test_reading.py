@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from microsub.app import create_app
+from microsub.base.errors import SearchUnavailable, StoreFull
 from microsub.configuration.model import InstanceSettings, Quotas
-from microsub.errors import SearchUnavailable, StoreFull
 from microsub.model.jf2 import (
     Card,
     Content,
@@ -29,6 +28,7 @@ from microsub.model.jf2 import (
 from microsub.model.reader import PageQuery
 from microsub.reader.reading.posts import PostForms, PostView
 from microsub.redis import keys
+from microsub.server.app import create_app
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import pytest
 from redis.exceptions import ResponseError
 
-from microsub.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
+from microsub.base.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis, slot_of

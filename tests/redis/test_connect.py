@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from microsub import wiring
+from microsub.base.settings import Settings
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.connect import connect, doubts, doubts_about
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.presence import Presence, ServerReply
 from microsub.redis.protocol import Redis
-from microsub.settings import Settings
 from tests.support.invariants import all_keys
 
 
@@ -39,15 +38,15 @@ async def test_the_warning_is_logged_once_at_start(tmp_path: Path) -> None:
     server = start_embedded(tmp_path)
     try:
         settings = Settings(redis_url=server.url)
-        async with wiring.stores.open_stores(settings, create=True) as stores:
+        async with server.stores.open_stores(settings, create=True) as stores:
             with capture_logs() as lines:
-                await wiring.stores.warn_of_losses(settings, stores)
+                await server.stores.warn_of_losses(settings, stores)
             assert lines == []
             for name, value in (("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")):
                 await stores.redis.command("CONFIG", "SET", name, value)
             with capture_logs() as lines:
-                await wiring.stores.warn_of_losses(settings, stores)
-                await wiring.stores.warn_of_losses(Settings(data_dir=tmp_path), stores)
+                await server.stores.warn_of_losses(settings, stores)
+                await server.stores.warn_of_losses(Settings(data_dir=tmp_path), stores)
             assert [line["log_level"] for line in lines] == ["warning", "warning"]
     finally:
         server.stop()

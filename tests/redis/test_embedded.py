@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 
-from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable, StoreUnusable
+from microsub.base.errors import ConfigError, SchemaMismatch, StoreUnavailable, StoreUnusable
 from microsub.redis.embedded import server as embedded
 from microsub.redis.embedded.datafolder import Folder
 from microsub.redis.embedded.server import ServerProgram, choose, programs, start_embedded, version_of

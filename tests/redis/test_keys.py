@@ -7,7 +7,7 @@ import pytest
 from redis.crc import key_slot
 
 import microsub
-from microsub.check.keynames import texts
+from microsub.admin.check.keynames import texts
 from microsub.redis import keys
 from microsub.redis.scripts import script_files
 from tests.support.invariants import assert_no_stray_keys, named_keys

@@ -9,7 +9,7 @@ import redis as redis_py
 from redis.exceptions import OutOfMemoryError, ResponseError
 from structlog.testing import capture_logs
 
-from microsub.errors import ConfigError, StoreFull, StoreUnavailable
+from microsub.base.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.redis.connect import connect
 from microsub.redis.multiplexer import AT_ONCE, SILENT, Multiplexed, translate
 from microsub.redis.protocol import Script

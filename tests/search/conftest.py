@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import SearchUnavailable
+from microsub.base.errors import SearchUnavailable
 from microsub.feeds.record import FeedRecord
 from microsub.model.query import parsed
 from microsub.redis.protocol import Redis

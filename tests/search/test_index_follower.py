@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import SearchUnavailable
+from microsub.base.errors import SearchUnavailable
 from microsub.feeds.events import Event, Events
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from microsub.app import create_app
-from microsub.kit.rate_limits import RateLimit
+from microsub.base.rate_limits import RateLimit
 from microsub.model.reader import Grant
 from microsub.redis import keys
 from microsub.search import post_search
 from microsub.search.index import Block, Generation
 from microsub.search.post_search import BEHIND_SECONDS
 from microsub.search.replica import THREADS
+from microsub.server.app import create_app
 from tests.search.conftest import FEED, Replica
 from tests.support import examples
 from tests.support.posts import NOON

@@ -274,7 +274,7 @@ def _count_for_others() -> None:
     """Make the metrics library count in files for other processes, which it decides when it is imported."""
     from prometheus_client import REGISTRY, values
 
-    from microsub.metrics import FOLDER_VARIABLE
+    from microsub.base.metrics import FOLDER_VARIABLE
 
     if FOLDER_VARIABLE in os.environ:
         values.ValueClass = values.get_value_class()

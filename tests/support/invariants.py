@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from microsub.check.command import apply
-from microsub.check.findings import Finding, InChannel
-from microsub.check.invariants import disagreeing
-from microsub.check.keynames import kinds
-from microsub.check.seen import Reader, scores
+from microsub.admin.check.command import apply
+from microsub.admin.check.findings import Finding, InChannel
+from microsub.admin.check.invariants import disagreeing
+from microsub.admin.check.keynames import kinds
+from microsub.admin.check.seen import Reader, scores
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.sync.arrivals import disagreeing_arrivals

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from microsub.base.urls import host_of
 from microsub.feeds.record import FeedRecord
-from microsub.kit.urls import host_of
 from microsub.posts.ingest import PostWriter
 from tests.support.posts import NOON, candidate
 from tests.support.world import Clock, World

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from microsub.ekster.imports import OldFile, read_old
 from microsub.redis.protocol import Command, Redis
+from microsub.transfer.ekster.imports import OldFile, read_old
 
 BEGIN = 1_600_000_000
 """Publication of the oldest invented post, in Unix seconds; the others follow hour by hour."""

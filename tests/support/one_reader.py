@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from microsub.identity.store.accounts import Accounts
+from microsub.accounts.store import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from microsub.feeds.push_health import PushHealth, push_health
 from microsub.feeds.record import FeedRecord
-from microsub.push.agreement import Agreement
 from microsub.redis.protocol import Redis
+from microsub.websub.agreement import Agreement
 from tests.support.hub import Hub, hub
 from tests.support.polling import World, world
 from tests.support.web import Publisher, publisher

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from microsub.identity.store.accounts import grant
+from microsub.accounts.store import grant
 from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, Row, TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys

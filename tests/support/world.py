@@ -19,12 +19,15 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from microsub.administration import Applier
-from microsub.app import create_app
-from microsub.check.command import CheckReport
+from microsub.accounts.store import ServiceTokens
+from microsub.admin.check.command import CheckReport
+from microsub.admin.follow_repair import FollowRepair
+from microsub.backend_file.apply import Applier
+from microsub.backend_file.store import InForce, SettingsInForce
+from microsub.backend_file.sync import Configuration, Timing
+from microsub.base.settings import Settings
+from microsub.base.urls import host_of
 from microsub.configuration.model import InstanceSettings, Polling
-from microsub.configuration.store import InForce, SettingsInForce
-from microsub.configuration.sync import Configuration, Timing
 from microsub.delivery.delivery import Delivery
 from microsub.delivery.look_ups import Completing
 from microsub.delivery.stage import Patience, Stages
@@ -39,8 +42,7 @@ from microsub.fetch import (
     FetchSettings,
     HostPace,
 )
-from microsub.identity.store.accounts import ServiceTokens
-from microsub.kit.urls import host_of
+from microsub.hub.distribution import Distribution
 from microsub.micropub.posting import Posting
 from microsub.micropub.sources import Sources
 from microsub.model.reader import ALL_SCOPES, PageQuery, Row
@@ -52,26 +54,15 @@ from microsub.polling.poll import Poller, PollResult
 from microsub.polling.worker import Turn, Worker, worker_name
 from microsub.posts.ingest import Ingest, PostWriter
 from microsub.posts.values import ItemsStored, ItemToStore
-from microsub.push.hub.distribution import Distribution
-from microsub.push.store import Agreements
-from microsub.push.subscriber import Subscriber
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
 from microsub.redis.tracking import Tracker
-from microsub.settings import Settings
-from microsub.surface import IdentityServices, Services
-from microsub.timelines.follow import Following
-from microsub.timelines.pages import ItemCache
-from microsub.timelines.sync.live_events import Listeners
-from microsub.transfer.feed_lists import FeedLists
-from microsub.upkeep.follow_repair import FollowRepair
-from microsub.webmention.store import MentionStore
-from microsub.webmention.verification import MentionVerifier
-from microsub.webpush.messages import DeviceMessages
-from microsub.wiring.backend import applier
-from microsub.wiring.stores import Stores, delivery, following, hub_topics, ingest
-from microsub.wiring.web import app_reading, app_services, make_identity, mention_receiver, noting_topics
-from microsub.wiring.worker import (
+from microsub.server.app import create_app
+from microsub.server.backend import applier
+from microsub.server.stores import Stores, delivery, following, hub_topics, ingest
+from microsub.server.surface import IdentityServices, Services
+from microsub.server.web import app_reading, app_services, make_identity, mention_receiver, noting_topics
+from microsub.server.worker import (
     checking,
     delivery_stages,
     device_messages,
@@ -80,6 +71,15 @@ from microsub.wiring.worker import (
     hub_subscriber,
     mention_verifier,
 )
+from microsub.timelines.follow import Following
+from microsub.timelines.pages import ItemCache
+from microsub.timelines.sync.live_events import Listeners
+from microsub.transfer.feed_lists import FeedLists
+from microsub.webmention.store import MentionStore
+from microsub.webmention.verification import MentionVerifier
+from microsub.webpush.messages import DeviceMessages
+from microsub.websub.store import Agreements
+from microsub.websub.subscriber import Subscriber
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
 from tests.support.timelines import Timelines

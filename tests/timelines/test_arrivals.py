@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.errors import NotFound
+from microsub.base.errors import NotFound
 from microsub.redis import keys
 from microsub.timelines.sync.arrivals import repair_all_arrivals
 from tests.support.invariants import wrong_arrivals

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from microsub.accounts.store import EVERY, Activity, ActivityNotes
+from microsub.base.errors import StoreUnavailable
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.errors import StoreUnavailable
-from microsub.identity.store.accounts import EVERY, Activity, ActivityNotes
 from microsub.redis.protocol import Redis
+from microsub.server.stores import output_contents
 from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.views import ReaderViews
-from microsub.wiring.stores import output_contents
 from tests.support.posts import NOON
 from tests.support.readers import Reader, instance, posts
 from tests.support.world import World

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreDamaged
 from microsub.configuration.model import Quotas
-from microsub.errors import InvalidRequest, NotFound, QuotaReached, StoreDamaged
 from microsub.model.reader import GLOBAL, Channel, PageQuery, Subscription
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import StoreUnavailable
+from microsub.base.errors import StoreUnavailable
 from microsub.redis import keys
 from microsub.timelines import follow
 from microsub.timelines.channels.follows import Follows, in_turns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.errors import Unauthorized
+from microsub.base.errors import Unauthorized
 from microsub.model.reader import Credential
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from microsub.base.errors import QuotaReached
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.errors import QuotaReached
 from microsub.model.reader import SAVED, Cursor, Duplicate, PageQuery, Reason, TimelineItem
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys

@@ -9,13 +9,13 @@ from itertools import chain
 
 import pytest
 
-from microsub.errors import NotFound
+from microsub.base.errors import NotFound
+from microsub.base.periodic import RoundTiming
 from microsub.feeds.record import FeedRecord
-from microsub.kit.periodic import RoundTiming
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.wiring.worker import rebuilding
+from microsub.server.worker import rebuilding
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere

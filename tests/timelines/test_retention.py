@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 
+from microsub.accounts.store import User
+from microsub.backend_file.store import Applied
+from microsub.base.periodic import RoundTiming
 from microsub.configuration.model import UserSettings
-from microsub.configuration.store import Applied
-from microsub.identity.store.accounts import User
-from microsub.kit.periodic import RoundTiming
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import USUAL
 from microsub.redis import keys

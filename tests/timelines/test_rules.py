@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import QuotaReached
+from microsub.base.errors import QuotaReached
 from microsub.model.reader import Duplicate, TimelineItem
 from microsub.redis import keys
 from microsub.timelines.add import Added

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from microsub.configuration.store import Applied, SettingsInForce
-from microsub.errors import NotFound, QuotaReached
+from microsub.backend_file.store import Applied, SettingsInForce
+from microsub.base.errors import NotFound, QuotaReached
 from microsub.model.reader import SAVED, Cursor, PageQuery
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis.protocol import Redis

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from microsub.base.errors import InvalidRequest, ParseError
+from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import Quotas
-from microsub.errors import InvalidRequest, ParseError
 from microsub.feeds import record
-from microsub.kit.urls import canonical_feed_url
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis.protocol import Redis
 from microsub.transfer import feed_lists

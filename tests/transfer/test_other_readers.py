@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import InvalidRequest, ParseError
+from microsub.base.errors import InvalidRequest, ParseError
 from microsub.posts.imported import Imported
 from microsub.redis.protocol import Redis
 from microsub.timelines.pages import mark

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from microsub.errors import ParseError, ParsingStopped
+from microsub.base.errors import ParseError, ParsingStopped
 from microsub.parsing.pool import ParsePool
 from microsub.transfer.outlines import MOST_BYTES, MOST_OUTLINES, MOST_PROBLEMS, read_list
 

@@ -15,8 +15,8 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from microsub.base.errors import InvalidRequest, ParseError, ParsingStopped
 from microsub.configuration.model import OutputConfig
-from microsub.errors import InvalidRequest, ParseError, ParsingStopped
 from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
 from microsub.model.jf2 import Enclosure

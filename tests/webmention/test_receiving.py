@@ -11,7 +11,7 @@ import json
 import pytest
 import structlog
 
-from microsub.errors import NotFound
+from microsub.base.errors import NotFound
 from microsub.model.reader import SAVED
 from microsub.webmention.mention import PAUSES
 from microsub.webmention.source import mention_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
 from microsub.webpush.encryption import MOST_BYTES, BrowserKeys, ServerKey
 from tests.support.push_service import PushedBrowser, claims, decoded, encoded, point
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from microsub.accounts.store import Activity
 from microsub.identity.limits import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER
-from microsub.identity.store.accounts import Activity
 from microsub.reader.reading import channel_list
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from microsub.base.errors import MicrosubError
+from microsub.base.settings import Settings
 from microsub.cli.groups import Command
 from microsub.cli.options import (
     FETCH_FLAGS,
@@ -25,9 +27,7 @@ from microsub.cli.options import (
     is_log_level_chosen,
     settings_flags,
 )
-from microsub.errors import MicrosubError
 from microsub.redis.embedded.datafolder import prepared
-from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.cli.serving.process import Parts

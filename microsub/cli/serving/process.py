@@ -28,18 +28,19 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import structlog
 import uvicorn
 
-from microsub import metrics, wiring
-from microsub.app import waiting_app
+from microsub import server
+from microsub.admin.survey import followed_feeds
+from microsub.backend_file.sync import first
+from microsub.base import metrics
+from microsub.base.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable, StoreUnusable
+from microsub.base.logs import set_up_logs
+from microsub.base.settings import Network, Settings, read_settings, variables
+from microsub.base.urls import parts_of
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
 from microsub.cli.serving.webport import bounded, look_at_all
-from microsub.configuration.sync import first
-from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable, StoreUnusable
-from microsub.kit.urls import parts_of
-from microsub.logs import set_up_logs
 from microsub.model.plaintext import counted
-from microsub.settings import Network, Settings, read_settings, variables
-from microsub.upkeep.survey import followed_feeds
+from microsub.server.app import waiting_app
 
 if TYPE_CHECKING:
     from microsub.polling.worker import Worker
@@ -169,25 +170,25 @@ async def _run_on_stores(settings: Settings, parts: Parts, stop: asyncio.Event, 
         beside = None
         if parts.worker == "beside":
             beside = await stack.enter_async_context(worker_beside(settings))
-        stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
-        await wiring.stores.warn_of_losses(settings, stores)
+        stores = await stack.enter_async_context(server.stores.open_stores(settings, create=True))
+        await server.stores.warn_of_losses(settings, stores)
         config = None
         if parts.parent is None:  # a parent applies backend.json for both processes
-            config = await stack.enter_async_context(wiring.backend.open_configuration(settings, stores))
+            config = await stack.enter_async_context(server.backend.open_configuration(settings, stores))
         worker: Stopping | None = None
         if parts.worker == "inside":
-            inside = worker = await stack.enter_async_context(wiring.worker.running_worker(settings, stores))
+            inside = worker = await stack.enter_async_context(server.worker.running_worker(settings, stores))
             if parts.listener is None:
                 giving_way = asyncio.create_task(_give_way_after(inside), name="giving way")
                 stack.callback(giving_way.cancel)
         elif beside is not None:
-            await stack.enter_async_context(wiring.worker.worker_to_come(stores))
+            await stack.enter_async_context(server.worker.worker_to_come(stores))
             stack.push_async_callback(beside.end)  # before the stores are closed
             worker = beside
             beside.begin()
         sizes = await _sizes(stores) if parts.parent is None else ""
         if parts.listener is not None and config is not None:
-            app, stop_waiting = await stack.enter_async_context(wiring.web.open_app(settings, stores, config))
+            app, stop_waiting = await stack.enter_async_context(server.web.open_app(settings, stores, config))
             proxies, most = settings.trusted_proxies, settings.connections_per_address
             await waiting.end()
             await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
@@ -240,7 +241,7 @@ class StartWait:
         if self._attempts == 1:
             log.warning("waiting for Redis", reason=str(error))
             if self._parts.listener is not None:
-                monitors = wiring.web.monitors_of(self._settings)
+                monitors = server.web.monitors_of(self._settings)
                 app = waiting_app("the process is starting and waits for Redis", monitors)
                 await self._serving.enter_async_context(_serving(app, self._parts.listener.dup(), asyncio.Event()))
         with contextlib.suppress(TimeoutError):
@@ -263,7 +264,7 @@ async def _waiting(settings: Settings, parts: Parts, stop: asyncio.Event) -> Asy
         await waiting.end()
 
 
-async def _sizes(stores: wiring.stores.Stores) -> str:
+async def _sizes(stores: server.stores.Stores) -> str:
     """The numbers of followed feeds and of users, for people."""
     feeds = sum([1 async for _ in followed_feeds(stores.feeds)])
     users = sum(user.disabled is None for user in await stores.accounts.users())
@@ -279,7 +280,7 @@ def _log_start(settings: Settings, sizes: str, parts: Parts) -> None:
 
 async def _greet(
     settings: Settings,
-    stores: wiring.stores.Stores,
+    stores: server.stores.Stores,
     sizes: str,
     problems: Sequence[ConfigError],
     *,
@@ -313,9 +314,9 @@ async def _greet(
         public = parts_of(settings.public_url).hostname or ""
         local = settings.embedded and _is_local(settings.host) and _is_local(public)
         wanted = show_token or sys.stdout.isatty()
-        token = await wiring.backend.greeting_token(stores, time.time()) if local and wanted else None
+        token = await server.backend.greeting_token(stores, time.time()) if local and wanted else None
         if token:
-            link = await wiring.backend.greeting_link(stores)
+            link = await server.backend.greeting_link(stores)
             lines.insert(1, f"read       {settings.public_url}{link} (signs you in once, within five minutes)")
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif someone:
@@ -350,8 +351,8 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop. Connections that the kernel has accepted for us by now are answered too, instead of reset."""
         copies = [one.dup() for one in sockets or ()]
-        for server in self.servers:
-            server.close()
+        for listening in self.servers:
+            listening.close()
         for copy in copies:
             await self._take_waiting(copy)
             copy.close()
@@ -523,7 +524,10 @@ async def worker_beside(settings: Settings) -> AsyncIterator[WorkerBeside]:
             await running
 
 
-_OF_WORKERS = ("delivery.stage", "parsing.pool", "polling.poll", "push.deliveries", "wiring.fetching", "wiring.worker")
+_OF_WORKERS = (
+    *("delivery.stage", "parsing.pool", "polling.poll", "websub.deliveries"),
+    *("server.fetching", "server.worker"),
+)
 """Modules that load what a worker needs first; it would import them one by one later."""
 
 

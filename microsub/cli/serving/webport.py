@@ -2,7 +2,7 @@
 
 httptools buffers heads and trailers until they are complete, and uvicorn waits for them without limit. So this protocol
 counts bytes outside of bodies, and gives each connection a time by which the client must send what is due;
-`_Server.on_tick` checks all connections once a second. The readers of bodies limit those (`kit.http.params`).
+`_Server.on_tick` checks all connections once a second. The readers of bodies limit those (`web.params`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from microsub.kit.rate_limits import network_of
-from microsub.settings import Network
+from microsub.base.rate_limits import network_of
+from microsub.base.settings import Network
 
 log = structlog.get_logger(__name__)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import quote
 
+from microsub.base.urls import ascii_host, parts_of
 from microsub.formats.documents.context import context, told
 from microsub.formats.xml.media import kind_of
-from microsub.kit.urls import ascii_host, parts_of
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 _ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,\d{4}[^\s:]*:)[^\s<>\"{}|\\^`]+", re.I)

@@ -6,8 +6,8 @@ import re
 from html import escape, unescape
 from urllib.parse import parse_qs, urlsplit
 
+from microsub.base.urls import safe_url
 from microsub.formats.entry_id import fold
-from microsub.kit.urls import safe_url
 
 # Exact hosts, and the paths of their players: their other paths may lead anywhere.
 _PLAYERS = r"""(?ix)https://(?![^?\#]*/\.+(?:[/?\#]|\Z))(?:

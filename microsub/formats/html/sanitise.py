@@ -23,11 +23,11 @@ from urllib.parse import unquote
 
 import nh3
 
+from microsub.base.digests import short_digest
+from microsub.base.urls import LINK, safe_url, without_redirect, without_referrer, without_tracking
 from microsub.formats.html.players import PLAYER
 from microsub.formats.html.shapes import DROPPED, MATH, TAGS, pieces, plain_shapes, unscripted
 from microsub.formats.html.trees import is_crowded, too_deep
-from microsub.kit.digests import short_digest
-from microsub.kit.urls import LINK, safe_url, without_redirect, without_referrer, without_tracking
 
 ATTRIBUTES = {
     "*": {"title", "lang", "dir", "id"},

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import nh3
 
+from microsub.base.urls import LINK
 from microsub.formats.html.players import frame
-from microsub.kit.urls import LINK
 
 _LAZY = ("data-src", "data-lazy-src", "data-original")
 """Attributes that take precedence over `src`."""

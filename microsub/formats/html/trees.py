@@ -16,7 +16,7 @@ from functools import cache
 
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.kit.urls import safe_url
+from microsub.base.urls import safe_url
 
 MAX_PAGE = 2 * 1024 * 1024
 """Characters of a page that are parsed. Heads and profiles come before that."""

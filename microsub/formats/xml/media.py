@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from microsub.kit.urls import host_of, parts_of, safe_url
+from microsub.base.urls import host_of, parts_of, safe_url
 from microsub.model.jf2 import Enclosure
 
 MAX_ENCLOSURES = 50

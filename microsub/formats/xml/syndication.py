@@ -15,7 +15,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
+from microsub.base.urls import host_of, safe_url
 from microsub.formats.dates import from_text
 from microsub.formats.html import players
 from microsub.formats.html.sanitise import text_to_html
@@ -23,7 +24,6 @@ from microsub.formats.html.text import title_text
 from microsub.formats.normalise import RawEntry, RawFeed
 from microsub.formats.podcast import place_of, podcast_of
 from microsub.formats.xml import media, xmlfeed
-from microsub.kit.urls import host_of, safe_url
 from microsub.model.jf2 import Card, Entry, Feed
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})

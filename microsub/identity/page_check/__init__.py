@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from microsub.errors import ParseError, TooManyRequests
+from microsub.base.errors import ParseError, TooManyRequests
+from microsub.base.rate_limits import MINUTE, RateLimiter
+from microsub.base.texts import N_, Sentence
+from microsub.base.urls import mask_credentials, parts_of
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sender, Sending, SendLimits
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
@@ -28,9 +31,6 @@ from microsub.identity.protocol.documents import (
     profile_page,
 )
 from microsub.identity.protocol.links import canonical_me, site_of_me, usable
-from microsub.kit.rate_limits import MINUTE, RateLimiter
-from microsub.kit.texts import N_, Sentence
-from microsub.kit.urls import mask_credentials, parts_of
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0

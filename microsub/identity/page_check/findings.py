@@ -13,6 +13,8 @@ from textwrap import wrap
 from typing import Any, Literal
 from urllib.parse import unquote
 
+from microsub.base.identifiers import identifier
+from microsub.base.texts import N_, Sentence, duration
 from microsub.fetch import Answered, FetchFailed, Hop
 from microsub.identity.profiles import RedirectTrail
 from microsub.identity.protocol.documents import (
@@ -25,8 +27,6 @@ from microsub.identity.protocol.documents import (
     webmention_line,
 )
 from microsub.identity.protocol.links import ExaminedPage, WrittenLink, endpoint, shown, usable, written_links
-from microsub.kit.identifiers import identifier
-from microsub.kit.texts import N_, Sentence, duration
 from microsub.model.reader import NAME
 
 FindingLevel = Literal["ok", "advice", "problem"]

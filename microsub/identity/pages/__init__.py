@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from starlette.routing import Route
 
 from microsub.identity.pages import account, consent, sign_in, start
-from microsub.identity.pages.visit import PageSite
-from microsub.kit.http.pages import static_route
+from microsub.web.pages import static_route
+from microsub.web.visit import PageSite
+
+FOLDER = Path(__file__).parent
+"""Templates, static files and texts of these pages."""
 
 
 def page_routes(site: PageSite) -> list[Route]:

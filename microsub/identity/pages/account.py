@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.texts import N_, Sentence
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.pages.consent import token_scopes
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, passkey_question
 from microsub.identity.protocol.documents import ENDPOINT, microsub_line
 from microsub.identity.provider import GrantedApp
-from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import POSTING_SCOPES
+from microsub.web.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, passkey_question
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"

@@ -15,10 +15,10 @@ from urllib.parse import parse_qs
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
+from microsub.base.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
+from microsub.base.texts import N_, Sentence
 from microsub.identity.clients import App
 from microsub.identity.limits import PROFILE_RECENT
-from microsub.identity.pages.visit import PageSite, PageVisit, form, slow_page
 from microsub.identity.protocol.clients import (
     AuthorizationRequest,
     ClientInfo,
@@ -33,9 +33,9 @@ from microsub.identity.protocol.clients import (
 from microsub.identity.protocol.documents import MICROPUB, PROFILE_SCOPE, is_own
 from microsub.identity.protocol.links import alike, known_me, shown
 from microsub.identity.provider import LONGEST_NAME, GrantedApp
-from microsub.kit.http.headers import origin
-from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import ALL_SCOPES, NAME, NOTIFICATIONS, OTHER_NAMES, SAVED, meant
+from microsub.web.headers import origin
+from microsub.web.visit import PageSite, PageVisit, form, slow_page
 
 _HERE = {
     "read": N_("Read your channels and posts, search, and mark posts as read."),

@@ -16,10 +16,17 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import NotFound, SignInFailed
+from microsub.base.errors import NotFound, SignInFailed
+from microsub.base.texts import N_, Sentence
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
-from microsub.identity.pages.visit import (
+from microsub.identity.protocol.documents import microsub_line, provider_lines
+from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
+from microsub.identity.store.credentials import InvitationSpent
+from microsub.identity.store.grants import owner_in
+from microsub.model.reader import NAME as ACCOUNT
+from microsub.web.headers import is_of_this_machine, own_path, page_headers
+from microsub.web.visit import (
     PageSite,
     PageVisit,
     form,
@@ -29,13 +36,6 @@ from microsub.identity.pages.visit import (
     public,
     slow_page,
 )
-from microsub.identity.protocol.documents import microsub_line, provider_lines
-from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
-from microsub.identity.store.credentials import InvitationSpent
-from microsub.identity.store.grants import owner_in
-from microsub.kit.http.headers import is_of_this_machine, own_path, page_headers
-from microsub.kit.texts import N_, Sentence
-from microsub.model.reader import NAME as ACCOUNT
 
 SIGN_IN_PATH = "/sign-in"
 PASSWORD_PATH = "/sign-in/local"  # noqa: S105 - a path

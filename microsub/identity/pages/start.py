@@ -5,10 +5,11 @@ from __future__ import annotations
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.rate_limits import network_of
+from microsub.base.texts import N_, Sentence
 from microsub.identity.limits import PROFILE_PAGE
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page, public
 from microsub.identity.protocol.documents import (
     ENDPOINT,
     PROFILES,
@@ -19,9 +20,8 @@ from microsub.identity.protocol.documents import (
     webmention_line,
 )
 from microsub.identity.protocol.links import shown
-from microsub.kit.rate_limits import network_of
-from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import NAME
+from microsub.web.visit import PageSite, PageVisit, form, page, public
 
 CHECK_PATH = "/check"
 CONNECT = "/connect"

@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from microsub.errors import InvalidRequest, ParseError
+from microsub.base.errors import InvalidRequest, ParseError
+from microsub.base.identifiers import MAX_URL, Identifier, identifier
 from microsub.identity.protocol.links import canonical_me, endpoint, shown
-from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.model.reader import ALL_SCOPES, read_scopes
 
 MAX_BODY = 64 * 1024

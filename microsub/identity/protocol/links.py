@@ -1,7 +1,7 @@
 """Addresses of people, apps and servers, and the links by which a page names them.
 
-`me`: https://indieauth.spec.indieweb.org/#user-profile-url, #url-canonicalization. `kit.identifiers` decides which URLs
-can be identifiers at all.
+`me`: https://indieauth.spec.indieweb.org/#user-profile-url, #url-canonicalization. `base.identifiers` decides which
+URLs can be identifiers at all.
 
 Links: https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-editor.org/rfc/rfc8288. HTTP `Link`
 comes first, then `<link>` in the page's head, in document order. Links in the body are ignored: on many sites others
@@ -19,14 +19,14 @@ from typing import Literal
 
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.base.errors import InvalidRequest
+from microsub.base.identifiers import MAX_URL, UNFIT, Identifier, identifier
+from microsub.base.urls import safe_url
 from microsub.discovery.links import discover
-from microsub.errors import InvalidRequest
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.parse import sniff
-from microsub.kit.http.links import links_of
-from microsub.kit.identifiers import MAX_URL, UNFIT, Identifier, identifier
-from microsub.kit.urls import safe_url
+from microsub.web.links import links_of
 
 _DOT_AT_END = re.compile(r"(?i)https?://[^/?#]*?[.\u3002\uff0e\uff61](?::[0-9]*)?(?:[/?#]|\Z)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from microsub.errors import NotFound
+from microsub.base.errors import NotFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, texts

@@ -17,12 +17,12 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import InvalidRequest
+from microsub.base.digests import new_secret, sha256_hex
+from microsub.base.errors import InvalidRequest
+from microsub.base.texts import N_, Sentence
 from microsub.identity.limits import ATTEMPTS, INVITATION, KNOWN_BROWSER, PASSKEY_CHALLENGE
 from microsub.identity.store import absent
 from microsub.identity.store.grants import LONGEST_SECRET, owner_in
-from microsub.kit.digests import new_secret, sha256_hex
-from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import NAME
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from microsub.base.digests import sha256_hex
 from microsub.identity.limits import KNOWN_NETWORK, UnknownTokens
-from microsub.kit.digests import sha256_hex
 from microsub.model.reader import Credential
 from microsub.redis import keys
 from microsub.redis.lease import leased

@@ -2,7 +2,7 @@
 
 A refresh token is `<user>.<grant>.<secret>` and is replaced with every use. Its grant is found by an id that is only
 known from one of its tokens; so an older or wrong token with this id was leaked, and the grant ends (RFC 9700, section
-4.14.2). Access tokens are those of `identity.store.accounts`, with the id of their grant.
+4.14.2). Access tokens are those of `accounts.store`, with the id of their grant.
 
 Authorization codes of our own IndieAuth server are valid once, and for a short time. A code is `<user>.<secret>`; only
 its SHA-256 is stored, in the user's slot, so that one script uses it up and writes the grant. Its record is kept for
@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT, GRANT, TOKEN_OVERLAP
 from microsub.identity.store import absent, listed
-from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.model.reader import NAME
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis

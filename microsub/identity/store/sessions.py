@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from microsub.errors import Unauthorized
+from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
+from microsub.base.errors import Unauthorized
+from microsub.base.texts import N_
 from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, SESSION_SETTLED, SIGN_IN, VISIT_NOTED
 from microsub.identity.store import listed
-from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
-from microsub.kit.texts import N_
 from microsub.model.reader import NAME
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
+from microsub.api import arguments
+from microsub.api.arguments import Action, Call, Reply, Table
+from microsub.base.urls import MAX_URL, is_usable
 from microsub.configuration.model import LANGUAGE, MOST_IMPRESSIONS, OutputConfig, Republish
-from microsub.kit.http.params import TRUTHS, Params, wrong
-from microsub.kit.urls import MAX_URL, is_usable
 from microsub.model.query import parsed
 from microsub.outputs.contents import Edited
 from microsub.outputs.values import OutputFeed, require_name, seconds_of
-from microsub.timelines.api import arguments
-from microsub.timelines.api.arguments import Action, Call, Reply, Table
 from microsub.timelines.channels import MOST_OF_NAME
+from microsub.web.params import TRUTHS, Params, wrong
 
 SCOPE = "channels"
 MOST_OF_DESCRIPTION = 2000

@@ -25,7 +25,8 @@ from email.utils import format_datetime, parsedate_to_datetime
 from starlette.requests import Request
 from starlette.types import Scope, Send
 
-from microsub.errors import (
+from microsub.base.digests import sha256_hex, short_digest
+from microsub.base.errors import (
     AddressRevoked,
     InvalidRequest,
     MethodNotAllowed,
@@ -34,6 +35,8 @@ from microsub.errors import (
     StoreError,
     TooManyRequests,
 )
+from microsub.base.locks import KeyedLocks
+from microsub.base.rate_limits import RateLimiter, network_of, public_network
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri
@@ -45,11 +48,14 @@ from microsub.identity.limits import (
     OUTPUTS_SENT_OF_FEED,
     OUTPUTS_SENT_TO_NETWORK,
 )
-from microsub.identity.pages.visit import PageCookies
-from microsub.kit.digests import sha256_hex, short_digest
-from microsub.kit.http.headers import PublicAddress, bearer, client_of, header
-from microsub.kit.http.params import collect, urlencoded
-from microsub.kit.http.responses import (
+from microsub.model.reader import Credential
+from microsub.outputs.contents import Contents
+from microsub.outputs.store import Reservation
+from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
+from microsub.server.surface import Services
+from microsub.web.headers import PublicAddress, bearer, client_of, header
+from microsub.web.params import collect, urlencoded
+from microsub.web.responses import (
     Header,
     HttpEndpoint,
     HttpExchange,
@@ -58,13 +64,7 @@ from microsub.kit.http.responses import (
     error_reply,
     log_error,
 )
-from microsub.kit.locks import KeyedLocks
-from microsub.kit.rate_limits import RateLimiter, network_of, public_network
-from microsub.model.reader import Credential
-from microsub.outputs.contents import Contents
-from microsub.outputs.store import Reservation
-from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
-from microsub.surface import Services
+from microsub.web.visit import PageCookies
 
 METHODS = "GET, HEAD, OPTIONS"
 SENDING = 120.0

@@ -15,21 +15,21 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.store import User
+from microsub.admin.hours import HourFigures
+from microsub.admin.overview import unless_away
+from microsub.admin.survey import STATES, FollowedFeed
+from microsub.backend_file.store import AppliedFile
+from microsub.base.errors import NotFound
+from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.model import encode
-from microsub.configuration.store import AppliedFile
 from microsub.delivery.dead_letters import DeadLetter, is_letter_id
 from microsub.delivery.stage import retry
-from microsub.errors import NotFound
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page
-from microsub.identity.store.accounts import User
-from microsub.kit.http.pages import N_
-from microsub.kit.urls import redacted, redacted_text
 from microsub.model.plaintext import on_one_line
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading.places import ITEM_ID
-from microsub.upkeep.hours import HourFigures
-from microsub.upkeep.overview import unless_away
-from microsub.upkeep.survey import STATES, FollowedFeed
+from microsub.web.pages import N_
+from microsub.web.visit import Handler, PageSite, PageVisit, form, page
 
 ADMIN = "/admin"
 PAGE = 50

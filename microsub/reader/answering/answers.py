@@ -17,15 +17,15 @@ from typing import Literal, get_args
 import orjson
 import structlog
 
-from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.base.digests import sha256_hex
+from microsub.base.errors import InvalidRequest, TooManyRequests
+from microsub.base.rate_limits import RateLimiter
+from microsub.base.texts import N_, Sentence
+from microsub.base.urls import safe_url
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
 from microsub.identity.limits import ANSWERS_OF_USER
 from microsub.identity.protocol.documents import read_error
 from microsub.identity.sign_in import PostingAccess, provider_name
-from microsub.kit.digests import sha256_hex
-from microsub.kit.rate_limits import RateLimiter
-from microsub.kit.texts import N_, Sentence
-from microsub.kit.urls import safe_url
 from microsub.reader.reading.posts import web
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

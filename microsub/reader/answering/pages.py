@@ -6,16 +6,16 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound, SignInFailed
+from microsub.base.digests import new_secret
+from microsub.base.errors import InvalidRequest, NotFound, SignInFailed
+from microsub.base.texts import N_
 from microsub.identity.pages.sign_in import next_path
-from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page, slow_page
 from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
-from microsub.kit.digests import new_secret
-from microsub.kit.texts import N_
 from microsub.reader.answering.answers import KINDS, Answer
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import post_page, reader_of, shown_post
 from microsub.reader.reading.places import POST
+from microsub.web.visit import PageSite, PageVisit, form, has_lent_page, page, slow_page
 
 ANSWER = "/answer"
 

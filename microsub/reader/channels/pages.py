@@ -14,11 +14,10 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.texts import N_, Sentence
+from microsub.base.urls import mask_credentials
 from microsub.formats.wire import post_title
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
-from microsub.kit.texts import N_, Sentence
-from microsub.kit.urls import mask_credentials
 from microsub.model.filters import Filter, FilterPart, Searched
 from microsub.model.reader import NAME, SAVED, STANDING, Channel, Cursor, PageQuery, Subscription
 from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
@@ -30,6 +29,7 @@ from microsub.reader.reading.places import ITEM_ID, ListPart
 from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark
 from microsub.timelines.views import feed_name
+from microsub.web.visit import PageSite, PageVisit, form, page
 
 CHANNELS = "/channels"
 MOST_LISTED = 100

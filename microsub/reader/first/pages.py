@@ -11,15 +11,15 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import ConfigError, InvalidRequest
+from microsub.base.errors import ConfigError, InvalidRequest
+from microsub.base.texts import N_
+from microsub.base.urls import web_address
 from microsub.identity.pages.start import start_page
-from microsub.identity.pages.visit import PageSite, PageVisit, page
-from microsub.kit.texts import N_
-from microsub.kit.urls import web_address
 from microsub.model.reader import STANDING
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.places import CHANNEL, HOME
+from microsub.web.visit import PageSite, PageVisit, page
 
 FIRST = "/first"
 OUR_STARTERS = Path(__file__).with_name("starters.toml")

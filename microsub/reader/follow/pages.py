@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.base.errors import NotFound, RequestError
+from microsub.base.texts import N_
+from microsub.base.urls import mask_credentials
 from microsub.discovery.entered import HIDDEN, without_userinfo
 from microsub.discovery.links import FeedLink
 from microsub.discovery.search import SearchAnswer, preview_items
-from microsub.errors import NotFound, RequestError
-from microsub.identity.pages.visit import PageSite, PageVisit, form, slow_page
-from microsub.kit.http.forms import began_elsewhere
-from microsub.kit.texts import N_
-from microsub.kit.urls import mask_credentials
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import change, reader_of, views
 from microsub.reader.reading.places import ITEM_ID, given_address
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME
 from microsub.timelines.saved import save_posts
+from microsub.web.forms import began_elsewhere
+from microsub.web.visit import PageSite, PageVisit, form, slow_page
 
 FOLLOW, PREVIEW, UNFOLLOW, PICK = "/follow", "/follow/preview", "/follow/end", "/follow/pick"
 NEW = "+"

@@ -9,9 +9,9 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.identity.pages.visit import PageSite, PageVisit, page
-from microsub.kit.http.headers import page_headers
 from microsub.reader.follow.pages import FOLLOW
+from microsub.web.headers import page_headers
+from microsub.web.visit import PageSite, PageVisit, page
 
 OFFLINE = "/offline"
 MANIFEST, WORKER = "/app.webmanifest", "/service-worker.js"

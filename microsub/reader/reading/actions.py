@@ -11,10 +11,8 @@ from typing import Literal
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest
-from microsub.identity.pages.visit import PageSite, PageVisit, form
-from microsub.kit.http.headers import own_path
-from microsub.kit.texts import N_, Sentence
+from microsub.base.errors import InvalidRequest
+from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import unread_counts
@@ -22,6 +20,8 @@ from microsub.reader.reading.pages import data_reply, reader_of
 from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.timelines.pages import mark, mark_until
 from microsub.timelines.saved import save, unsave
+from microsub.web.headers import own_path
+from microsub.web.visit import PageSite, PageVisit, form
 
 MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
 MOST = 1000

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import nh3
 
+from microsub.base.urls import LINK
 from microsub.formats.html.players import page_of, player_link
 from microsub.formats.html.sanitise import ATTRIBUTES, candidates
 from microsub.formats.html.shapes import DROPPED, TAGS, pieces
-from microsub.kit.urls import LINK
 
 ImageAddress = Callable[[str], str]
 """Returns the proxy address of a foreign picture."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from microsub.identity.pages.visit import PageVisit
-from microsub.kit.http.pages import N_
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, STANDING, Channel
 from microsub.reader.reading.places import CHANNEL, TimelinePlace
 from microsub.timelines.channels import ChannelNames
+from microsub.web.pages import N_
+from microsub.web.visit import PageVisit
 
 MOST_BESIDE = 100
 """Maximum number of a user's channels next to a page."""

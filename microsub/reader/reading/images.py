@@ -14,13 +14,13 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from microsub.errors import NotFound, StoreFull, StoreUnavailable, TooManyRequests
+from microsub.base.digests import base64url, is_same, keyed_digest
+from microsub.base.errors import NotFound, StoreFull, StoreUnavailable, TooManyRequests
+from microsub.base.rate_limits import RateLimiter
+from microsub.base.texts import N_
 from microsub.fetch import Answered, Sender, Sending, SendLimits
 from microsub.formats.xml.media import type_of
 from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_HALF, IMAGES_OF_USER, IMAGES_WHEN_BUSY
-from microsub.kit.digests import base64url, is_same, keyed_digest
-from microsub.kit.rate_limits import RateLimiter
-from microsub.kit.texts import N_
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text

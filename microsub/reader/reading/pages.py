@@ -12,22 +12,9 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from microsub.errors import NotFound, RequestError, StoreUnavailable, TooManyRequests
+from microsub.base.errors import NotFound, RequestError, StoreUnavailable, TooManyRequests
+from microsub.base.rate_limits import Place, public_network
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
-from microsub.identity.pages.visit import (
-    Handler,
-    PageSite,
-    PageVisit,
-    SentResponse,
-    form,
-    has_lent_page,
-    page,
-    slow_page,
-)
-from microsub.kit.http.display import Display
-from microsub.kit.http.headers import page_headers
-from microsub.kit.http.pages import LANGUAGES, N_
-from microsub.kit.rate_limits import Place, public_network
 from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
 from microsub.posts.items import PIECE
 from microsub.reader.reading import undo
@@ -38,6 +25,19 @@ from microsub.reader.reading.posts import PLAYED, PostForms, PostView, Unavailab
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import Listeners, open_events
 from microsub.timelines.views import feed_name
+from microsub.web.display import Display
+from microsub.web.headers import page_headers
+from microsub.web.pages import LANGUAGES, N_
+from microsub.web.visit import (
+    Handler,
+    PageSite,
+    PageVisit,
+    SentResponse,
+    form,
+    has_lent_page,
+    page,
+    slow_page,
+)
 
 DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
-from microsub.errors import InvalidRequest, NotFound
-from microsub.kit.texts import N_, Sentence
-from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.texts import N_, Sentence
+from microsub.base.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery, PostSearchRequest
 
 CHANNEL, SEARCH, POST, HOME = "/channel", "/search", "/post", "/"

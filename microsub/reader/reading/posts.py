@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
+from microsub.base.urls import mask_credentials
 from microsub.formats.entry_id import post_type
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
-from microsub.kit.urls import mask_credentials
 from microsub.model.jf2 import Card, Entry, Podcast, Review
 from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from microsub.identity.pages.visit import PageSite
 from microsub.reader.settings import devices, incoming, lists, menu, outputs, rules
 from microsub.reader.settings.menu import SETTINGS as SETTINGS
+from microsub.web.visit import PageSite
 
 
 def routes(site: PageSite) -> list[Route]:

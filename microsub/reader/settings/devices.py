@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import NotFound
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.base.errors import NotFound
+from microsub.base.texts import N_
 from microsub.identity.store.sessions import device as browser_name
-from microsub.kit.texts import N_
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks, links
 from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import DEVICES
+from microsub.web.visit import PageSite, PageVisit, form, page
 from microsub.webpush.devices import Device, DeviceState
 
 _DONE = {

@@ -8,15 +8,15 @@ from typing import get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.texts import N_
 from microsub.identity.protocol.documents import micropub_line, webmention_line
-from microsub.kit.texts import N_
 from microsub.micropub.sources import Source
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.settings.menu import MENTIONS, SOURCES
+from microsub.web.visit import PageSite, PageVisit, form, page
 from microsub.webmention.store import MentionStore, Order
 
 MOST_MENTIONS = 200

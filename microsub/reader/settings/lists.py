@@ -11,16 +11,16 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub.errors import NotFound, TooManyRequests
+from microsub.base.errors import NotFound, TooManyRequests
+from microsub.base.rate_limits import RateLimiter, TakenPlaces
+from microsub.base.texts import N_, Sentence
 from microsub.identity.limits import EXPORT_SHARES, EXPORTS_OF_USER, EXPORTS_SHARED
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, upload
-from microsub.kit.http.headers import page_headers
-from microsub.kit.rate_limits import RateLimiter, TakenPlaces
-from microsub.kit.texts import N_, Sentence
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import SETTINGS
 from microsub.transfer import MOST_BYTES
+from microsub.web.headers import page_headers
+from microsub.web.visit import Handler, PageSite, PageVisit, form, page, upload
 
 LISTS = f"{SETTINGS}/lists"
 UNDO = f"{LISTS}/undo"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.identity.pages.visit import PageSite, PageVisit, page
-from microsub.kit.http.pages import N_
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import DISPLAY, reader_of
+from microsub.web.pages import N_
+from microsub.web.visit import PageSite, PageVisit, page
 
 SETTINGS = "/settings"
 OUTPUTS = f"{SETTINGS}/outputs"

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.base.errors import InvalidRequest
+from microsub.base.texts import N_
 from microsub.configuration.model import OutputConfig
-from microsub.errors import InvalidRequest
-from microsub.identity.pages.visit import PageSite, PageVisit, page
-from microsub.kit.http.params import collect
-from microsub.kit.texts import N_
 from microsub.model.reader import GLOBAL
 from microsub.outputs import OutputFeed, OutputItem
 from microsub.outputs.api.actions import output_settings
@@ -21,6 +19,8 @@ from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.menu import OUTPUTS
 from microsub.timelines.channels import slug
+from microsub.web.params import collect
+from microsub.web.visit import PageSite, PageVisit, page
 
 MOST_ITEMS = 100
 """Items of an output feed on its page, most recently edited first."""

@@ -9,15 +9,15 @@ from typing import Literal
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound
-from microsub.identity.pages.visit import PageSite, PageVisit, page
-from microsub.kit.texts import N_
-from microsub.kit.urls import mask_credentials
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.texts import N_
+from microsub.base.urls import mask_credentials
 from microsub.model.reader import SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import MUTED_FOR, change, reader_of
 from microsub.reader.reading.places import given_address
 from microsub.reader.settings.menu import RULES
+from microsub.web.visit import PageSite, PageVisit, page
 
 _FEED = "feed:"
 """Prefix of a feed id in a form field that otherwise holds an address."""

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from microsub.errors import ConfigError, DataFolderUnusable, NotFound
+from microsub.base.errors import ConfigError, DataFolderUnusable, NotFound
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
-from microsub.errors import (
+from microsub.base.errors import (
     ConfigError,
     DataFolderUnusable,
     MicrosubError,
@@ -38,7 +38,7 @@ from microsub.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from microsub.logs import LibraryLogger
+from microsub.base.logs import LibraryLogger
 from microsub.redis.embedded.datafolder import (
     Folder,
     Record,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from microsub.errors import InvalidRequest, QuotaReached
+from microsub.base.errors import InvalidRequest, QuotaReached
 from microsub.identity.store import absent
 from microsub.model.reader import MOVE, SAVED, STANDING, FeedMove, Subscription, read_moves
 from microsub.redis import keys

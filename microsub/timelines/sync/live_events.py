@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.identity.store.accounts import grant, unauthorized
-from microsub.kit.rate_limits import RateLimiter
+from microsub.accounts.store import grant, unauthorized
+from microsub.base.rate_limits import RateLimiter
 from microsub.model.reader import SAVED, Channel, Credential, Grant, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

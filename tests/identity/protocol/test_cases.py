@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.identity.protocol.clients import read_client
 from microsub.identity.protocol.documents import read_check, read_code_answer, read_introspection, read_metadata
 from microsub.identity.protocol.links import profile_links

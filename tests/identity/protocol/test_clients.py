@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
+from microsub.base.identifiers import identifier
 from microsub.identity.protocol.clients import (
     ClientInfo,
     allowed_redirect,
@@ -15,7 +16,6 @@ from microsub.identity.protocol.clients import (
     is_loopback_redirect,
     read_client,
 )
-from microsub.kit.identifiers import identifier
 
 APP = ClientInfo(
     "https://app.example/id",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from microsub.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest
+from microsub.base.identifiers import identifier
 from microsub.identity.protocol.links import alike, canonical_me, endpoint, same_me, site_of_me
-from microsub.kit.identifiers import identifier
 
 
 @pytest.mark.parametrize(

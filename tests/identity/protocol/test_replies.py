@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.identity.protocol.documents import (
     ErrorAnswer,
     read_check,

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.errors import InvalidRequest, OAuthRefused
+from microsub.base.errors import InvalidRequest, OAuthRefused
 from microsub.identity.protocol.clients import (
     MAX_STATE,
     AuthorizationRequest,

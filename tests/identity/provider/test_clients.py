@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from microsub.errors import TooManyRequests
+from microsub.base.errors import TooManyRequests
+from microsub.base.rate_limits import MINUTE
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
 from microsub.identity.clients import MAX_LOGO, Asker, ClientApps
 from microsub.identity.limits import CLIENT_FAILURE, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
-from microsub.kit.rate_limits import MINUTE
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 

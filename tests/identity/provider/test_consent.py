@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 import pytest
 
-from microsub.app import create_app
+from microsub.accounts.store import ActivityNotes, TokenUse
 from microsub.identity.clients import MAX_LOGO
-from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from microsub.identity.store.grants import Codes
-from microsub.kit.http.pages import moment
+from microsub.server.app import create_app
+from microsub.web.pages import moment
 from tests.support.apps import Apps
 from tests.support.visitor import Shown, Visitor, begin_session, fields_of
 from tests.support.world import World

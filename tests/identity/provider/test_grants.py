@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from microsub.check.look import look
-from microsub.errors import Unauthorized
+from microsub.accounts.store import Accounts
+from microsub.admin.check.look import look
+from microsub.base.errors import Unauthorized
 from microsub.identity.limits import GRANT
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.errors import Forbidden, OAuthRefused
+from microsub.accounts.store import Accounts
+from microsub.base.errors import Forbidden, OAuthRefused
 from microsub.identity.clients import App, ClientApps
 from microsub.identity.protocol.clients import AuthorizationRequest, ClientInfo
 from microsub.identity.provider import CodeExchange, IndieAuthProvider
-from microsub.identity.store.accounts import Accounts
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER

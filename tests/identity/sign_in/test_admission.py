@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsub.identity
+from microsub.accounts.store import Accounts
+from microsub.base.errors import ProfileUnreachable
+from microsub.base.rate_limits import FixedWindow
 from microsub.configuration.model import Registration
-from microsub.errors import ProfileUnreachable
 from microsub.fetch import Hop
 from microsub.identity.admission import (
     UNFIT,
@@ -29,8 +31,6 @@ from microsub.identity.limits import USER_ADDRESSES
 from microsub.identity.profiles import Claims, Profile, RedirectTrail, trail_of
 from microsub.identity.protocol.documents import is_own
 from microsub.identity.protocol.links import Endpoints, canonical_me
-from microsub.identity.store.accounts import Accounts
-from microsub.kit.rate_limits import FixedWindow
 from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels

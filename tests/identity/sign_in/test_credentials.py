@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.errors import InvalidRequest, NotFound
+from microsub.accounts.store import Accounts
+from microsub.base.errors import InvalidRequest, NotFound
 from microsub.identity.limits import ATTEMPTS
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import (
     MOST_DEVICES,
     MOST_PASSKEYS,

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from microsub.errors import NotFound
+from microsub.accounts.store import Accounts
+from microsub.base.errors import NotFound
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.passkeys import PasskeyAnswer
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.sessions import Sessions
 from microsub.redis.protocol import Redis

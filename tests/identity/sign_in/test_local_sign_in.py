@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from microsub.base.metrics import LOCAL_SIGN_INS
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
-from microsub.metrics import LOCAL_SIGN_INS
 from tests.support.apps import Apps
 from tests.support.visitor import (
     BY_PASSWORD,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import InvalidRequest, NotImplementedHere
+from microsub.accounts.store import Accounts
+from microsub.base.errors import InvalidRequest, NotImplementedHere
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyRefused, Passkeys, RelyingParty, relying_party
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import InvitationSpent, LocalCredentials
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import UP, UV, Authenticator, b64, unb64

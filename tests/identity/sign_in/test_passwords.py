@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.accounts.store import Accounts
+from microsub.base.errors import InvalidRequest, TooManyRequests
+from microsub.base.rate_limits import GrowingPauses, network_of
 from microsub.identity.limits import (
     CHALLENGES_OF_WIDE_NETWORK,
     HASHES,
@@ -29,9 +31,7 @@ from microsub.identity.passwords import (
     chosen_password,
     normal_password,
 )
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
-from microsub.kit.rate_limits import GrowingPauses, network_of
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable
+from microsub.base.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import Answered, Fetcher, FetchFailed, FetchSettings, Hop, Sending
 from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.profiles import Profile, Profiles, trail_of

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from microsub.errors import Unauthorized
+from microsub.accounts.store import Accounts
+from microsub.base.errors import Unauthorized
 from microsub.identity.limits import SESSION_SECRET
-from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.sessions import Sessions, device
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx
 import pytest
 
-from microsub.errors import SignInFailed
+from microsub.base.errors import SignInFailed
+from microsub.base.metrics import SIGN_INS
 from microsub.identity.limits import (
     SIGN_IN_BYTES,
     SIGN_INS_IN_ALL,
@@ -23,7 +24,6 @@ from microsub.identity.limits import (
     WAITING_OF_WIDE_NETWORK,
 )
 from microsub.identity.sign_in import SignInLimits
-from microsub.metrics import SIGN_INS
 from microsub.redis.protocol import Redis
 from tests.identity.conftest import ADDRESS
 from tests.support.invariants import all_keys

@@ -1,0 +1,1 @@
+"""Users of this server, their tokens, and their quotas."""

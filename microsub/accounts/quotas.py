@@ -1,0 +1,243 @@
+"""Quotas and rate limits of each user, from backend.json."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from microsub.accounts.store import Accounts
+from microsub.backend_file.store import InForce, SettingsInForce
+from microsub.base.errors import QuotaReached, StoreError, StoreUnavailable, TooManyRequests
+from microsub.base.texts import Sentence
+from microsub.base.ttl_cache import TtlCache
+from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
+from microsub.identity.limits import REGISTERED
+from microsub.identity.store.credentials import AttemptCounts
+from microsub.redis import keys
+from microsub.redis.protocol import Redis, ScriptCall
+from microsub.redis.scripts import load
+
+STEPS = 10
+"""A process's reports of a user's requests before the limit is reached, if nothing else causes a report."""
+REPORTED_AFTER = 1.0
+"""Seconds after which it reports in any case, with the next request."""
+_MINUTE = 60
+
+CountedQuota = Literal["channels", "feeds", "media", "output_items", "outputs", "rules", "saved", "sources", "tokens"]
+"""The limits in `Quotas`, except for requests, which `UserQuotas.count` counts."""
+_MOST_COUNTED = 10_000
+_COUNT = load("posts_count")
+
+
+@dataclass(slots=True)
+class _Minute:
+    """A process's counts for one user and minute: `known` in total, `unreported` of its own."""
+
+    number: int
+    known: int = 0
+    unreported: int = 0
+    reported_at: float = float("-inf")
+    reporting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class RequestRate:
+    """Counts requests. Times are Unix seconds."""
+
+    def __init__(self, counts: AttemptCounts) -> None:
+        self._counts = counts
+        self._minutes: OrderedDict[str, _Minute] = OrderedDict()
+
+    def counted(self, user: str, now: float) -> int:
+        """The number of known requests of the user in this minute, without counting one."""
+        minute = self._minutes.get(user)
+        return minute.known + minute.unreported if minute is not None and minute.number == int(now // _MINUTE) else 0
+
+    async def count(self, user: str, limit: int, now: float) -> None:
+        """Admit a request. Raises TooManyRequests; StoreFull if too many are unreported."""
+        minute = self._minute(user, int(now // _MINUTE))
+        step = step_of(limit)
+        while True:
+            if minute.known + minute.unreported >= limit:
+                raise too_many_requests(limit, now)
+            if minute.unreported < step:
+                break
+            try:
+                await self._report(user, minute, now)
+            except StoreUnavailable:  # until it is back, each process counts for itself
+                break
+        minute.unreported += 1
+        if minute.unreported >= step or now - minute.reported_at >= REPORTED_AFTER:
+            with suppress(StoreError):  # the request itself will get the same error from the store
+                await self._report(user, minute, now)
+
+    async def _report(self, user: str, minute: _Minute, now: float) -> None:
+        async with minute.reporting:
+            count = minute.unreported
+            if count:
+                minute.known = await self._counts.in_minute(f"requests {user}", minute.number * _MINUTE, count)
+                minute.unreported -= count
+                minute.reported_at = now
+
+    def _minute(self, user: str, number: int) -> _Minute:
+        minute = self._minutes.pop(user, None)
+        if minute is None or minute.number < number:
+            minute = _Minute(number)
+        self._minutes[user] = minute
+        while len(self._minutes) > _MOST_COUNTED:
+            self._minutes.popitem(last=False)
+        return minute
+
+
+@dataclass(slots=True)
+class _Room:
+    """What a process knows of a user's own posts until a time: their bytes, and the quota."""
+
+    until: float
+    used: int
+    most: int
+
+
+class PostRoom:
+    """The room for a user's own posts: those of feeds that nobody else follows, and of the user's sources.
+
+    Their bytes are counted when they are stored. That some were deleted since, or others follow their feed now, upkeep
+    finds out, and corrects the count.
+    """
+
+    def __init__(self, redis: Redis, in_force: SettingsInForce, clock: Callable[[], float] = time.monotonic) -> None:
+        self._redis = redis
+        self._in_force = in_force
+        self._clock = clock
+        self._rooms: OrderedDict[str, _Room] = OrderedDict()
+
+    async def require(self, user: str) -> None:
+        """Raise QuotaReached if there is no room. Reads Redis once a minute for each user."""
+        room = self._rooms.get(user)
+        if room is None or self._clock() >= room.until:
+            room = await self._read(user)
+        if room.most and room.used >= room.most:
+            raise QuotaReached("bytes of posts of feeds that nobody else follows", room.used, room.most)
+
+    def counting(self, user: str, size: int) -> Sequence[ScriptCall]:
+        """The call that counts `size` more bytes; none for a user without a quota."""
+        room = self._rooms.get(user)
+        if room is None or not room.most or not size:
+            return ()
+        room.used += size
+        return [(_COUNT, [keys.user(user)], ["add", size])]
+
+    async def is_uncertain(self, user: str) -> bool:
+        """Whether the count matters, because the user may be near the quota, or isn't known."""
+        room = await self._read(user)
+        return bool(room.most) and not 0 < room.used < room.most // 2
+
+    async def correct(self, user: str, size: int) -> None:
+        """Set the count to the bytes that are stored."""
+        await self._redis.script(_COUNT, [keys.user(user)], ["set", max(size, 1)])
+        self._rooms.pop(user, None)
+
+    async def _read(self, user: str) -> _Room:
+        everywhere = await self._in_force.everything()
+        registered, used = await self._redis.command("HMGET", keys.user(user), "registered", "post_bytes")
+        most = resolved(everywhere, user, registered=registered is not None).posts or 0
+        room = self._rooms[user] = _Room(self._clock() + _MINUTE, int(used or 0), most)
+        self._rooms.move_to_end(user)
+        while len(self._rooms) > _MOST_COUNTED:
+            self._rooms.popitem(last=False)
+        return room
+
+
+def step_of(limit: int) -> int:
+    """The number of requests that a process admits without a report."""
+    return max(1, limit // STEPS)
+
+
+def too_many_requests(limit: int, now: float) -> TooManyRequests:
+    """The error for a user who has made `limit` requests in this minute."""
+    return TooManyRequests(
+        Sentence(
+            "the limit for requests is reached: this server allows you {limit} in a minute; try "
+            "again when the next minute begins",
+            limit=limit,
+        ),
+        math.ceil(_MINUTE - now % _MINUTE),
+    )
+
+
+class UserQuotas:
+    """The active quotas, and the count of requests.
+
+    For users without limits, it costs only memory, and one look-up a minute.
+    """
+
+    def __init__(
+        self,
+        in_force: SettingsInForce,
+        accounts: Accounts,
+        limiting: RequestRate,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._in_force = in_force
+        self._accounts = accounts
+        self._limiting = limiting
+        self._registered: TtlCache[bool] = TtlCache(
+            lifetime=REGISTERED, failures=0.0, most=_MOST_COUNTED, at_once=_MOST_COUNTED, clock=clock
+        )
+        self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
+
+    async def of(self, user: str) -> Quotas:
+        """The limits of the user: None for unset ones, 0 for no limit."""
+        everywhere = await self._in_force.everything()
+        return resolved(everywhere, user, registered=await self._is_registered(user))
+
+    async def most(self, what: CountedQuota, user: str) -> int:
+        """The user's quota of that kind; 0: no limit."""
+        found: int | None = getattr(await self.of(user), what)
+        return found or 0
+
+    async def count(self, user: str, now: float) -> None:
+        """Count and admit one more request of the user. Raises TooManyRequests."""
+        limit = await self._requests(user)
+        if limit:
+            await self._limiting.count(user, limit, now)
+
+    async def refuse_exhausted(self, user: str, now: float) -> None:
+        """Raise TooManyRequests if the user is known to have no requests left in this minute."""
+        counted = self._limiting.counted(user, now)
+        if counted and counted >= (limit := await self._requests(user)) > 0:
+            raise too_many_requests(limit, now)
+
+    async def _requests(self, user: str) -> int:
+        """The user's limit of requests per minute; 0: no limit.
+
+        It is needed for every request, so it is cached while the same settings are active, which are read again every
+        second.
+        """
+        everywhere = await self._in_force.everything()
+        settings, limits = self._requests_of
+        if settings is not everywhere:
+            limits = {}
+            self._requests_of = (everywhere, limits)
+        limit = limits.get(user)
+        if limit is None:
+            registered = await self._is_registered(user)
+            limit = limits[user] = resolved(everywhere, user, registered=registered).requests or 0
+        return limit
+
+    async def _is_registered(self, user: str) -> bool:
+        return await self._registered.get(user, lambda: self._accounts.is_registered(user))
+
+
+def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:
+    """A user's own quotas, then those of their kind, then the defaults. Pure."""
+    instance = everywhere.instance
+    of_kind = instance.registration.quotas if registered else instance.quotas
+    default = OF_REGISTERED if registered else OF_DECLARED
+    own = everywhere.users.get(user)
+    return (own.quotas.over(of_kind) if own else of_kind).over(default)

@@ -1,0 +1,160 @@
+"""`microsub check`: examines all invariants while the store is in use, and repairs them.
+
+Between two commands of a poll or a follow, the store is in a state that a check may see, though no user does. So a
+finding of one look counts only if two later looks find it again: two, since a store may be busy with the same thing
+twice. A repair repeats look and remedy, because repaired damage may have hidden other damage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field
+
+from microsub.admin.check.findings import Commands, Derive, Finding, InArrivals, InChannel
+from microsub.admin.check.look import look
+from microsub.admin.follow_repair import FollowRepair
+from microsub.model.plaintext import escaped
+from microsub.model.reader import Reason
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import batches, load
+from microsub.timelines.remove import Leaving, take_out
+from microsub.timelines.rules import settle
+from microsub.timelines.sync.arrivals import repair_arrivals
+from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys
+
+BETWEEN_LOOKS = 1.0
+"""Seconds between a look with findings and the next look, which must confirm them."""
+
+_AGAIN = 2
+
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The findings of a check: `repaired` ones are corrected, `left` ones aren't.
+
+    `examined` counts what the last look has read.
+    """
+
+    left: tuple[Finding, ...]
+    repaired: tuple[Finding, ...] = ()
+    examined: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong (any more)."""
+        return not self.left
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "clean": self.is_clean,
+            "examined": dict(self.examined),
+            "findings": [_as_dict(one, repaired=False) for one in self.left],
+            "repaired": [_as_dict(one, repaired=True) for one in self.repaired],
+        }
+
+    def as_text(self) -> str:
+        """For people: a line per finding, then what was examined, then the result."""
+        lines = [f"repaired  {one.area}: {one.subject}: {one.what}" for one in self.repaired]
+        lines += [f"found   {one.area}: {one.subject}: {one.what}" for one in self.left]
+        lines.append("examined: " + ", ".join(f"{name} {count}" for name, count in self.examined.items() if count))
+        left = len(self.left)
+        if left:
+            repairable = sum(one.remedy is not None for one in self.left)
+            result = f"{left} {'finding' if left == 1 else 'findings'}, {repairable} of which --repair can repair"
+        else:
+            result = f"all is well{' now' if self.repaired else ''}"
+        return "\n".join(map(escaped, [*lines, result]))
+
+
+@dataclass(eq=False, repr=False)
+class Checking:
+    """Examines and repairs a store, while any number of processes work on it."""
+
+    redis: Redis
+    follow_repair: FollowRepair
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    pause: float = BETWEEN_LOOKS
+
+    async def run(self, *, repair: bool = False) -> CheckReport:
+        """Examine everything, and repair what can be repaired if requested."""
+        found, examined = await self._look()
+        first: dict[Finding, None] = {}
+        for _ in range(_ROUNDS if repair else 0):
+            remediable = [one for one in found if one.remedy is not None]
+            first |= dict.fromkeys(found)
+            if not remediable:
+                break
+            await self._repair(remediable)
+            found, examined = await self._look()
+        left = set(found)
+        return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
+
+    async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
+        """The findings that all looks have in common, each once; only one look if the first finds nothing."""
+        latest = await look(self.redis, self.clock())
+        found = list(dict.fromkeys(latest.found))
+        for _ in range(_AGAIN):
+            if not found:
+                break
+            await asyncio.sleep(self.pause)
+            latest = await look(self.redis, self.clock())
+            before = set(found)
+            found = list(dict.fromkeys(one for one in latest.found if one in before))
+        return found, latest.examined
+
+    async def _repair(self, findings: Sequence[Finding]) -> None:
+        await apply(self.redis, findings, self.clock())
+        if any(isinstance(one.remedy, Derive) for one in findings):
+            await self.follow_repair.run(self.clock())
+
+
+def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:
+    values = asdict(finding)
+    return {
+        "area": values["area"],
+        "subject": values["subject"],
+        "what": values["what"],
+        "repairable": repaired or finding.remedy is not None,
+    }
+
+
+# --- remedies: they do no harm if their finding no longer exists ------------------------------------------------------
+
+
+_AT_ONCE = 200
+
+
+async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
+    """Repair what can be repaired here; `admin.follow_repair` handles `Derive`.
+
+    `now` is Unix time in seconds.
+    """
+    remedies = [finding.remedy for finding in findings]
+    plain = [command for one in remedies if isinstance(one, Commands) for command in one.commands]
+    for commands in batches(plain, _AT_ONCE):
+        await redis.pipeline(commands)
+    by_channel: defaultdict[tuple[str, str], list[InChannel]] = defaultdict(list)
+    for one in remedies:
+        if isinstance(one, InChannel):
+            by_channel[one.user, one.uid].append(one)
+    for (user, uid), several in by_channel.items():
+        for batch in batches(distinct(one.item for one in several)):
+            script_keys = [*set_keys(user, uid), *shown_keys(user)]
+            await redis.script(load("timeline_repair"), script_keys, [int(now), uid, *batch])
+        missing = distinct(one.item for one in several if one.missing)
+        if missing:
+            await take_out(redis, user, uid, missing, Leaving(Reason.SWEPT), now)
+        await settle(redis, user, uid, [one.ruled for one in several if one.ruled is not None], now)
+    by_user: defaultdict[str, list[str]] = defaultdict(list)
+    for one in remedies:
+        if isinstance(one, InArrivals):
+            by_user[one.user].append(one.item)
+    for user, items in by_user.items():
+        await repair_arrivals(redis, user, sorted(items, key=int), now)

@@ -1,0 +1,282 @@
+"""One look: read everything once, part by part, and apply the invariants to it."""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections.abc import Mapping, Sequence
+
+from microsub.admin.check import invariants
+from microsub.admin.check.findings import Findings
+from microsub.admin.check.keynames import kind_of
+from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Reader, Seen, batched, pairs, scores
+from microsub.feeds import url_index
+from microsub.feeds.queue import Schedule
+from microsub.feeds.record import Feeds, as_places
+from microsub.model.reader import GLOBAL
+from microsub.posts.imported import COPY
+from microsub.posts.items import Items
+from microsub.redis import keys
+from microsub.redis.protocol import Command, Redis
+from microsub.timelines.channels.follows import read_subscription
+from microsub.timelines.timelinekeys import rule_keys, set_keys
+
+_AT_ONCE = 100
+_ITEMS_AT_ONCE = 500
+_UNCLAIMED = ("guid", "updated", "discovered", "score", "condemned")  # a sweep takes condemned items out of the index
+_RULED = frozenset({"muted", "blocked", "hidden"})
+
+_SETTLING = 300.0
+"""Seconds after a follow during which the feed's own list may lack it: the timeline is filled first."""
+
+
+async def look(redis: Redis, now: float) -> Findings:
+    """Examine everything once. `now` is Unix time in seconds."""
+    found, seen, reader = Findings(), Seen(now), Reader(redis)
+    counted = [(key, await _counter(reader, key)) for key in (keys.item_ids(), keys.feed_ids())]
+    seen.last_item = counted[0][1]
+    newest = await _keys(reader, seen, found)
+    await _users(reader, seen, found)
+    await _feeds(reader, seen, found)
+    await _channels(reader, seen, found)
+    await _feed_items(reader, seen, found)
+    await _outputs(reader, seen, found)
+    await _media(reader, seen, found)
+    seen.counters = [Counter(key, first, await _counter(reader, key), newest[key]) for key, first in counted]
+    found.found += invariants.copies_agree(seen)
+    return found
+
+
+async def _counter(reader: Reader, key: str) -> int:
+    return int(await reader.redis.command("GET", key) or 0)
+
+
+async def _keys(reader: Reader, seen: Seen, found: Findings) -> dict[str, int]:
+    """Every key once; the newest ids by their counter's key."""
+    newest = {keys.item_ids(): 0, keys.feed_ids(): 0}
+    async for batch in reader.redis.scan():
+        names = [key.decode("utf-8", "replace") for key in sorted(set(batch))]  # another program's key may be any bytes
+        lives = await reader.ask([("TTL", name) for name in names])
+        items = []
+        for name, ttl in zip(names, lives, strict=True):
+            match = kind_of(name)
+            found.examined["keys"] += 1
+            if ttl == -2:  # it expired meanwhile
+                continue
+            found.found += invariants.keys_are_named(name, match[0] if match else None, ttl)
+            if match is None:
+                found.examined["keys of others"] += 1
+                continue
+            kind, values = match
+            _note(seen, kind.name, values, ttl)
+            if kind.name == "feed":
+                newest[keys.feed_ids()] = max(newest[keys.feed_ids()], int(values["feed_id"]))
+            elif kind.name == "item":
+                items.append(values["item_id"])
+        for several in batched(items, _ITEMS_AT_ONCE):
+            ours = await _items(reader, seen, found, several)
+            newest[keys.item_ids()] = max([newest[keys.item_ids()], *ours])
+    return newest
+
+
+def _note(seen: Seen, kind: str, values: Mapping[str, str], ttl: int) -> None:
+    user = values.get("name")
+    if "feed_id" in values:
+        seen.feed_keys[values["feed_id"]][kind] = ttl
+    elif user is not None and "feed" in values:
+        if kind == "output":
+            seen.output_feeds[user].add(values["feed"])
+    elif user is not None and "token" in values:
+        seen.media[user].add(values["token"])
+    elif user is not None and "uid" in values:
+        seen.channel_keys[user][values["uid"]].add(kind)
+    elif user is not None:
+        seen.user_keys[user].add(kind)
+
+
+async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> list[int]:
+    """Note the items; returns their ids. Another server's items may be here too, without a score."""
+    rows = await reader.ask([("HMGET", keys.item(item), "score", "feed", "guid", COPY) for item in ids])
+    ours = []
+    for item, (score, feed, guid, copy) in zip(ids, rows, strict=True):
+        if score is None:
+            found.examined["items of others"] += 1
+            continue
+        found.examined["items"] += 1
+        ours.append(int(item))
+        seen.items.note(item, int(feed) if feed and guid and not copy else 0)
+    return ours
+
+
+async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
+    """Users, their channels and their follows."""
+    seen.listed = {name.decode() async for names in reader.stream("SSCAN", keys.users()) for name in names}
+    seen.handle_index = pairs((await reader.walk("HSCAN", [keys.handles()]))[keys.handles()])
+    for batch in batched(sorted(seen.listed | seen.user_keys.keys()), _AT_ONCE):
+        commands: list[Command] = []
+        for user in batch:
+            commands += [
+                ("EXISTS", keys.user(user)),
+                ("HEXISTS", keys.user(user), "disabled"),
+                ("ZRANGE", keys.channels(user), 0, -1),
+                ("ZRANGE", keys.removed_channels(user), 0, -1),
+                ("HGET", keys.credentials(user), "handle"),
+            ]
+        replies = await reader.ask(commands)
+        for place, user in enumerate(batch):
+            exists, disabled, active, removed, handle = replies[5 * place : 5 * place + 5]
+            if exists:
+                seen.recorded.add(user)
+                found.examined["users"] += 1
+            if handle is not None:
+                seen.handles[handle.decode()] = user
+            seen.channels[user] = sorted(uid.decode() for uid in (*active, *removed))
+            found.examined["channels"] += len(seen.channels[user])
+            await _follows(reader, seen, found, user, [uid.decode() for uid in active] if not disabled else [])
+
+
+async def _follows(reader: Reader, seen: Seen, found: Findings, user: str, uids: Sequence[str]) -> None:
+    follows = await reader.walk("HSCAN", [keys.channel_feeds(user, uid) for uid in uids])
+    for uid in uids:
+        flat = follows[keys.channel_feeds(user, uid)]
+        for feed, value in zip(flat[0::2], flat[1::2], strict=True):
+            one = read_subscription(keys.channel_feeds(user, uid), feed.decode(), value)
+            found.examined["subscriptions"] += 1
+            seen.followed[one.feed][user, uid] = one
+            if seen.now - _SETTLING < one.followed_at <= seen.now:
+                seen.fresh.add((one.feed, user, uid))
+
+
+async def _feeds(reader: Reader, seen: Seen, found: Findings) -> None:
+    """Addresses, records, followers, and the feeds in the schedule."""
+    async for batch in url_index.walk(reader.redis):
+        seen.urls |= {one.url: one.feed for one in batch}
+    store, schedule = Feeds(reader.redis), Schedule(reader.redis)
+    for ids in batched(sorted(seen.feed_keys.keys() | seen.followed.keys()), _AT_ONCE):
+        seen.records |= await store.get_many(ids)
+        followers = await reader.walk("SSCAN", [keys.feed_subscribers(feed) for feed in ids])
+        for feed in ids:
+            seen.followers[feed] = set(as_places(followers[keys.feed_subscribers(feed)]))
+            found.examined["feeds"] += 1
+            found.examined["followers"] += len(seen.followers[feed])
+            found.found += invariants.memory_lasts(seen, feed)
+        known = [feed for feed in ids if feed in seen.records]
+        turns = await schedule.holds([(feed, seen.records[feed].poll_host) for feed in known])
+        seen.polled |= {feed for feed, has_turn in zip(known, turns, strict=True) if has_turn}
+
+
+async def _channels(reader: Reader, seen: Seen, found: Findings) -> None:
+    """The sets of all channels, removed ones included."""
+    places = [(user, uid) for user, uids in seen.channels.items() for uid in uids]
+    shown: Counts[str] = Counts()
+    for batch in batched(places, _AT_ONCE // 5):
+        names = {place: set_keys(*place) for place in batch}
+        flat = await reader.walk("ZSCAN", [key for listed in names.values() for key in listed])
+        for (user, uid), listed in names.items():
+            sets = [scores(flat[key]) for key in listed]
+            found.examined["timeline entries"] += len(sets[0]) + len(sets[3])
+            found.found += invariants.sets_agree(user, uid, sets)
+            found.found += invariants.missing_in_channel(seen, user, uid, sets)
+            there = sorted(item for item in sets[0].keys() | sets[3].keys() if item in seen.items)
+            for item in there:
+                seen.items.mark(item, SHOWN)
+            kinds = seen.channel_keys.get(user, {})
+            if _RULED & (kinds.get(uid, set()) | kinds.get(GLOBAL, set())):
+                await _rules(reader, found, user, uid, sets, there)
+            shown.update(sets[0].keys())
+            if uid == seen.channels[user][-1]:
+                await _arrivals(reader, found, user, shown)
+                shown.clear()
+
+
+async def _arrivals(reader: Reader, found: Findings, user: str, shown: Mapping[str, int]) -> None:
+    """A user's order of arrival, if all of that user's channels were read."""
+    places = (await reader.walk("ZSCAN", [keys.arrivals(user)]))[keys.arrivals(user)]
+    counts = pairs((await reader.walk("HSCAN", [keys.arrivals_more(user)]))[keys.arrivals_more(user)])
+    more = {item: int(count) for item, count in counts.items() if item != "last"}
+    found.found += invariants.arrivals_agree(user, shown, scores(places), more)
+
+
+async def _rules(
+    reader: Reader, found: Findings, user: str, uid: str, sets: invariants.Sets, there: Sequence[str]
+) -> None:
+    rules = await reader.ask([("HGETALL", key) for key in rule_keys(user, uid)])
+    muted, muted_everywhere, blocked, blocked_everywhere = (pairs(flat).keys() for flat in rules)
+    mutes, blocks = muted | muted_everywhere, blocked | blocked_everywhere
+    found.examined["rules"] += len(mutes) + len(blocks)
+    items = Items(reader.redis)
+    for batch in batched(there, _ITEMS_AT_ONCE):
+        for item in await items.timeline_items(batch):
+            found.found += invariants.rules_hold(user, uid, item, sets, mutes, blocks)
+
+
+async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
+    """Guid maps, indexes and outboxes, compared with the items; the channels have marked the items that they show."""
+    for batch in batched(sorted(seen.feed_keys), _AT_ONCE):
+        guids = await reader.walk("HSCAN", [keys.feed_guids(feed) for feed in batch])
+        indexes = await reader.walk("ZSCAN", [keys.feed_items(feed) for feed in batch])
+        outboxes = await reader.walk("SSCAN", [keys.feed_outbox(feed) for feed in batch])
+        for feed in batch:
+            claims, index = pairs(guids[keys.feed_guids(feed)]), scores(indexes[keys.feed_items(feed)])
+            found.examined["guids"] += len(claims)
+            for members, mark in ((claims.values(), CLAIMED), (index.keys(), INDEXED)):
+                for item in members:
+                    if seen.items.feed(item) == int(feed):
+                        seen.items.mark(item, mark)
+            waiting = [item.decode() for item in outboxes[keys.feed_outbox(feed)]]
+            found.found += invariants.missing_in_feed(seen, feed, index, waiting)
+    unknown = (one for one in seen.items if str(seen.items.feed(one)) in seen.records)
+    for batch in batched((one for one in unknown if invariants.is_unclaimed(seen, one, 0, 0)), _AT_ONCE):
+        await _unclaimed(reader, seen, found, batch)
+
+
+async def _outputs(reader: Reader, seen: Seen, found: Findings) -> None:
+    """Output feeds: their list, their addresses, and their sets."""
+    users = sorted(seen.listed | seen.output_feeds.keys())
+    for batch in batched(users, _AT_ONCE):
+        lists = await reader.walk("SSCAN", [keys.outputs(user) for user in batch])
+        addresses = await reader.walk("HSCAN", [keys.output_addresses(user) for user in batch])
+        for user in batch:
+            listed = {name.decode() for name in lists[keys.outputs(user)]}
+            found.found += invariants.outputs_listed(seen, user, listed)
+            known = pairs(addresses[keys.output_addresses(user)])
+            for name in sorted(listed & seen.output_feeds[user]):
+                found.examined["output feeds"] += 1
+                (secret,) = await reader.ask([("HGET", keys.output(user, name), "secret")])
+                found.found += invariants.address_leads(user, name, secret and secret.decode(), known)
+                await _output(reader, seen, found, user, name)
+
+
+async def _media(reader: Reader, seen: Seen, found: Findings) -> None:
+    """Files that sources have sent, and their lists."""
+    for batch in batched(sorted(seen.listed | seen.media.keys()), _AT_ONCE):
+        lists = await reader.walk("SSCAN", [keys.media(user) for user in batch])
+        for user in batch:
+            found.examined["files"] += len(seen.media.get(user, ()))
+            found.found += invariants.media_listed(seen, user, {token.decode() for token in lists[keys.media(user)]})
+
+
+async def _output(reader: Reader, seen: Seen, found: Findings, user: str, name: str) -> None:
+    sets = [key(user, name) for key in (keys.output_published, keys.output_imported, keys.output_edited)]
+    maps = [keys.output_impressions(user, name), keys.output_editions(user, name), keys.output_held(user, name)]
+    flat = await reader.walk("ZSCAN", sets) | await reader.walk("HSCAN", maps)
+    offered = (await reader.walk("SSCAN", [keys.output_offered(user, name)])).popitem()[1]
+    published, imported, edited = (scores(flat[key]) for key in sets)
+    impressions, editions, held = (pairs(flat[key]) for key in maps)
+    found.examined["output items"] += len(published) + len(imported)
+    found.examined["replies with output feeds"] += len(held)
+    by_item = (impressions, editions, {item.decode() for item in offered})
+    found.found += invariants.output_agrees(user, name, (published, imported, edited), *by_item)
+    found.found += invariants.missing_in_output(seen, user, name, published.keys() | imported.keys())
+
+
+async def _unclaimed(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> None:
+    rows = await reader.ask([("HMGET", keys.item(item), *_UNCLAIMED) for item in ids])
+    known = {item: row for item, row in zip(ids, rows, strict=True) if row[0] is not None and row[4] is None}
+    owners = await reader.ask(
+        [("HGET", keys.feed_guids(str(seen.items.feed(item))), row[0]) for item, row in known.items()]
+    )
+    for (item, (guid, updated, discovered, score, _)), owner in zip(known.items(), owners, strict=True):
+        created = seen.records[str(seen.items.feed(item))].created or 0.0
+        if invariants.is_unclaimed(seen, item, created, float(discovered or 0)):
+            claim = owner.decode() if owner is not None else None
+            found.found += invariants.post_enters_once(seen, item, guid.decode(), (updated or score).decode(), claim)

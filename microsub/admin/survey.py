@@ -1,0 +1,270 @@
+"""A periodic look at all followed feeds, so that pages about thousands of them read only a few keys.
+
+One worker at a time reads all feeds and stores their order by health, the channels in which some need attention, the
+hosts that are held, and sums. A page reads these, and the records of the feeds that it shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+from microsub.base.errors import StoreError, StoreUnavailable
+from microsub.base.periodic import RoundTiming, for_ever
+from microsub.base.urls import host_of
+from microsub.feeds.push_health import push_health
+from microsub.feeds.queue import Schedule
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.polling.condition import FeedCondition
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import reading, texts
+from microsub.redis.scripts import batches
+
+STATES = ("failing", "gone", "new", "ok", "written")
+"""States of followed feeds, most important first."""
+
+FIRST = 3.0
+"""Seconds after which a worker makes the first survey."""
+BETWEEN = 60.0
+"""Approximate seconds between two surveys."""
+REST = 100.0
+"""Pause between surveys, in durations of the last one: surveys use at most a hundredth of a processor."""
+QUICK = 1.0
+"""Maximum seconds of a survey that runs while a page waits for it."""
+KEPT = 86_400
+_BATCH = 500
+_STEP = 1e12
+"""The difference between the scores of two states: more than any Unix time."""
+_MOST_HUBS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedFeed:
+    """A followed feed, with the number of users who follow it."""
+
+    record: FeedRecord
+    followers: int
+
+    @property
+    def state(self) -> str:
+        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't polled any more), `new` (not polled yet) or
+        `written` (only programs write it).
+        """
+        if self.record.is_written:
+            return "written"
+        if self.record.gone:
+            return "gone"
+        if self.record.failures:
+            return "failing"
+        return "new" if self.record.last_success is None else "ok"
+
+
+async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
+    """All followed feeds with an address on the web, by id."""
+    ids = await feeds.all_ids()
+    for start in range(0, len(ids), _BATCH):
+        for feed in await followed_among(feeds, ids[start : start + _BATCH]):
+            yield feed
+
+
+async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[FollowedFeed]:
+    """The given feeds that have an address on the web and followers, in this order."""
+    records = await feeds.get_many(ids)
+    counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
+    found = zip(records.values(), counts, strict=True)
+    return [FollowedFeed(record, followers) for record, followers in found if followers and not record.is_internal]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSums:
+    """The state of all followed feeds at the Unix time `at`; the survey took `seconds`.
+
+    `states` counts feeds by state, `ways` those that name a hub by the way their posts arrive, `hubs` by the hub's
+    host: all its feeds, and those that it pushes. `followers` are the followers of all feeds together.
+    """
+
+    at: float
+    states: Mapping[str, int]
+    ways: Mapping[str, int]
+    followers: int = 0
+    hubs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def feeds(self) -> int:
+        """The number of feeds."""
+        return sum(self.states.values())
+
+
+class _Counting:
+    """Sums while they are computed."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._states = dict.fromkeys(STATES, 0)
+        self._ways = dict.fromkeys(("pushed", "subscribed", "polled"), 0)
+        self._hubs: dict[str, list[int]] = {}
+        self._followers = 0
+
+    def add(self, feed: FollowedFeed) -> None:
+        self._states[feed.state] += 1
+        self._followers += feed.followers
+        if not feed.record.hub:
+            return
+        health = push_health(feed.record, self._now)
+        self._ways["pushed" if health.pushed else "subscribed" if health.subscribed else "polled"] += 1
+        of_hub = self._hubs.setdefault(host_of(feed.record.hub), [0, 0])
+        of_hub[0] += 1
+        of_hub[1] += health.pushed
+
+    def sums(self, seconds: float = 0.0) -> FeedSums:
+        largest = sorted(self._hubs.items(), key=lambda hub: (-hub[1][0], hub[0]))[:_MOST_HUBS]
+        return FeedSums(self._now, self._states, self._ways, self._followers, dict(largest), seconds)
+
+
+async def sums_of(feeds: Feeds, now: float) -> FeedSums:
+    """The current sums of all followed feeds; reads each of them."""
+    counting = _Counting(now)
+    async for feed in followed_feeds(feeds):
+        counting.add(feed)
+    return counting.sums()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldHost:
+    """A host that gets no requests until a Unix time."""
+
+    host: str
+    until: float
+
+
+def _is_due(last: FeedSums, now: float) -> bool:
+    return not 0 <= now - last.at < REST * last.seconds
+
+
+class Survey:
+    """The latest findings about all feeds, and the survey that produces them. Times are Unix seconds."""
+
+    def __init__(self, redis: Redis, feeds: Feeds, schedule: Schedule) -> None:
+        self._redis = redis
+        self._feeds = feeds
+        self._schedule = schedule
+
+    async def run_for_ever(self, pace: RoundTiming) -> None:
+        """Survey repeatedly, in one of all workers at a time; soon for the first time."""
+        await asyncio.sleep(FIRST)
+        with contextlib.suppress(StoreError):  # the next round logs it
+            if await self.last() is None:
+                await self.look(pace.clock())
+        await for_ever(self._round, "survey", pace, BETWEEN)
+
+    async def _round(self, now: float) -> None:
+        last = await self.last()
+        if last is None or _is_due(last, now):
+            await self.look(now)
+
+    async def recent(self, now: float) -> FeedSums | None:
+        """Current sums if a survey is quick and due, otherwise those of the last one; None before the first one."""
+        last = await self.last()
+        if last is None or last.seconds > QUICK or not _is_due(last, now):
+            return last
+        with contextlib.suppress(StoreError):  # a full Redis can't store it, but admins read pages especially then
+            await self.look(now)
+        return await self.last()
+
+    async def look(self, now: float) -> None:
+        """Survey all followed feeds, and store the findings."""
+        begun, counting = time.monotonic(), _Counting(now)
+        scores: dict[str, float] = {}
+        hosts: set[str] = set()
+        troubled: list[str] = []
+        async for feed in followed_feeds(self._feeds):
+            counting.add(feed)
+            scores[feed.record.id] = STATES.index(feed.state) * _STEP + (feed.record.last_success or 0.0)
+            hosts.add(host_of(feed.record.url))
+            if FeedCondition.of(feed.record, now).needs_attention:
+                troubled.append(feed.record.id)
+        held = await self._schedule.held_among(hosts, now)
+        await self._replace(keys.surveyed_feeds(), scores)
+        await self._replace(keys.surveyed_holds(), held)
+        await self._replace_attention(troubled)
+        said = orjson.dumps(asdict(counting.sums(time.monotonic() - begun)))
+        await self._redis.command("SET", keys.survey(), said, "EX", KEPT)
+
+    async def last(self) -> FeedSums | None:
+        """The sums of the last survey; None before the first one."""
+        said = await self._redis.command("GET", keys.survey())
+        if said is None:
+            return None
+        with reading(keys.survey()):
+            return FeedSums(**orjson.loads(said))
+
+    async def feeds(self, state: str, count: int, beyond: int = 0) -> list[FollowedFeed]:
+        """Up to `count` feeds that were in that state, or in any with '', longest without an answer first; with their
+        current records.
+        """
+        low = STATES.index(state) * _STEP if state else 0.0
+        high = low + _STEP if state else len(STATES) * _STEP
+        bounds = f"{low:.0f}", f"({high:.0f}"
+        ids = await self._redis.command("ZRANGEBYSCORE", keys.surveyed_feeds(), *bounds, "LIMIT", beyond, count)
+        return await followed_among(self._feeds, texts(ids))
+
+    async def held(self, now: float, count: int) -> list[HeldHost]:
+        """Up to `count` hosts that are held, those with the shortest waits first."""
+        key = keys.surveyed_holds()
+        flat = await self._redis.command("ZRANGEBYSCORE", key, f"({now:.3f}", "+inf", "WITHSCORES", "LIMIT", 0, count)
+        hosts = texts(flat[0::2])
+        return [HeldHost(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
+
+    async def attention(self, user: str) -> Mapping[str, int]:
+        """The number of feeds that need attention in the user's channels, by uid; channels without any are left out.
+
+        Empty while it can't be read: its master of a cluster may be away, and the user's own may not.
+        """
+        try:
+            said = await self._redis.command("HGET", keys.surveyed_attention(), user)
+        except StoreUnavailable:
+            return {}
+        if said is None:
+            return {}
+        with reading(keys.surveyed_attention()):
+            return {uid: int(count) for uid, count in orjson.loads(said).items()}
+
+    async def note_attention(self, user: str, uid: str, count: int) -> None:
+        """Store how many feeds of the channel need attention, after a request that has read all of them."""
+        known = await self.attention(user)
+        if known.get(uid, 0) == count:
+            return
+        others = {other: number for other, number in known.items() if other != uid}
+        said = orjson.dumps({**others, uid: count} if count else others)
+        key = keys.surveyed_attention()
+        await self._redis.pipeline([("HSET", key, user, said), ("EXPIRE", key, KEPT)])
+
+    async def _replace_attention(self, troubled: Sequence[str]) -> None:
+        key, counts = keys.surveyed_attention(), defaultdict[str, Counter[str]](Counter)
+        for part in batches(troubled, _BATCH):
+            for places in await asyncio.gather(*map(self._feeds.subscribers, part)):
+                for user, uid in places:
+                    counts[user][uid] += 1
+        former = texts(await self._redis.command("HKEYS", key))
+        for users in batches([*counts], _BATCH):
+            pairs = [part for user in users for part in (user, orjson.dumps(counts[user]))]
+            await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])
+        for users in batches([user for user in former if user not in counts], _BATCH):
+            await self._redis.command("HDEL", key, *users)
+
+    async def _replace(self, key: str, scores: Mapping[str, float]) -> None:
+        """Make these the members of a sorted set, which never appears empty meanwhile."""
+        former = texts(await self._redis.command("ZRANGE", key, 0, -1))
+        for members in batches([*scores], _BATCH):
+            pairs = (part for one in members for part in (f"{scores[one]:.3f}", one))
+            await self._redis.pipeline([("ZADD", key, *pairs), ("EXPIRE", key, KEPT)])
+        for gone in batches([one for one in former if one not in scores], _BATCH):
+            await self._redis.command("ZREM", key, *gone)

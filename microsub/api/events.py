@@ -1,0 +1,259 @@
+"""The `events` action: what changes in a user's channels, as Server-Sent Events.
+
+Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; the events have the names that Ekstereye reads.
+Counts are absolute, so an app that has missed events is correct again after the next one.
+
+A stream stores only its place: changes are read from Redis when they can be sent, so a client that doesn't read costs
+no more than its connection's buffers, and the web port closes its connection (`cli.serving.webport`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import orjson
+from starlette.types import Receive, Send
+
+from microsub.api.arguments import StreamAction, StreamCall, Table
+from microsub.api.channels import channel_to_wire, listed
+from microsub.base.errors import (
+    InsufficientScope,
+    NotFound,
+    ProviderUnavailable,
+    RequestError,
+    StoreError,
+    TooManyRequests,
+)
+from microsub.base.metrics import EVENT_STREAMS
+from microsub.base.rate_limits import Place, public_network
+from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_TOKEN, EVENTS_OF_USER
+from microsub.model.reader import GLOBAL, READ, Channel
+from microsub.timelines.sync.live_events import (
+    AT_ONCE,
+    ITEMS,
+    KEPT_SECONDS,
+    EventPlace,
+    LiveEvent,
+    LiveEvents,
+    open_events,
+    read_events,
+)
+from microsub.web.params import Params
+from microsub.web.responses import CORS, Header, StreamReply, client_left
+
+PING_EVERY = 15.0
+"""Seconds of silence after which a client is sent a `ping`; proxies close a silent stream after a minute."""
+PIECE = 16 * 1024
+"""Bytes after which a piece is sent."""
+ITEMS_AT_ONCE = 10
+STORE_PAUSE = 1.0
+RECONNECT = range(1_000, 4_001)
+"""Milliseconds after which a client reconnects: random, so that they don't all do so at the same moment."""
+
+HEADERS: list[Header] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+    *CORS,
+]
+_COMMENT = b": ping\n"
+"""Before each ping, for people who look at the bytes."""
+
+
+async def opened(call: StreamCall) -> StreamReply:
+    """The stream of the token's user, for all channels or those in `channel`."""
+    chosen = call.params.many("channel")
+    only = frozenset() if GLOBAL in chosen else frozenset(chosen)
+    (uids,) = await call.services.channels.uids([call.user])
+    if unknown := sorted(only.difference(uids)):
+        raise NotFound(f"there is no channel '{unknown[0][:80]}'")
+    places: list[Place] = [
+        (EVENTS_OF_TOKEN, call.credential.digest),
+        (EVENTS_OF_USER, call.user),
+        (EVENTS_IN_ALL, ""),
+    ]
+    if network := public_network(call.network):
+        places.append((EVENTS_OF_NETWORK, network))
+    limits = call.services.listeners.limits
+    for limit, subject in places:
+        if not limits.has_room(limit, subject):
+            raise TooManyRequests(f"too many {limit.what}: {limit.most} for each {limit.per}, close some of them", 60)
+    stream = _Stream(call, only)
+
+    async def write(receive: Receive, send: Send) -> None:
+        leave = limits.take(places)
+        EVENT_STREAMS.inc()
+        try:
+            await stream.write(receive, send)
+        finally:
+            EVENT_STREAMS.dec()
+            leave()
+
+    return StreamReply(b"", HEADERS, write=write)
+
+
+class _Stream:
+    """One open stream, and the place up to which its client has been sent events. `only`: these channels, or all."""
+
+    def __init__(self, call: StreamCall, only: frozenset[str]) -> None:
+        self._call = call
+        self._services = call.services
+        self._only = only
+        self._place = EventPlace("")
+        self._kept_until = 0.0
+        self._last_sent = 0.0
+
+    async def write(self, receive: Receive, send: Send) -> None:
+        """Send events until the client disconnects, its token ends, or the server stops."""
+        left = asyncio.ensure_future(client_left(receive))
+        listeners, user = self._services.listeners, self._call.user
+        news = listeners.news(user)
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        try:
+            await self._start(send)
+            while not (left.done() or listeners.stopped):
+                if news.done():
+                    news = listeners.news(user)
+                if await self._go_on(send):
+                    continue
+                silence = asyncio.get_running_loop().time() - self._last_sent
+                if silence >= PING_EVERY:
+                    # The place may be behind events that this client doesn't get.
+                    await self._send(send, _COMMENT + _block("ping", b"{}", self._place))
+                    silence = 0.0
+                await asyncio.wait(
+                    [left, news],
+                    timeout=min(listeners.patience, PING_EVERY - silence),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        except (RequestError, ProviderUnavailable, StoreError):
+            pass  # the client learns the reason when it reconnects
+        finally:
+            left.cancel()
+            listeners.forget(user, news)
+        with suppress(RuntimeError):  # if the client has disconnected
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _start(self, send: Send) -> None:
+        """Send the client's place, and continue there; or from now on, if those events aren't stored any more."""
+        wanted = self._call.place
+        self._place = await self._open()
+        state = await self._channels()
+        place = EventPlace.of(wanted) if wanted else self._place
+        is_kept = not wanted or (place is not None and await self._read(place) is not None)
+        if is_kept and place is not None:
+            self._place = place
+            head = _block("started", state, place)
+        else:
+            head = _block("started", state) + _block("resync", state, self._place)
+        await self._send(send, b"retry: %d\n" % secrets.choice(RECONNECT) + head)
+
+    async def _go_on(self, send: Send) -> bool:
+        """Send new events; returns whether there may be more already."""
+        try:
+            if self._services.clock() >= self._kept_until:
+                await self._open()
+            found = await self._read(self._place)
+            if found is None:
+                self._place = await self._open()
+                await self._send(send, _block("resync", await self._channels(), self._place))
+                return True
+            if found.events:
+                async for piece in self._pieces(found):
+                    await self._send(send, piece)
+        except StoreError:
+            await asyncio.sleep(STORE_PAUSE)  # the place is unchanged, so nothing is lost
+            return False
+        return len(found.events) == AT_ONCE
+
+    async def _send(self, send: Send, piece: bytes) -> None:
+        self._last_sent = asyncio.get_running_loop().time()
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def _open(self) -> EventPlace:
+        self._kept_until = self._services.clock() + KEPT_SECONDS / 6
+        return await open_events(self._services.redis, self._call.user)
+
+    async def _channels(self) -> bytes:
+        """The reply to action=channels; it adds posts that wait for timelines."""
+        return (await listed(self._services, Params({}), self._call.credential, self._services.clock()))[1]
+
+    async def _read(self, place: EventPlace) -> LiveEvents | None:
+        """The events after a place. Raises RequestError if the token doesn't allow it any more."""
+        services, now = self._services, self._services.clock()
+        async with services.listeners.turns:
+            try:
+                found = await read_events(services.redis, self._call.credential, place, now)
+            except RequestError:
+                await self._call.check(now)
+                found = await read_events(services.redis, self._call.credential, place, now)
+        if found is not None:
+            if READ not in found.grant.scopes:
+                raise InsufficientScope(READ)
+            await services.reading.has_caught_up(found.grant, GLOBAL, now)
+        return found
+
+    async def _pieces(self, found: LiveEvents) -> AsyncIterator[bytes]:
+        """The pieces to send for these events; each piece advances the place."""
+        parts: list[bytes] = []
+        size = 0
+        async for place, block in self._blocks(found):
+            parts.append(block)
+            size += len(block)
+            if size >= PIECE:
+                self._place = place
+                yield b"".join(parts)
+                parts, size = [], 0
+        self._place = EventPlace(found.events[-1].id)
+        if parts:
+            yield b"".join(parts)
+
+    async def _blocks(self, found: LiveEvents) -> AsyncIterator[tuple[EventPlace, bytes]]:
+        """The events as they are sent, each with the place after it.
+
+        A channel's unread count is sent once, with its last event here.
+        """
+        style = await self._services.reading.style(self._call.user)
+        last = {event.channel: event.id for event in found.events if event.name == ITEMS}
+        for event in found.events:
+            channel = found.channels.get(event.channel)
+            if self._only and event.channel not in self._only:
+                continue
+            place = EventPlace(event.id)
+            if event.name == "delete channel":
+                yield place, _block(event.name, orjson.dumps({"uid": event.channel}), place)
+            if channel is None:
+                continue
+            wire = channel_to_wire(channel, style)
+            if event.name in ("new channel", "update channel"):
+                order = {"order": event.order} if event.order else {}
+                yield place, _block(event.name, orjson.dumps({"channel": wire, **order}), place)
+            if event.name == ITEMS:
+                async for item_place, block in self._items(event, channel):
+                    yield item_place, block
+                if last[event.channel] == event.id:
+                    yield place, _block("new item in channel", orjson.dumps(wire), place)
+
+    async def _items(self, event: LiveEvent, channel: Channel) -> AsyncIterator[tuple[EventPlace, bytes]]:
+        head = b'{"channel":"%b","item":' % channel.uid.encode()
+        rows = event.came
+        while rows:
+            items = await self._services.reading.wire_items(self._call.user, rows[:ITEMS_AT_ONCE], channel.name)
+            for row, item in zip(rows, items, strict=False):
+                if item is not None:
+                    place = EventPlace(event.id, row.id)
+                    yield place, _block("new item", head + item + b"}", place)
+            rows = rows[len(items) :]
+
+
+def _block(name: str, data: bytes, place: EventPlace | None = None) -> bytes:
+    """One event; `data` is JSON as orjson writes it, which has no line breaks."""
+    # An `id:` line on its own is no event by the standard, but some libraries hand it out as an empty message.
+    line = b"id: %b\n" % str(place).encode() if place else b""
+    return b"event: %b\ndata: %b\n%b\n" % (name.encode(), data, line)
+
+
+TABLE: Table = {("GET", "events", ""): StreamAction("read", opened)}

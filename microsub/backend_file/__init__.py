@@ -1,0 +1,1 @@
+"""backend.json: the file, its versions, and its synchronisation with the stores."""

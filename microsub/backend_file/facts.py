@@ -1,0 +1,626 @@
+"""Three-way merge of backend.json: last applied file, present file, stores.
+
+All three are split into facts, each with at most one value. Only edits count: facts that differ between the last
+applied file and the present one. So other changes made through the API stay, and an unedited file changes nothing. If
+file and API changed the same fact, the later change wins and is reported.
+
+`edited` is the other direction: it writes the state of the stores into the file. This module is pure: it takes times
+and state, and returns changes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal
+
+from microsub.backend_file.json_text import escape
+from microsub.base.settings import mask_password
+from microsub.base.urls import canonical_feed_url, normalise_profile
+from microsub.configuration.model import (
+    Backend,
+    ChannelConfig,
+    FeedConfig,
+    InstanceSettings,
+    UserConfig,
+    UserSettings,
+    encode,
+)
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
+from microsub.model.settings import OwnChannelSettings, stated
+
+if TYPE_CHECKING:
+    from microsub.backend_file.document import BackendDocument
+
+
+class What(Enum):
+    """Kinds of changes in the order in which they are applied; the text is the line in the log."""
+
+    INSTANCE = "settings of the instance changed"
+    USER_ADDED = "user {user} added"
+    SITE = "user {user}: site changed to {value}"
+    TOKEN_ENDPOINT = "user {user}: token endpoint set to {value}"  # noqa: S105 - no password
+    ADMIN = "user {user}: admin: {value}"
+    USER_SETTINGS = "user {user}: settings changed"
+    CHANNEL_REMOVED = "channel {user}/{uid} removed, restorable for 30 days"  # first, so that names are free again
+    CHANNEL_RENAMED = "channel {user}/{uid} renamed to '{value}'"
+    CHANNEL_ADDED = "channel {user}/{uid} added"
+    CHANNEL_SETTINGS = "channel {user}/{uid}: settings changed"
+    MUTED = "channel {user}/{uid}: mute {value}"  # before feeds, so that it applies to their posts
+    BLOCKED = "channel {user}/{uid}: block {value}"
+    FEED_ADDED = "channel {user}/{uid} follows {value}"  # before removals: a feed that moves always has a follower
+    FEED_RENAMED = "channel {user}/{uid}: name of a feed changed: {value}"
+    FEED_REMOVED = "channel {user}/{uid} no longer follows {value}"
+    OUTPUT_ADDED = "output feed {user}/{uid} added"  # after the channels that it may publish
+    OUTPUT_CHANGED = "output feed {user}/{uid}: settings changed"
+    OUTPUT_REMOVED = "output feed {user}/{uid} removed, restorable for 30 days"
+    SOURCE_ADDED = "source {user}/{uid} added"
+    SOURCE_CHANGED = "source {user}/{uid}: settings changed"
+    SOURCE_REMOVED = "source {user}/{uid} revoked"
+    UNMUTED = "channel {user}/{uid}: mute of {value} removed"
+    UNBLOCKED = "channel {user}/{uid}: block of {value} removed"
+    REORDERED = "channels of {user} reordered: {value}"
+    USER_REMOVED = "user {user} disabled, restorable for 30 days"
+    USER_RETURNED = "user {user} restored, as the file declares"  # last: old data stays hidden, and a retry does it all
+
+
+_NAMED = {
+    "output": ("output feed", (What.OUTPUT_ADDED, What.OUTPUT_CHANGED, What.OUTPUT_REMOVED)),
+    "source": ("source", (What.SOURCE_ADDED, What.SOURCE_CHANGED, What.SOURCE_REMOVED)),
+}
+"""Kinds of named things of a user: their label, and the changes that add, change and remove them."""
+
+_RANK = {what: rank for rank, what in enumerate(What)}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One idempotent change to the stores. `str()` is its line in the log.
+
+    `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
+    of a rule, whether a user is an admin, the name of a channel, a FeedConfig, whole settings, or uids in order. `uid`
+    is `global` for rules of all channels, and the name for an output feed or source. `restored`: the change restores a
+    removed user or channel with its data.
+    """
+
+    what: What
+    user: str = ""
+    uid: str = ""
+    value: Any = None
+    restored: bool = False
+
+    def __str__(self) -> str:
+        value = self.value
+        if value is None and self.what is What.TOKEN_ENDPOINT:
+            value = "the one named by the user's page"
+        if isinstance(value, FeedConfig):
+            value = value.url if self.what is not What.FEED_RENAMED else f"'{value.name or ''}' for {value.url}"
+        if self.what is What.ADMIN:
+            value = "on" if value else "off"
+        value = ", ".join(value) if isinstance(value, tuple) else _text(value)
+        line = self.what.value.format(user=self.user, uid=self.uid, value=value)
+        return line.removesuffix("added") + "restored" if self.restored else line
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """`user` can't have the URL `me`: `other` (perhaps `disabled`) has it already, as `theirs`."""
+
+    user: str
+    me: str
+    other: str
+    theirs: str
+    disabled: bool = False
+
+    def __str__(self) -> str:
+        me, theirs = mask_password(self.me), mask_password(self.theirs)
+        text = f"'{me}' already belongs to the user '{self.other}'" + (
+            f", written as '{theirs}'" if theirs != me else ""
+        )
+        return (
+            f"{text}, who is disabled; to restore them: microsub user restore {self.other}" if self.disabled else text
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """File and API changed the same fact; the later change won."""
+
+    what: str
+    file: str
+    api: str
+    winner: Literal["file", "api"]
+
+    def __str__(self) -> str:
+        winner = "the file" if self.winner == "file" else "the API"
+        return f"{self.what}: file: {self.file}; API: {self.api}; {winner} changed it later and wins"
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The present state of the stores.
+
+    `users` has every enabled user, with their existing channels in order; `disabled` has the others. `changed` has the
+    Unix time of the last change through the API, if known: of a channel by (user, uid), of the order of channels by
+    (user, ''), of an output feed by (user, 'output <name>'), of a source by (user, 'source <id>'). `removed` channels
+    can be restored. `settings` are the instance's. Users in `registered` created their own accounts: the file may have
+    an entry for them, but removing it doesn't disable them.
+    """
+
+    users: Mapping[str, UserConfig] = field(default_factory=dict)
+    settings: InstanceSettings = field(default_factory=InstanceSettings)
+    disabled: Mapping[str, UserConfig] = field(default_factory=dict)
+    removed: frozenset[tuple[str, str]] = frozenset()
+    changed: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    registered: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The changes in the order of their application, and the decided conflicts.
+
+    `channelless` are the changes that give an output feed or a source a channel that its user won't have.
+    """
+
+    changes: tuple[Change, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    channelless: tuple[Change, ...] = ()
+
+
+# --- facts ---------------------------------------------------------------------------------------------------------
+
+Fact = tuple[str, str]
+"""The key of a fact: a kind, and the name of a setting or a URL in the form for comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The value of a fact; `url` is the original spelling of a URL, ignored in comparisons."""
+
+    value: Hashable
+    url: str = field(default="", compare=False)
+
+
+Facts = Mapping[Fact, Said]
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The forms in which URLs of feeds, and of muted or blocked profiles, are compared."""
+
+    feed: Callable[[str], str] = canonical_feed_url
+    profile: Callable[[str], str] = normalise_profile
+
+    def facts(self, user: UserConfig) -> dict[str, Facts]:
+        """All facts of a user by channel uid, or `global` for facts that concern no single channel."""
+        own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
+        outputs: dict[Fact, Said] = {("output", name): Said(output) for name, output in user.outputs.items()}
+        sources: dict[Fact, Said] = {("source", name): Said(source) for name, source in user.sources.items()}
+        everywhere = {(name, ""): said for name, said in own.items()} | self._rules(user) | outputs | sources
+        facts: dict[str, Facts] = {GLOBAL: everywhere}
+        for channel in user.channels:
+            facts[channel.uid] = {
+                ("name", ""): Said(channel.name),
+                **{("setting", name): Said(value) for name, value in stated(channel.settings).items()},
+                **self._rules(channel),
+                **{("feed", self.feed(feed.url)): Said(feed.name, feed.url) for feed in channel.feeds},
+            }
+        return facts
+
+    def _rules(self, part: UserConfig | ChannelConfig) -> dict[Fact, Said]:
+        both = (("mute", part.mute), ("block", part.block))
+        return {(kind, self.profile(url)): Said(True, url) for kind, urls in both for url in urls}
+
+
+URLS = Forms()
+"""Compares URLs by their text alone, without known redirects."""
+
+
+# --- merge ---------------------------------------------------------------------------------------------------------
+
+
+def merge(
+    base: Backend,
+    file: Backend,
+    current: Current,
+    *,
+    edited_at: float,
+    forms: Forms = URLS,
+    again: bool = False,
+) -> Merge:
+    """The changes that apply the edits from `base` to `file`, saved at Unix time `edited_at`.
+
+    With `again`, changes of several steps are included even if they seem to be done: an earlier attempt may have been
+    interrupted.
+    """
+    changes: list[Change] = []
+    conflicts: list[Conflict] = []
+    channelless: list[Change] = []
+    if file.settings not in (base.settings, current.settings):
+        changes.append(Change(What.INSTANCE, value=file.settings))
+    for name, user in file.users.items():
+        merger = _UserMerger(name, current, edited_at, forms, again)
+        merger.user(base.users.get(name), user)
+        changes += merger.changes
+        conflicts += merger.conflicts
+        channelless += merger.channelless
+    for name in base.users:
+        if name not in file.users and (name in current.users or (again and name in current.disabled)):
+            changes += _removed(name, current)
+    return Merge(tuple(sorted(changes, key=lambda change: _RANK[change.what])), tuple(conflicts), tuple(channelless))
+
+
+def _removed(name: str, current: Current) -> Iterable[Change]:
+    """Remove a user who is no longer in the file; registered users stay, without the file's settings."""
+    if name not in current.registered:
+        yield Change(What.USER_REMOVED, name)
+        return
+    now = current.users[name]
+    if now.token_endpoint is not None:
+        yield Change(What.TOKEN_ENDPOINT, name, value=None)
+    if now.admin:
+        yield Change(What.ADMIN, name, value=False)
+    if now.settings != UserSettings():
+        yield Change(What.USER_SETTINGS, name, value=UserSettings())
+
+
+def _lacks_channel(change: Change, there: Collection[str]) -> bool:
+    """Whether a change gives an output feed or a source a channel that isn't in `there`, its user's channels."""
+    if change.what in {What.OUTPUT_ADDED, What.OUTPUT_CHANGED}:
+        return change.value.channel not in {None, SAVED, *there}
+    return change.what in {What.SOURCE_ADDED, What.SOURCE_CHANGED} and change.value.channel not in there
+
+
+@dataclass
+class _UserMerger:
+    name: str
+    current: Current
+    edited_at: float
+    forms: Forms
+    again: bool
+    changes: list[Change] = field(default_factory=list)
+    conflicts: list[Conflict] = field(default_factory=list)
+    channelless: list[Change] = field(default_factory=list)
+
+    def change(self, what: What, uid: str = "", value: Any = None, *, restored: bool = False) -> None:
+        self.changes.append(Change(what, self.name, uid, value, restored))
+
+    def user(self, base: UserConfig | None, file: UserConfig) -> None:
+        now = self.current.users.get(self.name)
+        if now is None:
+            if file == base:
+                return  # the user was disabled elsewhere, and the file has no edit
+            former = self.current.disabled.get(self.name)
+            if former is None:
+                self.change(What.USER_ADDED, value=file.me)
+                base, now = None, UserConfig(file.me)
+            else:
+                # The file may mean another person, so it doesn't restore earlier data: the user gets what it declares.
+                self.change(What.USER_RETURNED, value=file.me)
+                base = now = replace(former, me=file.me)
+        base = base or UserConfig()
+        was, wanted, there = map(self.forms.facts, (base, file, now))
+        added: list[str] = []
+        gone: set[str] = set()
+        for uid in dict.fromkeys([*wanted, *was]):
+            before, after, present = (part.get(uid, {}) for part in (was, wanted, there))
+            if uid in (GLOBAL, NOTIFICATIONS):  # never added, renamed, removed or moved
+                if after or present:
+                    self.edits(uid, before, after, present)
+            elif uid not in wanted:
+                if self.removes(uid, before, there.get(uid)):
+                    gone.add(uid)
+            elif uid in there:
+                if uid not in was and self.again:
+                    self.change(What.CHANNEL_ADDED, uid, present["name", ""].value, restored=True)
+                self.edits(uid, before, after, present)
+            elif before != after:  # otherwise it was removed through the API, and the file has no edit
+                if before:
+                    self.conflict(f"channel {self.name}/{uid}", "an edit", "removed it")
+                restored = (self.name, uid) in self.current.removed
+                self.change(What.CHANNEL_ADDED, uid, after["name", ""].value, restored=restored)
+                added.append(uid)
+                self.edits(uid, {}, after, {("name", ""): after["name", ""]})
+        self.order(base, file, now, added, gone)
+        remaining = (wanted.keys() | there.keys() | {NOTIFICATIONS}) - gone - {GLOBAL, SAVED}
+        self.channelless = [change for change in self.changes if _lacks_channel(change, remaining)]
+
+    def removes(self, uid: str, before: Facts, present: Facts | None) -> bool:
+        """Decide on a channel that is no longer in the file; whether it is removed."""
+        if present is None:
+            if self.again and (self.name, uid) in self.current.removed:
+                self.change(What.CHANNEL_REMOVED, uid)
+            return False
+        what = f"channel {self.name}/{uid}"
+        if before != present and not self.conflict(what, "removed it", "another content", uid):
+            return False
+        self.change(What.CHANNEL_REMOVED, uid)
+        return True
+
+    def edits(self, uid: str, before: Facts, after: Facts, present: Facts) -> None:
+        """Merge the facts of one channel, or of `global`."""
+        settings: dict[str, Any] = {}
+        for fact in dict.fromkeys([*after, *before]):
+            was, wanted, there = before.get(fact), after.get(fact), present.get(fact)
+            if was == wanted and fact != _ENDPOINT:
+                continue
+            match fact:
+                case ("setting", name):
+                    if self.wins(f"setting {name} of channel {self.name}/{uid}", was, wanted, there, uid):
+                        settings[name] = wanted.value if wanted else None
+                case ("mute" | "block" as kind, _):
+                    self.rule(kind, uid, was, wanted, there)
+                case ("feed", _):
+                    self.feed(uid, was, wanted, there)
+                case ("output" | "source" as kind, name):
+                    self.named(kind, name, was, wanted, there)
+                case ("name", _) if wanted and uid != NOTIFICATIONS:
+                    if self.wins(f"name of channel {self.name}/{uid}", was, wanted, there, uid):
+                        self.change(What.CHANNEL_RENAMED, uid, wanted.value)
+                case ("me", _) if wanted:
+                    if self.wins(f"site of user {self.name}", was, wanted, there):
+                        self.change(What.SITE, value=wanted.value)
+                case ("admin", _) if wanted:
+                    if self.wins(f"whether user {self.name} is an admin", was, wanted, there):
+                        self.change(What.ADMIN, value=wanted.value)
+                case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # only the file sets it
+                    self.change(What.TOKEN_ENDPOINT if fact == _ENDPOINT else What.USER_SETTINGS, value=wanted.value)
+        if settings:
+            now = {name: said.value for (kind, name), said in present.items() if kind == "setting"} | settings
+            value = OwnChannelSettings(**{name: part for name, part in now.items() if part is not None})
+            self.change(What.CHANNEL_SETTINGS, uid, value)
+
+    def rule(self, kind: str, uid: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+        if wanted and (there is None or self.again):
+            self.change(What.MUTED if kind == "mute" else What.BLOCKED, uid, wanted.url)
+        elif was and not wanted and (there or self.again):
+            self.change(What.UNMUTED if kind == "mute" else What.UNBLOCKED, uid, was.url)
+
+    def feed(self, uid: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+        if wanted is None:
+            if there or self.again:
+                self.change(What.FEED_REMOVED, uid, FeedConfig((there or was or Said(None)).url))
+            return
+        name: Any = wanted.value
+        if there is None:
+            if was:
+                self.conflict(f"feed {mask_password(wanted.url)} in {self.name}/{uid}", "an edit", "removed it")
+            self.change(What.FEED_ADDED, uid, FeedConfig(wanted.url, name))
+        elif was is None and self.again:
+            self.change(What.FEED_ADDED, uid, FeedConfig(there.url, there.value))  # type: ignore[arg-type]
+        elif was or name:  # a feed that already exists keeps its name
+            what = f"name of {mask_password(wanted.url)} in {self.name}/{uid}"
+            if self.wins(what, was or Said(None), wanted, there, uid):
+                self.change(What.FEED_RENAMED, uid, FeedConfig(there.url, name))
+
+    def named(self, kind: str, name: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+        if wanted == there:
+            return
+        what, (added, changed, removed) = _NAMED[kind]
+        if there != was:
+            file, api = ("other settings" if said else "removed it" for said in (wanted, there))
+            if not self.conflict(f"{what} {self.name}/{name}", file, api, f"{kind} {name}"):
+                return
+        if wanted is None:
+            self.change(removed, name)
+        else:
+            self.change(changed if there else added, name, wanted.value)
+
+    def order(self, base: UserConfig, file: UserConfig, now: UserConfig, added: list[str], gone: set[str]) -> None:
+        was, wanted, there = (
+            [channel.uid for channel in part.channels if channel.uid != NOTIFICATIONS] for part in (base, file, now)
+        )
+        there = [uid for uid in there if uid not in gone]
+        known = set(was)
+        # Restored channels get their place before the order is decided, as they will have on the next merge.
+        order = inserted(there, wanted, [uid for uid in added if uid in known])
+        here = set(order)
+        shared = known & set(wanted) & here
+        before, after, present = ([uid for uid in uids if uid in shared] for uids in (was, wanted, order))
+        if after not in (before, present):
+            what = f"order of the channels of {self.name}"
+            if present == before or self.conflict(what, ", ".join(after), ", ".join(present), ""):
+                order = permuted(order, [uid for uid in wanted if uid in here])
+        order = inserted(order, wanted, [uid for uid in added if uid not in known])
+        if order != [*there, *added]:
+            self.change(What.REORDERED, value=tuple(order))
+
+    def wins(
+        self, what: str, was: Said | None, wanted: Said | None, there: Said | None, uid: str | None = None
+    ) -> bool:
+        """Whether an edit from `was` to `wanted` is applied if `there` is the present value."""
+        if wanted == there:
+            return False
+        if there == was:
+            return True
+        file, api = (f"'{_text(said.value)}'" if said else "nothing" for said in (wanted, there))
+        return self.conflict(what, file, api, uid)
+
+    def conflict(self, what: str, file: str, api: str, uid: str | None = None) -> bool:
+        """Record a conflict; True if the file wins. An API change of unknown time counts as earlier."""
+        changed = self.current.changed.get((self.name, uid), 0.0) if uid is not None else 0.0
+        winner: Literal["file", "api"] = "api" if changed > self.edited_at else "file"
+        self.conflicts.append(Conflict(what, file, api, winner))
+        return winner == "file"
+
+
+_ENDPOINT: Fact = ("token_endpoint", "")
+"""Always compared, because a user restored by a command has none until the file is merged."""
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    return mask_password(text) if "://" in text else text
+
+
+# --- order ---------------------------------------------------------------------------------------------------------
+
+
+def permuted(order: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """`order` with the members of `wanted` permuted into that order; the others stay in place."""
+    left = iter(wanted)
+    members = set(wanted)
+    return [next(left) if uid in members else uid for uid in order]
+
+
+def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) -> list[str]:
+    """`order` with each added uid next to its neighbour in `wanted`, or at the end.
+
+    Every added uid is in `wanted`, and none in `order`.
+    """
+    present, new = set(order), set(added)
+    first = next((uid for uid in wanted if uid in present), None)
+    behind: dict[str | None, list[str]] = {}
+    neighbour: str | None = None
+    for uid in wanted:
+        if uid in present:
+            neighbour = uid
+        elif uid in new:
+            behind.setdefault(neighbour, []).append(uid)
+    leading = behind.pop(None, [])
+    merged: list[str] = []
+    for uid in order:
+        if uid == first:
+            merged += leading
+        merged += [uid, *behind.get(uid, ())]
+    return merged if first is not None else merged + leading
+
+
+# --- back into the file --------------------------------------------------------------------------------------------
+
+WRITTEN = frozenset({"me", "admin", "channels", "mute", "block", "outputs", "sources"})
+"""The keys of a user's entry that are written back; the others are left to the admin."""
+
+
+def edited(
+    document: BackendDocument,
+    current: Current,
+    forms: Forms = URLS,
+) -> dict[str, Any] | None:
+    """The document with changes made through the API added; None if there are none.
+
+    `document` must be the one last applied, otherwise an edit of the file would be undone here. Only differences are
+    written: the order of keys, unknown keys, `${…}` and disabled users stay. Registered users aren't added, because
+    going back to an older copy of the file would then disable them; only the admin adds them.
+    """
+    raw: dict[str, Any] = copy.deepcopy(dict(document.raw))
+    editor = _Editor(forms)
+    for name, user in current.users.items():
+        declared = document.backend.users.get(name)
+        if declared is None and name in current.registered:
+            continue
+        users = raw.setdefault("users", {})
+        if declared is None:
+            users[name] = {"me": escape(user.me)} if user.me else {}
+            declared = UserConfig(user.me)
+        editor.user(users[name], declared, user)
+    return raw if raw != document.raw else None
+
+
+@dataclass(frozen=True)
+class _Editor:
+    forms: Forms
+
+    def user(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
+        if now.me != file.me:
+            raw["me"] = escape(now.me)
+            if not now.me:
+                del raw["me"]
+        if now.admin != file.admin:
+            raw["admin"] = now.admin
+        self.rules(raw, file, now)
+        self.named(raw, "outputs", file.outputs, now.outputs)
+        self.named(raw, "sources", file.sources, now.sources)
+        entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
+        declared, there = file.by_uid(), now.by_uid()
+        for uid, channel in there.items():
+            if uid in declared:
+                self.channel(entries[uid], declared[uid], channel)
+            elif uid != NOTIFICATIONS or channel.feeds:
+                entries[uid] = _escaped(encode(channel))
+        order = [uid for uid in declared if uid in there and uid != NOTIFICATIONS]
+        order = permuted(order, [uid for uid in there if uid in declared and uid != NOTIFICATIONS])
+        new = [uid for uid in there if uid in entries and uid not in declared and uid != NOTIFICATIONS]
+        order = inserted(order, [*there], new)
+        if NOTIFICATIONS in entries:
+            # Apps always show it first; its position in the file has no meaning, so it stays.
+            declared_at = next((at for at, each in enumerate(file.channels) if each.uid == NOTIFICATIONS), 0)
+            order.insert(declared_at, NOTIFICATIONS)
+        if order or "channels" in raw:
+            raw["channels"] = [entries[uid] for uid in order]
+
+    def channel(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        if now.name != file.name and now.uid != NOTIFICATIONS:
+            raw["name"] = escape(now.name)
+        self.feeds(raw, file, now)
+        self.rules(raw, file, now)
+        self.settings(raw, file, now)
+
+    def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        there = {self.forms.feed(feed.url): feed for feed in now.feeds}
+        # Several entries may mean the same feed: a page, and the feed that it names. All stay, with their names.
+        names: dict[str, set[str | None]] = {}
+        for declared in file.feeds:
+            names.setdefault(self.forms.feed(declared.url), set()).add(declared.name)
+        entries = []
+        for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
+            key = self.forms.feed(declared.url)
+            if key in there:
+                entries.append(entry if there[key].name in names[key] else _named(entry, declared, there[key]))
+        entries += [_escaped(encode(feed)) for key, feed in there.items() if key not in names]
+        if entries != raw.get("feeds", []):
+            raw["feeds"] = entries
+
+    def rules(self, raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig) -> None:
+        for kind in ("mute", "block"):
+            there = {self.forms.profile(url): url for url in getattr(now, kind)}
+            entries = []
+            for entry, declared in zip(raw.get(kind, ()), getattr(file, kind), strict=True):
+                if there.pop(self.forms.profile(declared), None) is not None:
+                    entries.append(entry)
+            entries += [escape(url) for url in there.values()]
+            if entries != raw.get(kind, []):
+                raw[kind] = entries
+
+    def named(self, raw: dict[str, Any], key: str, file: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """Output feeds or sources, by name."""
+        for name in file.keys() - now.keys():
+            raw[key].pop(name)
+        for name, said in now.items():
+            if said != file.get(name):
+                entry = raw.setdefault(key, {}).setdefault(name, {})
+                _differences(entry, encode(file[name]) if name in file else {}, encode(said))
+
+    def settings(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        before, after = encode(file.settings), encode(now.settings)
+        if before != after:
+            _differences(raw.setdefault("settings", {}), before, after)
+
+
+def _differences(entry: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Write the differences between `before` and `after` into an object of the file."""
+    for name in dict.fromkeys([*before, *after]):
+        if name not in after:
+            entry.pop(name)
+        elif before.get(name) != after[name]:
+            entry[name] = _escaped(after[name])
+
+
+def _named(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:
+    """The file's entry of a feed, with the feed's present name."""
+    if now.name == declared.name:
+        return entry
+    if isinstance(entry, Mapping):
+        rest = {key: value for key, value in entry.items() if key != "name" or now.name is not None}
+        return rest | ({"name": escape(now.name)} if now.name is not None else {})
+    return {"url": entry, "name": escape(now.name or "")}
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, Mapping):
+        return {key: _escaped(part) for key, part in value.items()}
+    return [_escaped(part) for part in value] if isinstance(value, list) else value

@@ -1,0 +1,392 @@
+"""The hub's work: workers verify subscriptions and deliver documents.
+
+Spec: https://www.w3.org/TR/websub/#hub-verifies-intent, #content-distribution. Each piece of work starts from the state
+in Redis and may be repeated at any step: a callback may get a document twice, but always gets it. Strangers choose the
+callbacks, so each request is checked and limited in time and bytes, and each host gets few at once. A slow host gets no
+requests for a while, and doesn't delay others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import structlog
+
+from microsub.base.digests import new_secret
+from microsub.base.errors import NotFound, StoreError
+from microsub.base.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
+from microsub.base.periodic import RoundTiming, for_ever
+from microsub.base.urls import host_of
+from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument
+from microsub.hub.store import CLAIM, WINDOW, HubStore, HubWork, KnownSubscription, TopicChanges
+from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest, after_failure, verified
+
+if TYPE_CHECKING:
+    from microsub.hub.topics import Topic, TopicDocument, Topics
+    from microsub.redis.protocol import Redis
+
+log = structlog.get_logger(__name__)
+
+ASKING = SendLimits(total=10.0, body=4096, redirects=-1)
+"""Limits of a verification, whose reply is the challenge."""
+DELIVERING = SendLimits(total=10.0, body=0, redirects=-1)
+"""Limits of a delivery, whose reply is a status."""
+
+REQUESTS_AT_ONCE = 64
+REQUESTS_TO_HOST = 8
+"""Requests at the same time, in total and to one callback host."""
+IN_PROGRESS = 4_000
+IN_PROGRESS_OF_HOST = 1_000
+"""Claimed pieces of work in this process, in total and for one host; a host's surplus is put off."""
+AFTER_VERIFICATION = 1.0
+"""Seconds until a new subscriber's topic is checked for changes: many subscribe at the same time."""
+PUT_OFF = 5.0
+LOOKS_AT_ONCE = 8
+"""Topics of one owner that are checked at the same time."""
+
+EVERY = 60.0
+"""Seconds between two checks of all owners, for missed changes and ended topics."""
+TICK, IDLE_TICK = 0.25, 2.0
+"""Seconds between two looks for due work, and while none was due for two rounds, as without subscribers."""
+TROUBLE = 2.0
+_KEPT_DOCUMENTS = 16
+
+End = Literal["delivered", "failed", "given_up", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    round: int
+    document: asyncio.Task[TopicDocument | None]
+
+
+class _TopicDocuments:
+    """Documents of topics, each generated once for all deliveries of a round.
+
+    It is read after the round's claim, so it contains every change that was noted before.
+    """
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._read: OrderedDict[str, _Read] = OrderedDict()
+
+    async def of(self, url: str, number: int) -> TopicDocument | None:
+        """The document as of the round `number` or later; None if the topic doesn't exist any more."""
+        found = self._read.pop(url, None)
+        if found is None or found.round < number or (found.document.done() and found.document.exception()):
+            found = _Read(number, asyncio.create_task(self._made(url), name="topic"))
+        self._read[url] = found
+        while len(self._read) > _KEPT_DOCUMENTS:
+            self._read.popitem(last=False)
+        return await asyncio.shield(found.document)
+
+    async def _made(self, url: str) -> TopicDocument | None:
+        topic = await self._topics.find(url)
+        try:
+            return None if topic is None else await self._topics.document(topic)
+        except NotFound:
+            return None
+
+
+class _HostTurns:
+    """Limits requests to callbacks, and pauses servers that can't be reached."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._places: dict[str, asyncio.Semaphore] = {}
+        self._waiting: Counter[str] = Counter()
+        self._resting = RestingServers()
+
+    @asynccontextmanager
+    async def turn(self, url: str) -> AsyncIterator[bool]:
+        """Wait for this host's turn, for one request; False if the request must be put off."""
+        host = host_of(url)
+        if self._resting.left(url) or self._waiting[host] >= IN_PROGRESS_OF_HOST:
+            yield False
+            return
+        self._waiting[host] += 1
+        try:
+            async with self._places.setdefault(host, asyncio.Semaphore(REQUESTS_TO_HOST)):
+                if self._resting.left(url):
+                    yield False
+                    return
+                async with self._all:
+                    yield True
+        finally:
+            self._waiting[host] -= 1
+            if not self._waiting[host]:
+                del self._waiting[host], self._places[host]
+
+    def rest(self, url: str) -> None:
+        """Send this address's server no requests for a while."""
+        self._resting.rest(url)
+
+    def pause(self, url: str) -> float:
+        """Seconds until a postponed request is retried: not before its server's pause ends."""
+        return max(PUT_OFF, self._resting.left(url))
+
+
+class Distribution:
+    """Does the hub's due work. Any number of processes may run it."""
+
+    def __init__(self, redis: Redis, topics: Topics, sender: Sender, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = HubStore(redis)
+        self._work = HubWork(redis)
+        self._changes = TopicChanges(redis)
+        self._topics = topics
+        self._sender = sender
+        self._clock = clock
+        self._documents = _TopicDocuments(topics)
+        self._turns = _HostTurns()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_progress: dict[str, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._rounds = 0
+
+    # --- what is due
+
+    def wake(self) -> None:
+        """Look for due work at once instead of at the next tick."""
+        self._wake.set()
+
+    async def run_for_ever(self) -> None:
+        """Do what is due, until cancelled."""
+        keeper = asyncio.create_task(self._keep(), name="hub keeper")
+        try:
+            worked = time.monotonic()
+            while True:
+                pause = TICK if time.monotonic() - worked < 2 * EVERY else IDLE_TICK
+                try:
+                    if await self._take():
+                        worked = time.monotonic()
+                except StoreError as error:
+                    log.warning("the hub paused: Redis isn't available", error=str(error))
+                    pause = TROUBLE
+                except Exception:
+                    log.exception("the hub failed and will retry")
+                    pause = TROUBLE
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                        self._wake.clear()
+                        await asyncio.sleep(WINDOW)
+        finally:
+            keeper.cancel()
+            for task in (*self._tasks, keeper):
+                task.cancel()
+            await asyncio.gather(*self._tasks, keeper, return_exceptions=True)
+
+    async def run_once(self) -> int:
+        """Do all due work, and the work that follows from it; returns how much it was."""
+        count = 0
+        while taken := await self._take():
+            count += taken
+            await asyncio.gather(*self._tasks)
+        return count
+
+    async def delivered(self, feed: str, users: Sequence[str]) -> None:
+        """Note that posts of a feed arrived for these users."""
+        if await self._changes.note(users, [feed], self._clock()):
+            self.wake()
+
+    async def look_at_all(self, now: float) -> None:
+        """Plan a check of all owners' topics."""
+        await self._work.note(dict.fromkeys(await self._store.owners(), now))
+
+    def parts(self, pace: RoundTiming) -> dict[str, Coroutine[None, None, None]]:
+        """The permanent tasks by name: the work, and the check of all owners."""
+        looking = for_ever(self.look_at_all, "topics", pace, EVERY)
+        return {"hub": self.run_for_ever(), "topics": looking}
+
+    async def _take(self) -> int:
+        """Claim due work and start it; returns how many pieces."""
+        room = IN_PROGRESS - len(self._in_progress)
+        if room < 1:
+            return 0
+        taken = await self._work.take(self._clock(), room)
+        members = [one for one in taken if one not in self._in_progress]
+        self._rounds += 1
+        for member in members:
+            task = asyncio.create_task(self._one(member, self._rounds), name=f"hub {member}")
+            self._in_progress[member] = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return len(members)
+
+    async def _one(self, member: str, number: int) -> None:
+        """Do one piece of work, claimed in the round `number`, and end its claim last."""
+        kind, name, *subscription = member.split(" ")
+        owner = f"{kind} {name}"
+        try:
+            again = await (self._visit(owner, subscription[0], number) if subscription else self._look(owner))
+        except StoreError as error:
+            log.warning("the hub's work was interrupted: Redis isn't available", error=str(error))
+            again = self._clock() + TROUBLE
+        except Exception:
+            log.exception("a piece of the hub's work failed", owner=owner)
+            again = self._clock() + REST
+        finally:
+            # From the end of the claim on it may be claimed again, also by this process.
+            self._in_progress.pop(member, None)
+        with suppress(StoreError):  # otherwise it is due again when the claim ends
+            await self._work.done(member, self._clock() + WINDOW, again)
+
+    async def _keep(self) -> None:
+        """Send heartbeats for claimed work, and cancel work that another worker has taken over."""
+        while True:
+            await asyncio.sleep(CLAIM / 3)
+            with suppress(StoreError):
+                for member in await self._work.keep(list(self._in_progress), self._clock()):
+                    if (task := self._in_progress.get(member)) is not None:
+                        task.cancel()
+
+    # --- an owner
+
+    async def _look(self, owner: str) -> None:
+        """Find the subscriptions of an owner's topics that have work to do."""
+        known = await self._store.all_of(owner)
+        versions = await self._versions({one.held.topic for one in known if one.held is not None})
+        now = self._clock()
+        due = [one for one in known if one.asked is not None or one.held is None
+               or now >= one.held.until or one.held.sent != versions[one.held.topic]]  # fmt: skip
+        if due:
+            await self._work.note(dict.fromkeys((one.member for one in due), now))
+            self._wake.set()
+
+    async def _versions(self, urls: Collection[str]) -> dict[str, str | None]:
+        """The versions of topics by URL, None for topics that don't exist any more. Each feed is read once."""
+        found = dict(zip(urls, await asyncio.gather(*map(self._topics.find, urls)), strict=True))
+        sources = {topic.source: topic for topic in found.values() if topic is not None}
+        places = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def version(topic: Topic) -> str | None:
+            async with places:
+                with suppress(NotFound):
+                    await self._topics.refresh(topic)
+                    return await self._topics.version(topic)
+            return None
+
+        named = dict(zip(sources, await asyncio.gather(*map(version, sources.values())), strict=True))
+        return {url: None if topic is None else named[topic.source] for url, topic in found.items()}
+
+    # --- a subscription
+
+    async def _visit(self, owner: str, subscription: str, number: int) -> float | None:
+        """Verify a request or deliver a document; returns when to look again, None: after the next change."""
+        known = await self._store.get(owner, subscription)
+        if known.asked is not None:
+            return await self._verify(known, known.asked)
+        if known.held is not None:
+            return await self._serve(known, known.held, number)
+        return None
+
+    async def _verify(self, known: KnownSubscription, asked: SubscriptionRequest) -> float | None:
+        """Ask the callback whether the subscriber sent the request; nothing changes until it confirms that."""
+        if asked.mode == "subscribe" and await self._topics.find(asked.topic) is None:
+            return await self._settle(known, known.held, "unverified")
+        challenge = new_secret()
+        async with self._turns.turn(asked.callback) as is_ours:
+            if not is_ours:
+                return self._clock() + self._turns.pause(asked.callback)
+            answer = await self._send(Sending(asked.challenge(challenge), accept="*/*", limits=ASKING, web_ports=True))
+        if answer is None:
+            return self._clock() + PUT_OFF
+        if not _confirms(answer, challenge):
+            return await self._settle(known, known.held, "unverified")
+        if asked.mode == "unsubscribe":
+            return await self._settle(known, None, "ended")
+        return await self._settle(known, verified(asked, known.held, self._clock()), "verified")
+
+    async def _settle(self, known: KnownSubscription, held: HubSubscription | None, what: str) -> float | None:
+        """Write a verification's result; a request that arrived meanwhile is handled next."""
+        now = self._clock()
+        if not await self._store.write(known, held, None, now):
+            return now
+        callback = known.asked.callback if known.asked is not None else ""
+        await self._store.count(callback, what)
+        HUB_VERIFICATIONS.labels(what).inc()
+        log.info("a subscription request was decided", callback=host_of(callback), what=what)
+        if what == "verified":  # changes that were published meanwhile are delivered
+            await self._work.note({known.owner: now + AFTER_VERIFICATION})
+        return None
+
+    async def _serve(self, known: KnownSubscription, held: HubSubscription, number: int) -> float | None:
+        now = self._clock()
+        if now >= held.until:
+            await self._store.write(known, None, None, now)
+            return None
+        # The document is read in the host's turn, so that waiting tasks don't each have one in memory.
+        async with self._turns.turn(held.callback) as is_ours:
+            if not is_ours:
+                return now + self._turns.pause(held.callback)
+            document = await self._documents.of(held.topic, number)
+            if document is None:
+                return await self._deny(known, held)
+            if document.version == held.sent:
+                return None
+            return await self._deliver(known, held, document)
+
+    async def _send(self, sending: Sending) -> Answered | FetchFailed | None:
+        """The reply to a request; None if none was sent. A server that can't be reached is paused."""
+        answer = await self._sender.send(sending)
+        if not isinstance(answer, FetchFailed):
+            return answer
+        if answer.reason in {"timeout", "connect", "dns", "tls"}:
+            self._turns.rest(sending.url)
+        return None if answer.ours else answer
+
+    async def _deliver(self, known: KnownSubscription, held: HubSubscription, document: TopicDocument) -> float | None:
+        """Send a document. 2xx is success, 410 ends the subscription, anything else is retried (7)."""
+        answer = await self._send(self._delivery(held, document))
+        now = self._clock()
+        if answer is None:
+            return now + PUT_OFF
+        status = answer.status if isinstance(answer, Answered) else None
+        after: HubSubscription | None = held.delivered(document.version)
+        end: End = "delivered"
+        again = None
+        if status == 410:
+            after, end = None, "gone"
+        elif status is None or not 200 <= status < 300:
+            after, pause = after_failure(held, document.version)
+            end = "given_up" if pause is None else "failed"
+            again = None if pause is None else now + pause
+        if not await self._store.write(known, after, None, now):
+            return now
+        await self._store.count(held.callback, end)
+        HUB_DELIVERIES.labels(end).inc()
+        note = log.debug if end == "delivered" else log.info
+        note("a topic was delivered", callback=host_of(held.callback), end=end, status=status)
+        return again
+
+    def _delivery(self, held: HubSubscription, document: TopicDocument) -> Sending:
+        links = f'<{self._topics.hub}>; rel="hub", <{document.address}>; rel="self"'
+        signature = held.signature(document.body)
+        headers = [("Link", links), *([("X-Hub-Signature", signature)] if signature else [])]
+        sent = SentDocument(document.body, document.content_type, headers)
+        return Sending(held.callback, "POST", document=sent, accept="*/*", limits=DELIVERING, web_ports=True)
+
+    async def _deny(self, known: KnownSubscription, held: HubSubscription) -> float | None:
+        """Notify the subscriber once that the topic has ended, and forget the subscription (5.2)."""
+        reason = "there is no such topic any more"
+        sending = Sending(held.denial(reason), accept="*/*", limits=DELIVERING, web_ports=True)
+        if await self._send(sending) is None:
+            return self._clock() + PUT_OFF
+        if await self._store.write(known, None, known.asked, self._clock()):
+            await self._store.count(held.callback, "denied")
+            HUB_VERIFICATIONS.labels("denied").inc()
+        return None
+
+
+def _confirms(answer: Answered | FetchFailed, challenge: str) -> bool:
+    """Whether a callback confirms the request: 2xx with the challenge and nothing else."""
+    if not isinstance(answer, Answered) or not 200 <= answer.status < 300:
+        return False
+    return hmac.compare_digest(answer.body, challenge.encode())

@@ -1,0 +1,290 @@
+"""Topics: the documents of this server that can be subscribed to.
+
+An output feed is a topic in each of its formats, at its own address. A channel has a topic once its user creates it: a
+JSON Feed of its newest items, at an address that can't be guessed. The stored posts of a feed are a topic if the admin
+allows it and nothing in the feed's address looks like a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl, quote
+
+from microsub.base.digests import new_secret, short_digest
+from microsub.base.errors import RequestError
+from microsub.base.locks import KeyedLocks
+from microsub.discovery.directory import is_public
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.formats.documents import FORMATS
+from microsub.formats.documents.values import FeedDocument
+from microsub.identity.store import absent
+from microsub.outputs import HUB, FillTimelines, OutputContents, OutputFeed, OutputFeeds
+from microsub.outputs.values import PATH as OUTPUTS
+from microsub.outputs.values import OutputAddress
+from microsub.posts.items import Items
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import load
+
+PATH = "/topics"
+
+NEWEST = 50
+"""Items in a document of a channel or a stored feed."""
+
+_CHANNEL = re.compile(r"/channels/([A-Za-z0-9_-]{1,64})/([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{43})\.json")
+_FEED = "/feed.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDocument:
+    """A topic's present content; `address` is the one in its `rel=self`."""
+
+    version: str
+    address: str
+    content_type: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTopic:
+    """An output feed in one format."""
+
+    feed: OutputFeed
+    form: str
+
+    @property
+    def owner(self) -> str:
+        """The owner of its subscriptions."""
+        return f"user {self.feed.user}"
+
+    @property
+    def source(self) -> str:
+        """The source of its version: all formats of one feed have the same."""
+        return self.feed.id
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTopic:
+    """A channel; `address` is that of its topic."""
+
+    user: str
+    uid: str
+    name: str
+    address: str
+
+    @property
+    def owner(self) -> str:
+        """The owner of its subscriptions."""
+        return f"user {self.user}"
+
+    @property
+    def source(self) -> str:
+        """The source of its version."""
+        return self.address
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFeedTopic:
+    """The stored posts of a feed; `address` is that of the topic."""
+
+    feed: FeedRecord
+    address: str
+
+    @property
+    def owner(self) -> str:
+        """The owner of its subscriptions."""
+        return f"feed {self.feed.id}"
+
+    @property
+    def source(self) -> str:
+        """The source of its version."""
+        return self.address
+
+
+Topic = OutputTopic | ChannelTopic | StoredFeedTopic
+
+
+class ChannelTopics:
+    """The addresses of channels' topics, on the server at `base`."""
+
+    def __init__(self, redis: Redis, base: str) -> None:
+        self._redis = redis
+        self._base = base
+
+    async def address(self, user: str, uid: str, action: str = "create") -> str | None:
+        """The address after `create`, `renew` or `revoke` (None). Raises NotFound for an unknown channel."""
+        found = await self._redis.script(load("hub_topic"), [keys.channel(user, uid)], [action, new_secret()])
+        if found is None:
+            raise await absent(self._redis, user, uid)
+        return self._address(user, uid, text(found)) if found else None
+
+    async def find(self, path: str) -> ChannelTopic | None:
+        """The channel at a path below `PATH`."""
+        match = _CHANNEL.fullmatch(path)
+        if match is None:
+            return None
+        user, uid, shown = match.groups()
+        (name, removed, secret), is_disabled = await self._redis.pipeline(
+            [
+                ("HMGET", keys.channel(user, uid), "name", "removed", "topic"),
+                ("HEXISTS", keys.user(user), "disabled"),
+            ]
+        )
+        if name is None or removed is not None or is_disabled or not hmac.compare_digest(secret or b"", shown.encode()):
+            return None
+        return ChannelTopic(user, uid, text(name), self._address(user, uid, shown))
+
+    async def newest(self, topic: ChannelTopic) -> list[str]:
+        """The ids of the channel's newest items."""
+        return texts(await self._redis.command("ZREVRANGE", keys.posts(topic.user, topic.uid), 0, NEWEST - 1))
+
+    def _address(self, user: str, uid: str, secret: str) -> str:
+        return f"{self._base}{PATH}/channels/{user}/{uid}.{secret}.json"
+
+
+class Topics:
+    """Finds topics by their URL on the server at `base`, and generates their documents. Times are Unix seconds.
+
+    `stylesheet` is the path of the pages' style. `fill` adds posts that wait for the timelines of an absent user. With
+    `stored_feeds`, stored feeds are topics too. `any_port`: some callbacks are asked at other ports than 80 and 443.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        channels: ChannelTopics,
+        outputs: OutputFeeds,
+        contents: OutputContents,
+        feeds: Feeds,
+        items: Items,
+        *,
+        stylesheet: str = "",
+        fill: FillTimelines | None = None,
+        stored_feeds: bool = False,
+        any_port: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.hub = f"{base}{HUB}"
+        self.any_port = any_port
+        self._base = base
+        self.channels = channels
+        self._outputs = outputs
+        self._contents = contents
+        self._feeds = feeds
+        self._items = items
+        self._stylesheet = stylesheet
+        self._fill = fill
+        self._stored_feeds = stored_feeds
+        self._clock = clock
+        self._turns = KeyedLocks()
+
+    async def find(self, url: str) -> Topic | None:
+        """The topic at `url`, or None."""
+        return await self.find_at(url.removeprefix(self._base)) if url.startswith(f"{self._base}/") else None
+
+    async def find_at(self, place: str) -> Topic | None:
+        """The topic at a path and query, or None."""
+        path, _, query = place.partition("?")
+        if path == f"{PATH}{_FEED}":
+            return await self._stored(query)
+        if query:
+            return None
+        if path.startswith(f"{PATH}/"):
+            return await self.channels.find(path.removeprefix(PATH))
+        return await self._output(path) if path.startswith(f"{OUTPUTS}/") else None
+
+    async def refresh(self, topic: Topic) -> None:
+        """Bring the topic up to date with its source."""
+        match topic:
+            case OutputTopic(feed=feed):
+                await self._contents.refresh(feed, self._clock())
+            case ChannelTopic(user=user, uid=uid) if self._fill is not None:
+                await self._fill(user, uid, self._clock())
+
+    async def version(self, topic: Topic) -> str:
+        """A text that differs whenever the topic's document has news. Raises NotFound if the topic is gone.
+
+        For an output feed, only new publications are news; items that expire aren't.
+        """
+        if not isinstance(topic, OutputTopic):
+            return (await self._listed(topic))[1]
+        feed = await self._outputs.get(topic.feed.user, topic.feed.name)
+        return f"{feed.id} {feed.editions} {feed.changed}"
+
+    async def document(self, topic: Topic) -> TopicDocument:
+        """The document of a topic, byte for byte as at its address. Raises NotFound if the topic is gone.
+
+        An owner's documents are generated one after the other, so that a hundred at once don't use all threads.
+        """
+        async with self._turns.of(topic.owner):
+            return await self._document(topic)
+
+    async def _document(self, topic: Topic) -> TopicDocument:
+        version = await self.version(topic)
+        if isinstance(topic, OutputTopic):
+            feed = await self._outputs.get(topic.feed.user, topic.feed.name)
+            listed = await self._contents.listed(feed, self._base, self._clock(), stylesheet=self._stylesheet)
+            made, form = (await self._contents.filled(listed)).document, topic.form
+        else:
+            ids, _ = await self._listed(topic)
+            made, form = await self._feed_document(topic, ids), "json"
+        body = await asyncio.to_thread(FORMATS[form].write, made)
+        return TopicDocument(version, made.addresses[form], FORMATS[form].content_type, body)
+
+    async def _listed(self, topic: ChannelTopic | StoredFeedTopic) -> tuple[Sequence[str], str]:
+        """The ids that a document lists, and its version, which is derived from the posts' hashes."""
+        if isinstance(topic, ChannelTopic):
+            ids = await self.channels.newest(topic)
+        else:
+            ids = await self._items.newest(topic.feed.id, NEWEST)
+        hashes = await self._items.fields(ids, ("hash",))
+        marks = [item.encode() + b" " + (hash_ or b"") for item, (hash_,) in zip(ids, hashes, strict=True)]
+        return ids, short_digest(b"\n".join(marks))
+
+    async def _feed_document(self, topic: ChannelTopic | StoredFeedTopic, ids: Sequence[str]) -> FeedDocument:
+        entries = await self._contents.entries(ids)
+        rows = await self._items.fields(ids, ("updated", "score"))
+        moments = [float(value) for row in rows for value in row[:1] if value]
+        if isinstance(topic, ChannelTopic):
+            title, home = topic.name, f"{self._base}/"
+        else:
+            title, home = topic.feed.title or topic.feed.url, topic.feed.home or topic.feed.url
+        return FeedDocument(
+            id=f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, topic.address)}",
+            title=title,
+            addresses={"json": topic.address, "html": home},
+            updated=datetime.fromtimestamp(max(moments, default=0.0), UTC),
+            entries=tuple(entries[item] for item in ids if item in entries),
+            hubs=(self.hub,),
+        )
+
+    async def _output(self, path: str) -> OutputTopic | None:
+        address = OutputAddress.of(path)
+        if address is None:
+            return None
+        try:
+            if address.secret:
+                found = await self._outputs.find(address.user, address.secret)
+            else:
+                found = await self._outputs.find_public(address.user, address.name)
+        except RequestError:
+            return None
+        return OutputTopic(found, address.form)
+
+    async def _stored(self, query: str) -> StoredFeedTopic | None:
+        asked = dict(parse_qsl(query)).get("url", "")
+        if not self._stored_feeds or not is_public(asked):
+            return None
+        found = await self._feeds.find(asked)
+        record = None if found is None else await self._feeds.get(found)
+        if record is None or record.gone or not is_public(record.url):
+            return None
+        return StoredFeedTopic(record, f"{self._base}{PATH}{_FEED}?url={quote(record.url, safe='')}")

@@ -1,0 +1,262 @@
+"""The web application: its routes, and the access to metrics.
+
+The Microsub endpoint is matched before Starlette's own routing, because it gets a thousand times more requests than
+everything else, and its two addresses need no pattern.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import orjson
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from microsub.admin.health import HealthReport
+from microsub.api.arguments import Table
+from microsub.api.endpoint import TABLE as READING
+from microsub.api.endpoint import MicrosubEndpoint
+from microsub.base.digests import is_same
+from microsub.base.errors import StoreError
+from microsub.base.rate_limits import client_address
+from microsub.base.settings import METRICS_NETWORKS, Network
+from microsub.hub.api import TABLE as TOPIC_ACTIONS
+from microsub.hub.api import HubEndpoint, TopicEndpoint
+from microsub.hub.topics import PATH as TOPICS
+from microsub.identity.api import PATHS as OAUTH_PATHS
+from microsub.identity.api import OAuthEndpoint
+from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
+from microsub.identity.pages import page_routes
+from microsub.identity.protocol.documents import WEBMENTION
+from microsub.library.api import PATH as POST_STORE
+from microsub.library.api import PostStoreEndpoint
+from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
+from microsub.micropub.api import PATHS as MICROPUB_PATHS
+from microsub.micropub.posting import PATH as POSTS
+from microsub.model.plaintext import shown
+from microsub.outputs.api import actions as output_actions
+from microsub.outputs.api.documents import OutputEndpoint
+from microsub.outputs.values import HUB
+from microsub.outputs.values import PATH as OUTPUTS
+from microsub.reader import FOLDERS as READER_FOLDERS
+from microsub.reader import NAVIGATION, reader_routes
+from microsub.reader.first.pages import StarterFeed
+from microsub.server.surface import Services
+from microsub.transfer.api import PATHS as LIST_PATHS
+from microsub.transfer.api import FeedListEndpoint
+from microsub.web.headers import is_of_this_machine, is_passed_on
+from microsub.web.responses import CORS, error_reply, retry_after
+from microsub.web.visit import PageSite, missing_page
+from microsub.webmention.receiver import WebmentionEndpoint
+from microsub.websub.callbacks import WebSubEndpoint
+from microsub.websub.hubs import PATH as WEBSUB
+
+
+@dataclass(frozen=True, slots=True)
+class Monitors:
+    """Clients that may read metrics: in `networks`, as named by `proxies`, or with the bearer token `token`."""
+
+    networks: Sequence[Network] = METRICS_NETWORKS
+    token: str | None = None
+    proxies: Sequence[Network] = ()
+
+    def admits(self, request: Request) -> bool:
+        """Whether the request comes from such a client.
+
+        A request through a web server that isn't in `proxies` may come from anywhere, so it doesn't count. A request
+        from this machine comes without a proxy and names this machine as its host.
+        """
+        if self.token is not None and self._shows_token(request):
+            return True
+        address = client_address(request.client.host if request.client else "")
+        if address is None or not _within(address, self.networks):
+            return False
+        if address.is_loopback:
+            return is_of_this_machine(request)
+        return not is_passed_on(request) or self._is_told_by_proxy(request, address)
+
+    def _shows_token(self, request: Request) -> bool:
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and is_same(shown.strip(), self.token or "")
+
+    def _is_told_by_proxy(self, request: Request, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+        """Whether the proxies name that client: the last address in the list that isn't a proxy's."""
+        if not self.proxies:
+            return False
+        told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
+        outside = [one for one in map(client_address, told) if one is None or not _within(one, self.proxies)]
+        if outside:
+            return outside[-1] == address
+        return bool(told) and client_address(told[0]) == address
+
+
+def _within(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Sequence[Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+ENDPOINT = "/microsub"
+
+TABLE: Table = {**READING, **output_actions.TABLE, **TOPIC_ACTIONS}
+"""All actions of the Microsub endpoint."""
+
+log = structlog.get_logger(__name__)
+
+LAST_WORD = 0.5
+"""Seconds for telling a client that the server is stopping."""
+_BEGINNING = "the server is starting and waits for its store: try again in a few seconds"
+_ENDING = "the server is stopping: try again in a few seconds"
+
+Page = Callable[[Request], Awaitable[Response]]
+
+
+class Application(Starlette):
+    """Starlette, with a shortcut to the Microsub endpoint."""
+
+    def __init__(
+        self, services: Services, base_url: str | None, monitors: Monitors, starters: Sequence[StarterFeed]
+    ) -> None:
+        self._endpoint = MicrosubEndpoint(services, TABLE, ENDPOINT)
+        site = PageSite.at(services, base_url, (IDENTITY_FOLDER, *READER_FOLDERS), NAVIGATION)
+        oauth = OAuthEndpoint(services, site.address.base)
+        lists = FeedListEndpoint(services)
+        mentions = WebmentionEndpoint(services.mentions)
+        micropub = MicropubServices(services)
+        routes = [
+            Route("/health", _health(lambda: services.health.check(services.clock()), monitors)),
+            Route("/metrics", _metrics(services, monitors)),
+            Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
+            Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
+            *(Route(path, MicropubEndpoint(micropub)) for path in MICROPUB_PATHS),
+            *(Route(path, MediaEndpoint(micropub)) for path in MEDIA_PATHS),
+            Route(f"{POSTS}/{{name:path}}", PostEndpoint(micropub, site.pages.static("pages.css"))),
+            Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(services.callbacks)),
+            Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
+            Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
+            *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
+            *page_routes(site),
+            *reader_routes(site, starters),
+            *(Route(path, oauth) for path in OAUTH_PATHS),
+            *(Route(path, lists) for path in LIST_PATHS),
+        ]
+        super().__init__(routes=routes, exception_handlers={HTTPException: _http_error(site), 500: _server_error})
+        self.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection of any kind."""
+        try:
+            if scope["type"] == "http" and is_endpoint(scope["path"]):
+                await self._endpoint(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, send)
+        except StoreError as error:
+            # Before the reply has begun, it becomes an error; later, uvicorn cuts it, as its end can't be known.
+            path, kind = shown(scope.get("path", "")), type(error).__name__
+            log.error("store failed in the middle of a reply", path=path, kind=kind, detail=str(error))  # noqa: TRY400
+            failure = error_reply(error)
+            with suppress(RuntimeError):
+                await _json(failure.content, failure.status, {"retry-after": retry_after(error)})(scope, receive, send)
+        except asyncio.CancelledError:  # the server is stopping, and can't wait for this request any longer
+            # If the response has begun, this fails, or waits for a client that reads nothing.
+            with suppress(RuntimeError, TimeoutError):
+                async with asyncio.timeout(LAST_WORD):
+                    await _json({"error": "server_error", "error_description": _ENDING}, 503)(scope, receive, send)
+
+
+def create_app(
+    services: Services,
+    *,
+    base_url: str | None = None,
+    monitors: Monitors | None = None,
+    starters: Sequence[StarterFeed] = (),
+) -> Starlette:
+    """The ASGI application at `base_url`, or by default at the address of the request.
+
+    `monitors` are the clients that may read metrics, by default this machine; `starters` are feeds for new users.
+    """
+    return Application(services, base_url, monitors or Monitors(), starters)
+
+
+def is_endpoint(path: str) -> bool:
+    """Whether `path` is the Microsub endpoint, with or without user and final slash."""
+    if path == ENDPOINT:
+        return True
+    if not path.startswith(f"{ENDPOINT}/"):
+        return False
+    rest = path[len(ENDPOINT) + 1 :]
+    return rest != "/" and "/" not in rest.removesuffix("/")
+
+
+def waiting_app(reason: str, monitors: Monitors) -> Starlette:
+    """The application of a process that waits for Redis: /health gives the reason; all else is 503."""
+
+    async def check() -> HealthReport:
+        return HealthReport("unreachable", "unknown", reason=reason)
+
+    async def later(_: Request) -> Response:
+        return _json({"error": "server_error", "error_description": _BEGINNING}, 503, {"retry-after": "5"})
+
+    everything = Route("/{path:path}", later, methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+    return Starlette(routes=[Route("/health", _health(check, monitors)), everything])
+
+
+def _health(check: Callable[[], Awaitable[HealthReport]], monitors: Monitors) -> Page:
+    async def health(request: Request) -> Response:
+        report = await check()
+        content: dict[str, str | float] = {"status": report.status}
+        if monitors.admits(request):
+            content |= {"redis": report.redis, "worker": report.worker, "backend": report.backend}
+            if report.worker_age is not None:
+                content["worker_last_seen_seconds"] = report.worker_age
+            if report.reason is not None:
+                content["reason"] = report.reason
+            if report.dead_letters:
+                content["dead_letters"] = report.dead_letters
+            if report.push is not None:
+                content["push"] = report.push
+        return _json(content, 200 if report.status == "ok" else 503)
+
+    return health
+
+
+def _metrics(services: Services, monitors: Monitors) -> Page:
+    async def exposition(request: Request) -> Response:
+        if not monitors.admits(request):
+            where = "no access to metrics: it needs MICROSUB_METRICS_NETWORKS or MICROSUB_METRICS_TOKEN"
+            return _json({"error": "forbidden", "error_description": where}, 403)
+        body, content_type = await services.figures.exposition(services.clock(), services.health)
+        return Response(body, headers={"content-type": content_type, "cache-control": "no-store"})
+
+    return exposition
+
+
+def _http_error(site: PageSite) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+        if (page := await missing_page(site, request, status, headers)) is not None:
+            return page
+        code = "not_found" if status == 404 else "invalid_request"
+        where = f"there is nothing at '{request.url.path[:200]}'"
+        text = where if status == 404 else f"HTTP method not allowed here: {request.method}"
+        return _json({"error": code, "error_description": text}, status, headers)
+
+    return answer
+
+
+async def _server_error(_: Request, __: Exception) -> Response:
+    return _json({"error": "server_error", "error_description": "the server failed; its log has the details"}, 500)
+
+
+def _json(content: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    response = Response(orjson.dumps(content), status, headers={"cache-control": "no-store", **(headers or {})})
+    response.raw_headers += [(b"content-type", b"application/json"), *CORS]
+    return response

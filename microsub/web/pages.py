@@ -1,0 +1,204 @@
+"""Templates, static files and texts of pages, found in folders that features bring.
+
+A folder may have `templates/`, `static/` and `texts/`. All folders share their names, so a feature can extend another
+one's template. Texts are gettext catalogues, one file for each language.
+"""
+
+from __future__ import annotations
+
+import gettext
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub import __version__
+from microsub.base.digests import sha256_hex
+from microsub.base.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
+from microsub.base.texts import SentenceTable, translated
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+"""The languages of pages with their own names; the first is the language of the code."""
+DEFAULT_LANGUAGE = "en"
+
+_KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
+}
+_YEAR = 31_536_000
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A static file as it is served."""
+
+    body: bytes
+    content_type: str
+
+    @classmethod
+    def at(cls, path: Path) -> StaticFile:
+        """The file at `path`, read now."""
+        return cls(path.read_bytes(), _KINDS[path.suffix])
+
+
+class Templates:
+    """The templates of `folders`, and the files that pages refer to.
+
+    `prefix` is put before each path of this server; `values` are known to all templates.
+    """
+
+    def __init__(self, folders: Sequence[Path], prefix: str = "", **values: Any) -> None:
+        self._folders = folders
+        self._values = values
+        self._prefix = prefix
+        paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
+        self.files = {path.name: StaticFile.at(path) for path in paths if path.suffix in _KINDS}
+        self.marks = {name: sha256_hex(file.body)[:12] for name, file in self.files.items()}
+        """The beginning of each file's SHA-256; the same for all scripts, which import each other by name."""
+        scripts = [name for name in self.files if name.endswith(".js")]
+        self.marks |= dict.fromkeys(scripts, sha256_hex("".join(self.marks[name] for name in scripts))[:12])
+        self.environment: Callable[[str], Environment] = cache(self._environment)
+        self.texts: Callable[[str], gettext.NullTranslations] = cache(self._texts)
+
+    def render(self, template: str, values: Mapping[str, Any], language: str = DEFAULT_LANGUAGE) -> str:
+        """The page as text. A missing value that the template uses is a bug."""
+        return self.environment(language).get_template(template).render(values)
+
+    def macro(self, template: str, name: str, language: str) -> Callable[..., str]:
+        """A macro of a template that uses only its arguments. It returns HTML."""
+        found: Callable[..., str] = getattr(self.environment(language).get_template(template).module, name)
+        return found
+
+    def href(self, path: str) -> str:
+        """A path of this server for use in a link."""
+        return self._prefix + path
+
+    def static(self, name: str) -> str:
+        """The address of a file in `static/`, which changes with the file. KeyError is a bug."""
+        return f"{self._prefix}/static/{self.marks[name]}/{name}"
+
+    def translated(self, text: object, language: str) -> str:
+        """A text of the program in that language, or unchanged without a translation."""
+        known = _sentences().found(text) if isinstance(text, str) else text
+        return translated(known, self.texts(language).gettext)
+
+    def _texts(self, language: str) -> gettext.NullTranslations:
+        """The texts of all folders in that language, with the code's texts as fallback."""
+        found = gettext.NullTranslations()
+        for path in sorted(path for folder in self._folders for path in (folder / "texts").glob(f"{language}.mo")):
+            with path.open("rb") as file:
+                catalogue = gettext.GNUTranslations(file)
+            catalogue.add_fallback(found)
+            found = catalogue
+        return found
+
+    def _environment(self, language: str) -> Environment:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # with the first page
+
+        made = Environment(
+            loader=FileSystemLoader([folder / "templates" for folder in self._folders]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.i18n"],
+        )
+        made.policies["ext.i18n.trimmed"] = True
+        texts = self.texts(language)
+        made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
+        made.globals.update(href=self.href, static=self.static, version=__version__, language=language, **self._values)
+        made.filters.update(
+            moment=lambda seconds: _time_element(seconds, "%Y-%m-%dT%H:%M:%SZ", moment(seconds, texts.gettext)),
+            day=lambda seconds: _time_element(seconds, "%Y-%m-%d", day(seconds, texts.gettext)),
+            translated=lambda text: self.translated(text, language),
+            sentence=sentence,
+        )
+        return made
+
+
+@cache
+def _sentences() -> SentenceTable:
+    """Messages of code without access to translations."""
+    rows = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
+    return SentenceTable({row["text"]: row.get("shown", row["text"]) for row in rows.values()})
+
+
+_MONTHS = (
+    *(N_("January"), N_("February"), N_("March"), N_("April"), N_("May"), N_("June")),
+    *(N_("July"), N_("August"), N_("September"), N_("October"), N_("November"), N_("December")),
+)
+
+
+def day(seconds: float, translate: Callable[[str], str] = str) -> str:
+    """The day of a Unix time in UTC, for people: `21 November 2026`."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    form = translate(N_("{day} {month} {year}"))
+    return form.format(day=time.day, month=translate(_MONTHS[time.month - 1]), year=time.year)
+
+
+def moment(seconds: float, translate: Callable[[str], str] = str) -> str:
+    """A Unix time for people: `21 November 2026, 09:30 UTC`."""
+    return f"{day(seconds, translate)}, {datetime.fromtimestamp(seconds, UTC):%H:%M} UTC"
+
+
+def _time_element(seconds: float, form: str, text: str) -> Markup:
+    """A time as HTML. `times.js` shows it in the browser's time zone, but leaves whole days as they are."""
+    from markupsafe import Markup  # with the first page
+
+    return Markup('<time datetime="{}">{}</time>').format(f"{datetime.fromtimestamp(int(seconds), UTC):{form}}", text)
+
+
+def sentence(text: str) -> str:
+    """A text with a capital letter and a full stop. A host name at its beginning stays as it is."""
+    begins_with_name = "." in text.partition(" ")[0].rstrip(".")
+    begun = text if begins_with_name else text[:1].upper() + text[1:]
+    return begun + ("" if begun.endswith((".", "?", "!")) else ".")
+
+
+def preferred_language(accepted: str) -> str:
+    """The language of pages that an `Accept-Language` header prefers (RFC 9110, 12.5.4)."""
+    return max(_weights(accepted[:1000]), default=(0.0, 0, DEFAULT_LANGUAGE))[2]
+
+
+def _weights(accepted: str) -> Iterable[tuple[float, int, str]]:
+    """Weight, negated position and name of each language of pages in the header."""
+    for place, part in enumerate(accepted.split(",")):
+        name, _, parameter = part.strip().lower().partition(";")
+        language = name.strip().partition("-")[0]
+        weight = parameter.strip().removeprefix("q=")
+        value = float(weight) if weight.replace(".", "", 1).isdecimal() and weight.isascii() else 1.0
+        if language in LANGUAGES and value > 0:
+            yield value, -place, language
+
+
+def static_route(templates: Templates) -> Route:
+    """The route of static files. Files requested by a page of another version are served, but not cached."""
+
+    async def static(request: Request) -> Response:
+        name, mark = request.path_params["file"], request.path_params["mark"]
+        file = templates.files.get(name)
+        if file is None:
+            raise HTTPException(404)
+        is_current = mark == templates.marks[name]
+        keep = f"public, max-age={_YEAR}, immutable" if is_current else "no-cache"
+        return Response(
+            file.body,
+            headers={"cache-control": keep, "content-type": file.content_type, "x-content-type-options": "nosniff"},
+        )
+
+    return Route("/static/{mark}/{file}", static, methods=["GET"])

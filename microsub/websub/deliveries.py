@@ -1,0 +1,120 @@
+"""Workers process accepted deliveries: parsed as polled documents are, stored by `posts.ingest`.
+
+Everything may run twice. A delivery's version is the time it was accepted, by Redis' clock, which also numbers the
+readings of polls: an earlier delivery doesn't replace what a later poll found. A hub may send only what is new, so a
+delivery says nothing about the feed itself, its validators, or posts that it doesn't list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.base.digests import short_digest
+from microsub.base.errors import ParseError, ParsingStopped, QuotaReached
+from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
+from microsub.base.urls import host_of, mask_credentials
+from microsub.fetch import Fetched
+from microsub.polling.plan import pushed_fields
+from microsub.posts.values import version_of
+from microsub.redis.replies import text
+from microsub.websub.agreement import spend
+from microsub.websub.store import DeliveryTaken
+
+if TYPE_CHECKING:
+    from microsub.feeds.record import FeedRecord, Feeds, FeedToRead
+    from microsub.parsing.pool import ParsePool
+    from microsub.posts.ingest import Ingest
+    from microsub.redis.streams import Message
+    from microsub.websub.store import Agreements
+
+log = structlog.get_logger(__name__)
+
+STAGE = "pushed"
+"""The stream of accepted deliveries."""
+
+_SOME = 20
+
+
+@dataclass(eq=False, repr=False)
+class Deliveries:
+    """Processes deliveries."""
+
+    feeds: Feeds
+    agreements: Agreements
+    ingest: Ingest
+    parser: ParsePool
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    require_room: Callable[[str], Awaitable[None]] | None = None
+
+    async def handle(self, message: Message) -> None:
+        """Process one delivery; its faults are counted, never raised. Raises StoreError."""
+        feed_id, digest = text(message.fields["feed"]), short_digest(message.fields["body"])
+        # Each round trip takes time next to other programs, because workers run at low priority.
+        found, has_seen = await asyncio.gather(self.feeds.to_read(feed_id), self.agreements.has_seen(feed_id, digest))
+        if found is None or found.feed.gone or not found.users:
+            end = "unfollowed"
+        elif has_seen:
+            end = "repeated"
+        else:
+            end = await self._take(found, message, digest)
+        WEBSUB_DELIVERIES.labels(end).inc()
+
+    async def _take(self, found: FeedToRead, message: Message, digest: str) -> str:
+        feed, body, hub = found.feed, message.fields["body"], text(message.fields["hub"])
+        new, brought, seconds = 0, False, 0.0
+        end = "unchanged"
+        received = message.added
+        if hashlib.sha256(body).hexdigest() != feed.body_hash:
+            kind = message.fields["type"].decode("latin-1") or None
+            document = Fetched(feed.url, feed.url, 200, {}, body, kind, None, None, None)
+            known, users = found.fingerprints, tuple(islice(found.users, _SOME))
+            try:
+                read, seconds = await self.parser.posts_in(document, feed.url, known, received, users)
+            except ParseError as error:
+                seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
+                end = "unreadable"
+                log.info("a delivery can't be read", feed=feed.id, hub=host_of(hub), why=error.detail)
+            else:
+                version, owner = version_of(received), users[0] if len(users) == 1 else ""
+                if owner and read.items and self.require_room is not None:
+                    try:
+                        await self.require_room(owner)
+                    except QuotaReached as error:
+                        log.info("a delivery isn't stored", feed=feed.id, user=owner, why=error.description)
+                        await self._note(feed, hub, digest, 0, seconds, brought=False)
+                        return "no_room"
+                taken = await self.ingest.add(
+                    feed, read.items, received, version, mostly_new=known is not None, listing=read.listing, owner=owner
+                )
+                new = taken.new
+                # After a crash it is processed again, and its posts aren't new any more.
+                brought = bool(taken.new or taken.updated) or message.deliveries > 1
+                end = "stored" if brought else "unchanged"
+                log.info(
+                    "feed pushed",
+                    feed=feed.id,
+                    url=mask_credentials(feed.url),
+                    hub=host_of(hub),
+                    new=taken.new,
+                    updated=taken.updated,
+                )
+        await self._note(feed, hub, digest, new, seconds, brought=brought)
+        return end
+
+    async def _note(self, feed: FeedRecord, hub: str, digest: str, new: int, seconds: float, *, brought: bool) -> None:
+        """Count the delivery, once, and trust its hub if it brought something."""
+        now = self.clock()
+        spent = spend((await self.agreements.get(feed.id)).spent, seconds, now)
+        record = {"push_at": f"{now:.3f}", **pushed_fields(feed, new, now)} | ({"push": "1"} if brought else {})
+        if await self.agreements.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
+            WEBSUB_POSTS.inc(new)
+            await self.agreements.count(hub, delivered=1, posts=new)

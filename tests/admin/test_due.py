@@ -1,0 +1,192 @@
+"""Upkeep of due members and in rounds: one worker does it for all, and a failure ends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+import structlog.testing
+
+from microsub.base.errors import StoreUnavailable
+from microsub.base.periodic import RoundTiming, for_ever
+from microsub.redis import keys
+from microsub.redis.due import SHARDS, DueTimes, run_daily
+from microsub.redis.lease import leased, take_turn
+from tests.support.waiting import wait_until
+
+
+async def test_a_part_has_its_turn_once_for_all_workers(redis):
+    """While the turn lasts, no other worker begins; another job has its own turn."""
+    assert [await take_turn(redis, "sweep", 60) for _ in range(3)] == [True, False, False]
+    assert await take_turn(redis, "follow_repair", 60)
+
+
+async def test_a_turn_taken_in_the_future_ends(redis) -> None:
+    """Otherwise it would last until the clock reaches that time again."""
+    await take_turn(redis, "sweep", 10 * 365 * 86400)
+    assert not await take_turn(redis, "sweep", 60)
+    assert await redis.command("TTL", keys.lease("upkeep:sweep")) <= 60
+
+
+async def test_a_worker_that_has_no_turn_does_nothing(redis):
+    """It asks repeatedly, and begins when the turn is free."""
+    asked, rounds = [], []
+
+    async def turn(part: str, seconds: float) -> bool:
+        asked.append((part, seconds))
+        return len(asked) > 3
+
+    async def one_round(now: float) -> None:
+        rounds.append(now)
+
+    pace = RoundTiming(clock=lambda: 5.0, between=0.002, chance=lambda: 0.5, turn=turn)
+    task = asyncio.create_task(for_ever(one_round, "sweep", pace))
+    await wait_until(lambda: rounds)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(asked) >= 4
+    assert asked[0] == ("sweep", 0.001)
+    assert set(rounds) == {5.0}
+
+
+async def test_a_round_that_fails_is_followed_by_another():
+    """One round fails without Redis, the next with a bug, and the third succeeds."""
+    ends = iter([StoreUnavailable("away"), ValueError("a bug")])
+    done = []
+
+    async def one_round(_now: float) -> None:
+        for error in ends:
+            raise error
+        done.append(True)
+
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(for_ever(one_round, "follow_repair", RoundTiming(between=0.001)))
+        await wait_until(lambda: done)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [entry["event"] for entry in logs] == ["a round of upkeep failed", "a round of upkeep broke off"]
+
+
+async def test_a_round_is_left_out_when_the_clock_has_jumped_ahead():
+    """Data that upkeep deletes too early is lost; the next round trusts the clock."""
+    times = [0.0, 600.0, 600.0, 90_000.0, 1800.0, 1800.0]
+    steady = [0.0, 600.0, 1200.0, 1800.0]
+    rounds: list[float] = []
+
+    async def one_round(now: float) -> None:
+        rounds.append(now)
+        if len(rounds) > 1:
+            await asyncio.Event().wait()
+
+    pace = RoundTiming(clock=lambda: times.pop(0), between=0.001, steady=lambda: steady.pop(0))
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(for_ever(one_round, "sweep", pace))
+        await wait_until(lambda: len(rounds) > 1 or task.done())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert rounds == [600.0, 1800.0]
+    assert [entry["event"] for entry in logs] == ["the clock jumped ahead; a round of upkeep is skipped"]
+
+
+async def visited(due: DueTimes, now: float, again: float | None = None) -> list[str]:
+    done = []
+
+    async def work(member: str) -> float | None:
+        done.append(member)
+        return again
+
+    await due.visit(now, work)
+    return done
+
+
+async def test_due_members_are_visited_once(redis):
+    """All shards are visited, the earliest members first, including members planned by a clock that was ahead."""
+    due = DueTimes(redis, "retention")
+    await due.note({"ann home": 20.0, "ann work": 10.0, "bob home": 20.0, "eve home": 31.0, "cat home": 9e9})
+    await due.note_missing({"ann home": 999.0, "dan home": 15.0})
+    done = await visited(due, 30.0)
+    assert sorted(done) == ["ann home", "ann work", "bob home", "cat home", "dan home"]
+    assert done.index("ann work") < done.index("ann home")
+    assert await visited(due, 30.0) == []
+    assert await visited(due, 31.0, again=40.0) == await visited(due, 40.0) == ["eve home"]
+
+
+async def test_a_slow_member_delays_no_other_shard(redis):
+    """Members of all shards are worked on at the same time."""
+    due, people = DueTimes(redis, "devices", at_once=SHARDS), [f"user{number}" for number in range(3 * SHARDS)]
+    await due.note(dict.fromkeys(people, 10.0))
+    begun: set[str] = set()
+
+    async def work(member: str) -> None:
+        begun.add(member)
+        await wait_until(lambda: len(begun) >= SHARDS)
+
+    assert await due.visit(20.0, work) == len(people)
+
+
+async def test_plans_made_during_the_work_are_kept(redis):
+    """A user who follows a feed during the upkeep of their follows is visited again."""
+    due = DueTimes(redis, "follows")
+    await due.note({"ann": 10.0})
+
+    async def work(member: str) -> None:
+        await due.note({member: 50.0})
+
+    assert await due.visit(20.0, work) == 1
+    assert await visited(due, 50.0) == ["ann"]
+
+
+async def test_work_that_breaks_off_is_tried_again_and_blocks_nothing(redis):
+    """It is retried after 10 minutes, after other members that are due."""
+    due = DueTimes(redis, "follows", shards=1)
+    await due.note({"ann": 10.0, "bob": 20.0})
+
+    async def broken(_member: str) -> None:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        await due.visit(10.0, broken)
+    assert await visited(due, 20.0) == ["bob"]
+    assert await visited(due, 610.0) == ["ann"]
+
+
+async def test_one_process_at_a_time_works_on_a_shard(redis):
+    """Another process finds the lease taken and does nothing."""
+    due = DueTimes(redis, "follows", shards=1)
+    await due.note({"ann": 10.0})
+    async with leased(redis, "follows:0") as mine:
+        assert mine
+        assert await visited(due, 20.0) == []
+    assert await visited(due, 20.0) == ["ann"]
+
+
+async def test_daily_jobs_are_done_once_a_day_by_one_of_all_workers(redis):
+    """The first run is immediate. A job that fails doesn't stop the others, and is retried."""
+    now, done = 1000.0, []
+
+    async def job(name: str) -> None:
+        done.append((name, now))
+        if name == "sweep" and now < 2000:
+            raise StoreUnavailable("away")
+
+    jobs = {name: partial(lambda name, _now: job(name), name) for name in ("follows", "sweep")}
+    with structlog.testing.capture_logs():
+        workers = [
+            asyncio.create_task(
+                run_daily(redis, jobs, RoundTiming(clock=lambda: now, between=0.002, steady=lambda: now))
+            )
+            for _ in range(2)
+        ]
+        await wait_until(lambda: len(done) == 2)
+        now = 2000.0
+        await wait_until(lambda: len(done) == 3)
+        now += 86_400
+        await wait_until(lambda: len(done) == 5)
+        for task in workers:
+            task.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    assert sorted(done) == [("follows", 1000), ("follows", 88_400), ("sweep", 1000), ("sweep", 2000), ("sweep", 88_400)]
