@@ -62,4 +62,4 @@ def test_all_ways_lead_through_there() -> None:
                 if method in {"add_user", "set_me", "restore_user", "register"} and "accounts" in of:
                     callers.add(str(path.relative_to(SOURCES)))
     # Registration comes after admission.
-    assert callers == {"administration.py", "identity/admission.py"}
+    assert callers == {"backend_file/apply.py", "identity/admission.py"}

@@ -14,9 +14,9 @@ FEATURES = {path.stem for path in PRODUCT.iterdir() if path.is_dir() or path.suf
 TOPS = FEATURES | {"microsub", "microsub_conformance", "microsub_demo", "tests", "scripts", "docs", "benchmarks"}
 NAMED = re.compile(r"`([A-Za-z_]+(?:[./][A-Za-z_0-9]+)*/?(?:\.[a-z]+)?)(?:::\w+)?`")
 NO_MODULES = re.compile(
-    r"(?:delivery|identity|polling|retention|cache|settings)\.[a-z_]+|redis\.conf|reader\.(?:example|py)"
+    r"(?:delivery|identity|polling|retention|cache|settings|hub)\.[a-z_]+|redis\.conf|reader\.(?:example|py)|support/web\.py"
 )
-"""Keys of backend.json, another project's file, a file of the tests, and the example host."""
+"""Keys of backend.json and of WebSub's forms, another project's file, a file of the tests, and the example host."""
 
 
 def named(text: str) -> list[str]:
