@@ -17,11 +17,9 @@ from pathlib import Path
 PRODUCT = Path(__file__).resolve().parent.parent / "microsub"
 
 OFFERED = {
-    "microsub/posts.py": "the library for programs",
     "microsub/library/post_store.py": "the library for programs",
     "microsub/cache/": "the feed cache, usable alone",
     "microsub/formats/write.py": "the writers for programs",
-    "microsub/cache/redis_mapping.py": "the feed cache, usable alone",
 }
 
 _CALLED_BY_FRAMEWORKS = re.compile(

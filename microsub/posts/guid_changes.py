@@ -27,9 +27,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from microsub.errors import StoreDamaged
+from microsub.base.errors import StoreDamaged
+from microsub.base.urls import normalise_url
 from microsub.formats.entry_id import fold, guid_digest
-from microsub.kit.urls import normalise_url
 from microsub.posts.values import ANY, OWN, WRITTEN_GUID, ItemToStore, Listing
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis

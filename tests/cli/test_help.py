@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE
 HEAVY = (
     *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "mf2py", "nh3", "pydantic"),
     *("prometheus_client", "psutil", "re2", "redis", "selectolax", "starlette", "structlog", "uvicorn", "watchfiles"),
-    *("microsub.configuration.sync", "microsub_demo.documents", "microsub.timelines.add"),
+    *("microsub.backend_file.sync", "microsub_demo.documents", "microsub.timelines.add"),
 )
 """Packages that take long to load, and modules of ours. No command's help needs them."""
 
@@ -75,7 +75,7 @@ def test_help_loads_nothing_heavy() -> None:
     [
         (("token list alice", "user list", "feed list"), set[str]()),
         (("check",), {"microsub.timelines.add"}),
-        (("config check",), {"pydantic", "microsub.configuration.sync", "microsub.timelines.add"}),
+        (("config check",), {"pydantic", "microsub.backend_file.sync", "microsub.timelines.add"}),
         # A command that polls publishers has an HTTP client; separate processes load the parsers.
         (("poll",), {"h11", "httpx", "microsub.timelines.add", "prometheus_client", "selectolax"}),
     ],

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from microsub.errors import ParseError
+from microsub.base.errors import ParseError
 from microsub.formats.entry_id import identity
 from microsub.formats.parse import parse
 from microsub.formats.wire import timestamp, to_wire
