@@ -24,11 +24,11 @@ import redis
 from redis.exceptions import RedisError
 
 import microsub
-from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
-from microsub.migrations import require_layout
+from microsub.base.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from microsub.redis import keys
 from microsub.redis.embedded.datafolder import Folder, Record, has_data, prepared, require_data
 from microsub.redis.embedded.server import choose, programs, start_embedded
+from microsub.server.migrations import require_layout
 
 _FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json", "backend.json.versions"
 _POLL = 0.05

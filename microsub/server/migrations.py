@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from microsub.errors import SchemaMismatch
+from microsub.base.errors import SchemaMismatch
 from microsub.redis import keys
 from microsub.redis.lease import Lease
 from microsub.redis.protocol import Redis

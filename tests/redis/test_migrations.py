@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from microsub.errors import SchemaMismatch
-from microsub.migrations import VERSION, check_layout, migrate, schema_version
+from microsub.base.errors import SchemaMismatch
 from microsub.redis import keys
+from microsub.server.migrations import VERSION, check_layout, migrate, schema_version
 
 
 class Steps:
