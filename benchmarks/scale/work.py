@@ -28,8 +28,8 @@ from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Stream
 from microsub.timelines.retention import SOONEST
+from microsub.work import Stream
 
 REQUESTS = 2_000
 PAGE = 20

@@ -16,7 +16,7 @@ from microsub.delivery.stage import STAGES
 from microsub.redis.connect import RedisMemory, memory
 from microsub.redis.presence import TO_COME, Presence
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Backlog, backlogs
+from microsub.work import Backlog, backlogs
 
 T = TypeVar("T")
 

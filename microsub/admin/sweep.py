@@ -27,9 +27,9 @@ from microsub.outputs import OutputFeeds
 from microsub.posts import garbage
 from microsub.posts.garbage import Candidate
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Stream
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.timelinekeys import references, subscriptions
+from microsub.work import Stream
 
 GRACE = 3600.0
 """Seconds between the condemnation of an item and the beginning of the sweep that may delete it."""

@@ -27,10 +27,10 @@ from microsub.cli.options import (
 from microsub.model.plaintext import counted, escaped
 
 if TYPE_CHECKING:
-    from microsub.delivery.dead_letters import DeadLetter, DeadLetters
     from microsub.delivery.delivery import Rebuilt
     from microsub.feeds.events import Event, Events
     from microsub.server.stores import Stores
+    from microsub.work import DeadLetter, DeadLetters
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -123,7 +123,7 @@ def _line(event: Event) -> str:
 
 def _letter_id(text: str) -> str:
     """The type of an argument that is the id of a dead letter."""
-    from microsub.delivery.dead_letters import is_letter_id
+    from microsub.work import is_letter_id
 
     if not is_letter_id(text):
         raise click.UsageError(f"found '{text[:80]}', expected the id of a dead letter, such as 1795244167090-0")
@@ -228,7 +228,7 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
 
 
 def _dead_letters(stores: Stores) -> DeadLetters:
-    from microsub.delivery.dead_letters import DeadLetters
+    from microsub.work import DeadLetters
 
     return DeadLetters(stores.redis)
 

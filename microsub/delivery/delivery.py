@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from microsub.model.reader import TimelineItem
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
-    from microsub.redis.streams import Message, Stream
     from microsub.timelines.add import Adder
     from microsub.timelines.channels import Channels
+    from microsub.work import Message, Stream
 
 log = structlog.get_logger(__name__)
 

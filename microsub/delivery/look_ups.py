@@ -37,7 +37,7 @@ from microsub.posts.items import Items
 from microsub.posts.values import WRITTEN_GUID, ItemIncomplete, ItemsStored
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.redis.streams import Stream
+from microsub.work import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.redis.protocol import Arg
-    from microsub.redis.streams import Message
+    from microsub.work import Message
 
 
 AT_ONCE = 8

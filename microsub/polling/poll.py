@@ -47,10 +47,9 @@ from microsub.polling.plan import (
 )
 from microsub.posts.ingest import Ingested
 from microsub.posts.values import EntriesFound
-from microsub.redis.streams import Message
+from microsub.work import Message
 
 if TYPE_CHECKING:
-    from microsub.delivery.dead_letters import DeadLetters
     from microsub.discovery.feedlinks import FeedLink
     from microsub.feeds.events import Events
     from microsub.feeds.record import FeedRecord, Feeds
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
     from microsub.redis.protocol import ScriptCall
+    from microsub.work import DeadLetters
 
 
 log = structlog.get_logger(__name__)

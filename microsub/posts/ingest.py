@@ -45,7 +45,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import score_text, text, texts
 from microsub.redis.scripts import load
-from microsub.redis.streams import Bounds, Stream
+from microsub.work import Bounds, Stream
 
 if TYPE_CHECKING:
     from microsub.feeds.events import Events

@@ -285,16 +285,16 @@ STREAM_PREFIX = "stream:{"
 
 stream = key_of("stream:{<stage>}")
 """Stream: messages from one stage to the next (`posts.values`). Permanent; a message is deleted when it is done.
-`redis.streams`.
+`work.stream`.
 """
 
 stream_bytes = key_of("stream:{<stage>}:bytes")
-"""String: total bytes of the stream's waiting messages. Permanent, absent while the stream is empty. `redis.streams`.
+"""String: total bytes of the stream's waiting messages. Permanent, absent while the stream is empty. `work.stream`.
 """
 
 stream_left_out = key_of("stream:{<stage>}:left-out")
 """String: random; present if messages were left out because the stream was full. Permanent, deleted when all of them
-have been added later. `redis.streams`; written by `posts.ingest`, read by `delivery.look_ups`.
+have been added later. `work.stream`; written by `posts.ingest`, read by `delivery.look_ups`.
 """
 
 events_stream = key("stream:{events}")

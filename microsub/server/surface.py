@@ -15,7 +15,7 @@ from microsub.admin.overview import ServerOverview
 from microsub.admin.survey import Survey
 from microsub.backend_file.store import Applied
 from microsub.backend_file.sync import Status
-from microsub.delivery.dead_letters import DeadLetters, StorePosts
+from microsub.delivery.stage import StorePosts
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.picked import PickedPosts
 from microsub.discovery.search import Search
@@ -50,6 +50,7 @@ from microsub.webmention.receiver import MentionReceiver
 from microsub.webpush.devices import Devices
 from microsub.websub.callbacks import Callbacks
 from microsub.websub.store import Agreements
+from microsub.work import DeadLetters
 
 if TYPE_CHECKING:
     from microsub.reader.answering.answers import Answers  # whose pages get these services

@@ -21,7 +21,6 @@ from microsub.backend_file.sync import Configuration, Status
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.model import Registration
-from microsub.delivery.dead_letters import DeadLetters
 from microsub.discovery.directory import Directory
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.picked import PickedPosts
@@ -80,6 +79,7 @@ from microsub.webmention.store import MentionStore
 from microsub.webpush.devices import Devices
 from microsub.websub.callbacks import Callbacks
 from microsub.websub.store import Agreements, push_state
+from microsub.work import DeadLetters
 
 
 @contextlib.asynccontextmanager

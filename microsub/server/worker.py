@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # a command needs only one of these, which is imported when i
     from microsub.admin.sweep import Sweeping
     from microsub.delivery.delivery import Delivery, Rebuilding
     from microsub.delivery.look_ups import Completing
-    from microsub.delivery.stage import Patience, Stages
+    from microsub.delivery.stage import Stages
     from microsub.fetch import Fetching, HostPace, Sender
     from microsub.hub.distribution import Distribution
     from microsub.parsing.pool import ParsePool
@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # a command needs only one of these, which is imported when i
     from microsub.webmention.verification import MentionVerifier
     from microsub.webpush.messages import DeviceMessages
     from microsub.websub.subscriber import Subscriber
+    from microsub.work import Patience
 
 log = structlog.get_logger(__name__)
 
@@ -156,10 +157,10 @@ def feed_poller(
     subscriber: Subscriber | None,
 ) -> Poller:
     """The service that polls one feed; `subscriber` gets the results."""
-    from microsub.delivery.dead_letters import DeadLetters
     from microsub.notices import FeedTrouble
     from microsub.polling.move import Mover
     from microsub.polling.poll import Poller
+    from microsub.work import DeadLetters
 
     trouble = FeedTrouble(stores.feeds, notifications(stores, taking_in), stores.in_force.of, stores.clock)
     return Poller(
@@ -427,7 +428,7 @@ def upkeep(
     from microsub.delivery.look_ups import AskingAgain
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
-    from microsub.redis.streams import Stream
+    from microsub.work import Stream
 
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
     return {
@@ -557,7 +558,7 @@ def survey(stores: Stores) -> Survey:
 def rebuilding(stores: Stores) -> Rebuilding:
     """The service that fills timelines from the store."""
     from microsub.delivery.delivery import Rebuilding
-    from microsub.redis.streams import Stream
+    from microsub.work import Stream
 
     stored = Stream(stores.redis, "stored")
     return Rebuilding(

@@ -22,7 +22,6 @@ from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_VERIFICATIONS
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.urls import host_of
 from microsub.redis.due import DueTimes
-from microsub.redis.streams import Bounds, Stream
 from microsub.web.params import BODY_SECONDS, urlencoded
 from microsub.web.responses import PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.websub.agreement import (
@@ -39,6 +38,7 @@ from microsub.websub.agreement import (
 from microsub.websub.hubs import PATH
 from microsub.websub.store import callback_fields
 from microsub.websub.subscriber import DUE, back_to_polling
+from microsub.work import Bounds, Stream
 
 if TYPE_CHECKING:
     from microsub.feeds.queue import Schedule

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from microsub.feeds.record import FeedRecord, Feeds, FeedToRead
     from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
-    from microsub.redis.streams import Message
     from microsub.websub.store import Agreements
+    from microsub.work import Message
 
 log = structlog.get_logger(__name__)
 

@@ -15,8 +15,8 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import fields, reading, texts
 from microsub.redis.scripts import load
-from microsub.redis.streams import Stream
 from microsub.websub.agreement import Agreement, Callback
+from microsub.work import Stream
 
 if TYPE_CHECKING:
     from microsub.admin.health import PushState

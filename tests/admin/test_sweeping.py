@@ -11,7 +11,7 @@ from microsub.posts import garbage
 from microsub.posts.values import ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Message, Stream
+from microsub.work import Message, Stream
 from tests.support.polling import World, dated, rss
 from tests.support.redis_wrappers import Between, KilledError, die, once
 from tests.support.web import Publisher

@@ -13,10 +13,9 @@ from microsub.admin.health import PROBE_SECONDS, Health
 from microsub.api.endpoint import MicrosubEndpoint
 from microsub.backend_file.sync import Status
 from microsub.base.errors import ConfigError, StoreFull, StoreUnavailable
-from microsub.delivery.dead_letters import DeadLetters
-from microsub.redis.streams import Message
 from microsub.server.app import create_app
 from microsub.web.responses import HttpReply
+from microsub.work import DeadLetters, Message
 from tests.support.readers import Reader
 from tests.support.world import World
 

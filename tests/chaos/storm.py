@@ -35,10 +35,10 @@ from microsub.hub.store import HubStore, KnownSubscription
 from microsub.hub.subscriptions import DAY, HubSubscription, subscription_id
 from microsub.hub.topics import ChannelTopics
 from microsub.redis.connect import connect
-from microsub.redis.streams import Stream, backlogs
 from microsub.server.worker import rebuilding
 from microsub.websub.agreement import Callback, Wish, address, new_callback
 from microsub.websub.store import callback_fields
+from microsub.work import Stream, backlogs
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.chaos.worker_process import BASE
 from tests.support.cluster import Node

@@ -16,7 +16,7 @@ from microsub.delivery.stage import STAGES
 from microsub.feeds.record import FeedRecord
 from microsub.redis import keys
 from microsub.redis.connect import connect
-from microsub.redis.streams import backlogs
+from microsub.work import backlogs
 from tests.chaos.storm import Blog, start_worker
 from tests.support.cluster import running_server
 from tests.support.polling import World, world

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from microsub.delivery.dead_letters import DeadLetters
+from microsub.work import DeadLetters
 
 if TYPE_CHECKING:
     from tests.chaos.storm import Storm

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from microsub.delivery.look_ups import Completing
-from microsub.delivery.stage import Patience
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
+from microsub.work import Patience
 from tests.support.parsing import PARSER
 from tests.support.polling import world
 from tests.support.redis_wrappers import Wrapped

@@ -14,10 +14,9 @@ import pytest
 from microsub import server
 from microsub.base.settings import Settings
 from microsub.cli.feeds import _shortened
-from microsub.delivery.dead_letters import DeadLetters
 from microsub.posts import open_post_store
 from microsub.redis import keys
-from microsub.redis.streams import Message
+from microsub.work import DeadLetters, Message
 from tests.cli.conftest import BACKEND, Run
 from tests.support.polling import dated, rss
 from tests.support.process import installation

@@ -12,8 +12,7 @@ import pytest
 
 from microsub import server
 from microsub.base.settings import read_settings
-from microsub.delivery.dead_letters import DeadLetter, DeadLetters
-from microsub.redis.streams import Message, Stream
+from microsub.work import DeadLetter, DeadLetters, Message, Stream
 from tests.cli.conftest import Run
 
 STAGES = ("stored", "hand\x1bmade", "incomplete")

@@ -12,7 +12,7 @@ from microsub.posts import ingest
 from microsub.posts.values import EntriesFound, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Bounds, Stream
+from microsub.work import Bounds, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate

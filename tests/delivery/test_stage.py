@@ -12,9 +12,8 @@ import pytest
 import structlog.testing
 
 from microsub.base.errors import StoreDamaged, StoreUnavailable
-from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.delivery import Delivery
-from microsub.delivery.stage import Patience, Stage, Stages, retry
+from microsub.delivery.stage import Stages, retry
 from microsub.feeds.events import Events
 from microsub.feeds.record import Feeds
 from microsub.posts.items import Items
@@ -22,8 +21,8 @@ from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Bounds, Message, Stream
 from microsub.redis.tracking import Tracker
+from microsub.work import Bounds, DeadLetters, Message, Patience, Stage, Stream
 from tests.support.posts import NOON
 from tests.support.redis_wrappers import CountingRedis
 from tests.support.waiting import wait_until

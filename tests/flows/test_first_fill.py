@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.redis.streams import Message
+from microsub.work import Message
 from tests.support.polling import World, dated, rss
 from tests.support.redis_wrappers import KilledError, die
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from microsub.base.errors import StoreUnavailable
-from microsub.delivery.stage import Patience
 from microsub.polling.poll import PollResult
 from microsub.redis.protocol import Redis
+from microsub.work import Patience
 from tests.support.polling import World, dated, rss, world
 from tests.support.redis_wrappers import KilledError, Killing
 from tests.support.waiting import wait_until

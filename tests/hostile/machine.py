@@ -14,7 +14,7 @@ import redis as redis_py
 from microsub.feeds.record import FeedRecord
 from microsub.redis.embedded.server import EmbeddedRedis
 from microsub.redis.multiplexer import Multiplexed
-from microsub.redis.streams import backlogs
+from microsub.work import backlogs
 from tests.hostile.memory import MIB, forget_peak, parsers, peak, resident
 from tests.hostile.publisher import publisher
 from tests.support.polling import World, rss, world

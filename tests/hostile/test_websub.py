@@ -12,15 +12,14 @@ import pytest
 import structlog.testing
 
 from microsub.base.errors import InvalidRequest
-from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.stage import retry
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Bounds, Stream, backlogs
 from microsub.websub import callbacks, hubs
 from microsub.websub.agreement import DAY
 from microsub.websub.hubs import Hubs
 from microsub.websub.subscriber import Subscriber
+from microsub.work import Bounds, DeadLetters, Stream, backlogs
 from tests.support.hub import HubSubscriber
 from tests.support.push import BASE, Push, pushing
 from tests.support.web import Answer

@@ -10,9 +10,9 @@ import pytest
 import structlog.testing
 
 from microsub.base.rate_limits import RateLimiter
-from microsub.delivery.stage import Patience
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.work import Patience
 from tests.micropub.conftest import SourceClient, items, source_of
 from tests.support.posts import NOON
 from tests.support.readers import instance

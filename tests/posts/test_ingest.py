@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.stage import retry
 from microsub.redis import keys
+from microsub.work import DeadLetters
 from tests.support.polling import World, dated, rss
 from tests.support.web import Publisher
 

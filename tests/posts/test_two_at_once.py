@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import pytest
 
-from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.look_ups import Completing, Populate
 from microsub.delivery.stage import retry
 from microsub.feeds.events import Events
@@ -19,7 +18,7 @@ from microsub.posts.items import Items
 from microsub.posts.values import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Message, Stream
+from microsub.work import DeadLetters, Message, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss
 from tests.support.posts import NOON, candidate

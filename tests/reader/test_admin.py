@@ -14,7 +14,7 @@ from microsub.base.errors import StoreUnavailable
 from microsub.polling.condition import FeedCondition, answered
 from microsub.reader.admin import pages
 from microsub.reader.admin.pages import HEIGHT, Plot, by_day
-from microsub.redis.streams import Message
+from microsub.work import Message
 from tests.reader.conftest import ReadingVisitor
 from tests.support.readers import FEED
 from tests.support.visitor import Shown

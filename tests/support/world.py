@@ -30,7 +30,7 @@ from microsub.base.urls import host_of
 from microsub.configuration.model import InstanceSettings, Polling
 from microsub.delivery.delivery import Delivery
 from microsub.delivery.look_ups import Completing
-from microsub.delivery.stage import Patience, Stages
+from microsub.delivery.stage import Stages
 from microsub.feeds.record import FeedRecord
 from microsub.fetch import (
     Fetched,
@@ -55,7 +55,6 @@ from microsub.polling.worker import Turn, Worker, worker_name
 from microsub.posts.ingest import Ingest, PostWriter
 from microsub.posts.values import ItemsStored, ItemToStore
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Message
 from microsub.redis.tracking import Tracker
 from microsub.server.app import create_app
 from microsub.server.backend import applier
@@ -80,6 +79,7 @@ from microsub.webmention.verification import MentionVerifier
 from microsub.webpush.messages import DeviceMessages
 from microsub.websub.store import Agreements
 from microsub.websub.subscriber import Subscriber
+from microsub.work import Message, Patience
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
 from tests.support.timelines import Timelines

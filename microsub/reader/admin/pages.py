@@ -23,13 +23,13 @@ from microsub.backend_file.store import AppliedFile
 from microsub.base.errors import NotFound
 from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.model import encode
-from microsub.delivery.dead_letters import DeadLetter, is_letter_id
 from microsub.delivery.stage import retry
 from microsub.model.plaintext import on_one_line
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading.places import ITEM_ID
 from microsub.web.pages import N_
 from microsub.web.visit import Handler, PageSite, PageVisit, form, page
+from microsub.work import DeadLetter, is_letter_id
 
 ADMIN = "/admin"
 PAGE = 50

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text as text_of
-from microsub.redis.streams import FIRST_ID, Bounds, Message, Stream
+from microsub.work.stream import FIRST_ID, Bounds, Message, Stream
 
 log = structlog.get_logger(__name__)
 
@@ -43,10 +42,6 @@ class DeadLetter:
     message: str
     deliveries: int
     fields: Mapping[str, bytes]
-
-
-StorePosts = Callable[[EntriesFound], Awaitable[object]]
-"""Stores posts that could not be stored before (`Ingest.add_found`)."""
 
 
 class DeadLetters:

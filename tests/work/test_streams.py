@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Backlog, Bounds, Stream, backlogs
+from microsub.work import Backlog, Bounds, Stream, backlogs
 
 ONE = {"kind": b"a", "body": b"\x00\xff"}
 TWO = {"kind": b"b", "body": b"12345"}

@@ -48,6 +48,10 @@ class Message:
     fields: Mapping[str, bytes]
     deliveries: int = 1
 
+    def __str__(self) -> str:
+        """Its id."""
+        return self.id
+
     @property
     def size(self) -> int:
         """Bytes of its values."""
