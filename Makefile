@@ -92,6 +92,11 @@ pictures: $(VENV)/.dev programs ## make the screenshots for README and docs from
 docs: $(VENV)/.dev ## regenerate the reference pages that are made from the code
 	@$(BIN)/python scripts/reference.py
 
+.PHONY: dist
+dist: $(VENV)/.dev ## build the source archives and wheels of all distributions in dist/
+	@for folder in . microsub_conformance microsub_demo; do \
+		(cd $$folder && $(CURDIR)/$(BIN)/python -m hatchling build --directory $(CURDIR)/dist) || exit 1; done
+
 lock: ## regenerate the lock files (needs uv)
 	@scripts/lock
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -15,8 +16,10 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+import microsub
 from tests.support.process import Installation
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -47,6 +50,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: Path(next(WheelBuilder(str(root)).build(directory=folder))) for name, root in DISTRIBUTIONS.items()}
 
 
+def names(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
 def files(package: str) -> Iterator[str]:
     """The files of a package that belong in its wheel; the folders of the small ones also hold their metadata."""
     for file in (ROOT / package).rglob("*"):
@@ -57,11 +64,23 @@ def files(package: str) -> Iterator[str]:
 def test_a_wheel_holds_its_package_alone(wheels: dict[str, Path]) -> None:
     """All files of the package, the licence, and nothing that takes another name in people's environments."""
     for name, wheel in wheels.items():
-        packed = zipfile.ZipFile(wheel).namelist()
+        packed = names(wheel)
         metadata = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
+        assert metadata.endswith(f"-{microsub.__version__}.dist-info"), "all distributions have one version"
         assert {file.partition("/")[0] for file in packed} == {name, metadata}
         assert f"{metadata}/licenses/LICENSE" in packed
         assert {file for file in packed if file.startswith(f"{name}/")} == set(files(name))
+
+
+@pytest.mark.parametrize("package", DISTRIBUTIONS)
+def test_a_source_archive_builds_the_same_wheel(package: str, wheels: dict[str, Path], tmp_path: Path) -> None:
+    """Without the repository, and without its tests and tools."""
+    with tarfile.open(next(SdistBuilder(str(DISTRIBUTIONS[package])).build(directory=str(tmp_path)))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    [source] = tmp_path.glob(f"{package}*-*/")
+    rebuilt = Path(next(WheelBuilder(str(source)).build(directory=str(tmp_path))))
+    assert (rebuilt.name, names(rebuilt)) == (wheels[package].name, names(wheels[package]))
+    assert not {"tests", "scripts", "benchmarks"} & {one.name for one in source.iterdir()}
 
 
 @pytest.mark.parametrize("package", DISTRIBUTIONS)
