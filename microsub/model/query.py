@@ -168,9 +168,9 @@ class _Reading:
         self._terms += 1
         self._words += len(term.phrase.words)
         if self._terms > MOST_TERMS:
-            raise QueryUnreadable(piece.at, "another term", f"{MOST_TERMS} at most")
+            raise QueryUnreadable(piece.at, "another term", f"{MOST_TERMS} terms at most")
         if self._words > MOST_WORDS:
-            raise QueryUnreadable(piece.at, "more words", f"{MOST_WORDS} at most")
+            raise QueryUnreadable(piece.at, "more words", f"{MOST_WORDS} words at most")
         if joined:
             self._clauses[-1] = (*self._clauses[-1], term)
         else:

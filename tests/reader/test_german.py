@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from pathlib import Path
 
 import pytest
 
 from microsub.base.errors import QuotaReached
+from microsub.model import query
 from microsub.reader import FOLDERS
 from microsub.transfer.outlines import read_list
 from microsub.web.pages import Templates
 from microsub.web.visit import FOLDER
+from tests.search.test_query import INVALID, NOW
 
 TEMPLATES = Templates([FOLDER, *FOLDERS])
 SAID = (
@@ -64,3 +68,20 @@ def test_each_reason_of_a_list_is_known() -> None:
     reasons = {one.why for path in lists for one in read_list(path.read_bytes()).problems}
     assert reasons
     assert [why for why in reasons if TEMPLATES.translated(why, "de") == why] == []
+
+
+def test_each_error_of_a_query_is_known() -> None:
+    """Each place where a query is refused is reached; only the text that the user typed stays, in quotation marks."""
+    tree = ast.parse(inspect.getsource(query))
+    places = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Raise)}
+    reached, english = set(), []
+    for text, position, _ in INVALID:
+        with pytest.raises(query.QueryUnreadable) as refused:
+            query.parsed(text, NOW)
+        reached.add(refused.traceback[-1].lineno + 1)
+        found, expected = refused.value.found, refused.value.expected
+        said = TEMPLATES.translated(str(refused.value), "de")
+        what, why = TEMPLATES.translated(found, "de"), TEMPLATES.translated(expected, "de")
+        assert said == f"die Suche ist ab Zeichen {position} nicht zu gebrauchen: gefunden: {what}, erwartet: {why}"
+        english += [text for text, other in ((found, what), (expected, why)) if text == other and text[0] != "'"]
+    assert (reached, english) == (places, [])

@@ -13,7 +13,7 @@ from microsub.base.rate_limits import RateLimit
 from microsub.model.reader import Grant
 from microsub.redis import keys
 from microsub.search import post_search
-from microsub.search.index import Block, Generation
+from microsub.search.index import Block, Generation, QueryTooSlow
 from microsub.search.post_search import BEHIND_SECONDS
 from microsub.search.replica import THREADS
 from microsub.server.app import create_app
@@ -510,3 +510,33 @@ async def test_admins_see_that_this_machine_has_no_index(alice: Reader, server: 
     assert "Posts can’t be searched on this machine" in (await browser.get("/admin")).text
     await built(replica)
     assert "Posts can’t be searched on this machine" not in (await browser.get("/admin")).text
+
+
+async def test_a_german_page_says_in_german_why_a_search_is_refused(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All reasons that searches and their cursors give."""
+    await server.publish(FEED, *posts("first sailing"))
+    await built(replica)
+    browser = Visitor(create_app(server.services, base_url="https://reader.example"), "https://reader.example")
+    await begin_session(browser, server, alice.name)
+
+    async def problem(path: str) -> str:
+        page = await browser.get(path, **{"accept-language": "de"})
+        shown = page.tree.css_first("[role=alert]") or page.tree.css_first("main")
+        return " ".join(shown.text().split())
+
+    said = "nicht zu gebrauchen: "
+    assert f"ab Zeichen 1 {said}gefunden: 'is:starred', erwartet: is:" in await problem("/search?q=is:starred")
+    assert f"„after“ ist {said}gefunden: 'x', erwartet: eine Seite" in await problem("/search?q=a&after=x")
+    assert "eine Seite 'x' gibt es nicht" in await problem("/channel/home?after=x")
+    monkeypatch.setattr(post_search, "MOST_FEEDS", 0)
+    assert f"{said}gefunden: 'blog', erwartet: ein „feed:“, das zu höchst" in await problem("/search?q=feed:blog")
+
+    def too_slow(*_: Any, **__: Any) -> Any:
+        raise QueryTooSlow
+
+    monkeypatch.setattr(Generation, "matches", too_slow)
+    assert f"{said}zu ihren Wörtern passen zu viele" in await problem("/search?q=sailing")
+    monkeypatch.setattr(post_search, "SEARCHES_OF_USER", RateLimit("searches of posts", "user", 1))
+    assert "Zu viele Suchen: Versuchen Sie es" in [await problem("/search?q=sailing") for _ in range(2)][1]
