@@ -8,7 +8,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from microsub.formats.html.sanitise import clean_html
-from microsub.formats.html.trees import LIMIT, most_levels, too_deep
+from microsub.formats.html.trees import LIMIT, most_levels, too_deep, upper_bounds
 
 DEEP = {
     "list items": "<li><dd>",
@@ -102,6 +102,36 @@ def test_the_count_of_tags_bounds_the_depth(seed: int) -> None:
         pieces = chance.sample(PIECES, 5) if chance.random() < 0.5 else PIECES
         markup = "".join(chance.choice(pieces) for _ in range(chance.randrange(1, 250)))
         assert levels(markup) + 2 <= most_levels(markup), markup
+
+
+TAGS = """a b div dl dd h1 li ol p pre ruby span table tbody td tr ul mark header mi svg math desc form button select
+    option template object nobr iframe textarea xmp"""
+BROKEN = [*PIECES, "<!--", "-->", '<a title="', '"', "'", '<a b=c" d=\'">', "<x ", ">", "\x01", "<di<i></i>v></div>"]
+
+
+def nested(chance: random.Random, levels_left: int) -> str:
+    """Markup that is mostly closed as it should be."""
+    parts = []
+    for _ in range(chance.randrange(4)):
+        name, attributes = chance.choice(TAGS.split()), chance.choice(["", "", ' a="b"', ' title="<b>"', " x=y"])
+        inside = nested(chance, levels_left - 1) if levels_left else "text"
+        broken = chance.choice(BROKEN) if chance.random() < 0.1 else ""
+        parts.append(f"{broken}<{name}{attributes}>{inside}</{name}>")
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_markup_that_is_closed_nests_no_deeper_than_the_bounds_say(seed: int) -> None:
+    """The counts that replace parsing of long posts are never below the parser's result."""
+    chance = random.Random(seed)
+    for _ in range(25):
+        markup = nested(chance, chance.randrange(1, 6)) * chance.choice([1, 3, 10])
+        assert all(levels(markup) + 2 <= most for most in upper_bounds(markup)), markup
+
+
+def test_forms_that_no_end_tag_closes_are_too_deep() -> None:
+    """Every tag has its end tag, but the inner one unsets what the outer one would close."""
+    assert too_deep("<form><table><form></form></table></form>" * LIMIT)
 
 
 @pytest.mark.parametrize("tags", [DEEP[name] for name in ("list items", "options", "cells", "foreign elements")])

@@ -195,6 +195,8 @@ SLOW = {
     "nested": rss("<div>" * LONG),
     "closed nesting": rss("<div>" * LONG + "</div>" * LONG),
     "formatting": rss("<b><a>" * (LONG // 2)),
+    "breaks": rss("<br>" * LONG + "<b><br>" * (LONG // 4)),
+    "styles": rss("<img " + " style=" * LONG),
     "noscript": rss("<noscript>" * (LONG // 2)),
     "cdata": b"<rss><channel><item><title>&" + b"<![CDATA[" * LONG,
     "comments": b"<rss><channel><item><title>&" + b"<!--" * LONG,

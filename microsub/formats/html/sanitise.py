@@ -4,8 +4,9 @@ https://owasp.org/www-community/xss-filter-evasion-cheatsheet.
 
 `nh3` (the ammonia sanitiser, a real HTML5 parser with an allow-list) does the work, once, for all formats. It calls a
 filter for each attribute, which makes links absolute and refuses what a list of schemes can't express. Decisions about
-whole tags (pictures and frames without a source, formulas) are made on the tokens of the result, never on its text; a
-result that this changes is sanitised again, so that the parser always has the last word.
+whole tags (pictures and frames without a source, formulas) are made on the tokens of the result, never on its text. A
+result with formulas or players that this changes is sanitised again, so that the parser has the last word. Without
+them all parsers see the same tokens, whatever is left out, and each of these tokens has passed the allow-list.
 
 It keeps what readers need, and nothing that runs, styles or sends requests. Of MathML, only presentation markup is kept
 (https://www.w3.org/TR/mathml-core/): no links, no actions, and no annotations, which repeat the formula in another
@@ -90,13 +91,18 @@ _PIXELS = re.compile(r"(?ai)\s*+(\d{1,6})(?:\.\d*+)?\s*+(?:px)?\s*+")
 _PER_CENT = re.compile(r"(?a)\s*(?:100|[1-9]\d?)%\s*")
 _ANY_TAG = re.compile(r"<[^<>]*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
-# Only without frames: in values, `nh3` writes `>` as a reference, so a tag ends at the first one.
-_IMAGE = re.compile(r"<img\b([^>]*)>")
 _LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w+#.-]{1,30})(?![^\s;])")
 # No other attribute can contain this: in its value the quote would be a reference, and no letter follows its end.
 _SOURCE = ' src="http'
 # All other images stay unchanged: these are tiny, or have no source.
 _DOUBTFUL = re.compile(r' (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
+# Only without frames: in values, `nh3` writes `>` as a reference, so a tag ends at the first one.
+_DOUBTFUL_IMAGE = re.compile(
+    r'<img\b(?:(?=[^>]*? (?:width|height)="[^"\d>]*[01][^\d])|(?![^>]*? src="http))([^>]*)>', re.S
+)
+_WITH_TOKENS = ("<iframe", "<math", "</audio>", "</video>")
+_PARSED_AGAIN = ("<math", "</audio>", "</video>", "<pre")
+"""Elements whose content may be read differently without a tag in it; `pre` ignores a line break at its beginning."""
 # Possessive, like everything here, because publishers choose the length of any run.
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 _DESCRIPTORS = re.compile(r"(?:\s++[\d.]++[wxh])*+\s*+")
@@ -144,9 +150,9 @@ def clean_html(html: str, base: str, page: str | None = None) -> str:
     page = (page or base).partition("#")[0]
     cleaned = cleaner.clean(html, base, page)
     for _ in range(_PASSES):
-        decided = _decided(cleaned) if _has_doubts(cleaned) else cleaned
-        if decided == cleaned:
-            return _linked_inside(cleaned, base, page).strip()
+        decided = _decided(cleaned)
+        if decided == cleaned or not any(part in cleaned for part in _PARSED_AGAIN):
+            return _linked_inside(decided, base, page).strip()
         cleaned = cleaner.clean(decided, base, page)
     return _as_text(cleaned)
 
@@ -349,18 +355,10 @@ def candidates(srcset: str) -> list[tuple[str, str]]:
     return found
 
 
-def _has_doubts(cleaned: str) -> bool:
-    """Whether decisions about whole tags are needed in the sanitiser's result.
-
-    A cheap check that may wrongly return True.
-    """
-    if any(part in cleaned for part in ("<iframe", "<math", "</audio>", "</video>")):
-        return True
-    return "<img" in cleaned and any(_DOUBTFUL.search(image[1]) for image in _IMAGE.finditer(cleaned))
-
-
 def _decided(cleaned: str) -> str:
     """The sanitiser's result without elements that have no source, and with only MathML in formulas."""
+    if not any(part in cleaned for part in _WITH_TOKENS):
+        return _DOUBTFUL_IMAGE.sub(lambda image: _image(image[0], image[1]), cleaned) if "<img" in cleaned else cleaned
     tokens = pieces(cleaned)
     if tokens is None:
         return _as_text(cleaned)
@@ -407,8 +405,9 @@ def _image(tag: str, attributes: str) -> str:
 
 def _frame(attributes: str) -> str:
     """A frame, only if it has a source, and never with its content."""
-    lazy = "" if ' loading="' in attributes else ' loading="lazy"'
-    return f"<iframe{attributes}{lazy}></iframe>" if _SOURCE in attributes else ""
+    if ' loading="' not in attributes:
+        attributes = attributes.replace(' sandbox="', ' loading="lazy" sandbox="')
+    return f"<iframe{attributes}></iframe>" if _SOURCE in attributes else ""
 
 
 def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:

@@ -40,6 +40,10 @@ _DATA = re.compile(
     r"|full|large|medium|bg|background)"
 )
 
+_STYLED = re.compile(
+    r"<img(?=[^<>]*?\sstyle=)[^<>]*?"
+    r"(?:display|visibility|DISPLAY|VISIBILITY|(?:width|height|WIDTH|HEIGHT):\s*[01](?:px|PX)?[\s;\"'&>])"
+)
 _PLAYED = frozenset(["audio", "video", "source"])
 _ASLEEP = (("data-src", "src"), ("data-srcset", "srcset"), ("data-poster", "poster"))
 
@@ -53,10 +57,13 @@ _BEHIND_MATHML = re.compile(r"(?i)</math>(?:\s*</?[a-z][^<>]*>)*+\s*\Z")
 _NEAR = 300
 _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
 _BACKGROUND = re.compile(r"(?i)background(?:-image)?\s*:[^;]{0,200}?url\(\s*[\"']?([^\"')\s]{1,2000})")
-_PLACEHOLDER = re.compile(
-    r"(?i)\A\s*\Z|data:|about:|#|\S*(?:placeholder|blank|spacer|transparent|lazy|loading|grey|gray|1x1|pixel|empty)"
-    r"[\w-]{0,60}\.(?:gif|png|svg|jpe?g|webp)(?:[?#]|\Z)"
+_NOTHING = (
+    r"(?:placeholder|blank|spacer|transparent|lazy|loading|grey|gray|1x1|pixel|empty)"
+    r"[\w-]{0,60}\.(?:gif|png|svg|jpe?g|webp)"
 )
+_PLACEHOLDER = re.compile(rf"(?i)\A\s*\Z|data:|about:|#|\S*{_NOTHING}(?:[?#]|\Z)")
+_IMAGE = re.compile(r"<img[^<>]*")
+_WAITING = re.compile(rf"(?i)\ssrc=[\"']?(?:[\"'\s#]|data:|about:)|{_NOTHING}")
 _PICTURE_NAME = re.compile(r"(?i)\.(?:jpe?g|png|gif|webp|avif|svg)(?:[?#]|\Z)")
 _SIZE_IN_NAME = re.compile(r"(?i)[-_](?:\d{2,5}x\d{2,5}|scaled)(?=\.\w+\Z)")
 _EMOJI_FILE = re.compile(r"(?i)//s\.w\.org/images/(?:core/emoji|smilies)/|/images/smilies/")
@@ -157,11 +164,19 @@ def _may_have_shapes(html: str, formulas: bool) -> bool:
     """A cheap check that may wrongly return True, or miss capitals: most bodies are left alone."""
     if _ELEMENTS.search(html) or ("data-" in html and _DATA.search(html)):
         return True
-    if "<img" in html and ("style=" in html or "emoji" in html or "smil" in html):
-        return True
+    if "<img" in html:
+        if "emoji" in html or "smil" in html:
+            return True
+        if "style=" in html and (_STYLED.search(html) or ("srcset" in html and _is_waiting(html))):
+            return True
     if "url(" in html and "background" in html:
         return True
     return "ath" in html and ("ath/tex" in html or "MathJax_Preview" in html or (formulas and "aria-h" in html))
+
+
+def _is_waiting(html: str) -> bool:
+    """Whether a picture with a `srcset` seems to have a placeholder as its source."""
+    return any("srcset" in image[0] and _WAITING.search(image[0]) for image in _IMAGE.finditer(html))
 
 
 def _formula(script: re.Match[str]) -> str:
