@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-PRODUCT = Path(__file__).resolve().parent.parent / "microsub"
+ROOT = Path(__file__).resolve().parent.parent
 
 OFFERED = {
     "microsub/library/post_store.py": "the library for programs",
@@ -55,15 +55,21 @@ def is_registered(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -
     return any(isinstance(one, ast.Call) and not isinstance(node, ast.ClassDef) for one in node.decorator_list)
 
 
-def unused(product: Path = PRODUCT) -> list[str]:
-    """The place of each unused name, in the package at `product`."""
-    trees = {path: ast.parse(path.read_text()) for path in sorted(product.rglob("*.py"))}
+def distributions(root: Path) -> list[Path]:
+    """The packages of the server, the conformance suite and the demo."""
+    return [root / "microsub", *sorted(root.glob("microsub_*/"))]
+
+
+def unused(root: Path = ROOT) -> list[str]:
+    """The place of each unused name, in the repository at `root`."""
+    packages = distributions(root)
+    trees = {path: ast.parse(path.read_text()) for one in packages for path in sorted(one.rglob("*.py"))}
     used = Counter(name for tree in trees.values() for name in names(tree))
-    for template in product.rglob("*.html"):
+    for template in (path for one in packages for path in one.rglob("*.html")):
         used.update(re.findall(r"\w+", template.read_text()))
     found = []
     for path, tree in trees.items():
-        place = str(path.relative_to(product.parent))
+        place = str(path.relative_to(root))
         if any(place.startswith(part) for part in OFFERED):
             continue
         for node in definitions(tree):

@@ -48,7 +48,7 @@ class Tree:
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
         self.product = root / "microsub"
-        files = [file for folder in (self.product, *root.glob("microsub_*/")) for file in folder.rglob("*.py")]
+        files = [file for folder in callers.distributions(root) for file in folder.rglob("*.py")]
         self.sources = {path: path.read_text("utf-8") for path in sorted(files)}
         self.modules = {path: ast.parse(text) for path, text in self.sources.items()}
         self.lua = {path: path.read_text("utf-8") for path in sorted(self.product.rglob("*.lua"))}
@@ -153,7 +153,7 @@ def main(root: Path = ROOT) -> int:
         "over_budget": over_budget(found, house["budget"]),
         "repeated_classes": repeated_classes(tree),
         "banned_words": banned_words(tree),
-        "without_caller": callers.unused(tree.product),
+        "without_caller": callers.unused(tree.root),
         "unread_keys": unread_keys(tree),
     }.items():
         allowed = house.get(rule, 0)
