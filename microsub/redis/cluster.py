@@ -94,12 +94,12 @@ async def look_up(url: str, known: Iterable[Address]) -> Layout:
     """The layout, from the first of the `known` nodes to answer; `url` defines how to connect.
 
     Nodes are tried in random order, so that an outdated node isn't read every time. Raises StoreUnreached if no node
-    answers, and ConfigError if the node that answers isn't part of a cluster.
+    answers, and ConfigError if only nodes answer that aren't part of a cluster.
     """
     waiting = list(dict.fromkeys(known))
     random.shuffle(waiting)
     asking: set[asyncio.Task[Layout]] = set()
-    trouble = "no node was contacted"
+    trouble, outside = "no node was contacted", None
     try:
         async with asyncio.timeout(ANSWER_WITHIN):
             while waiting or asking:
@@ -112,12 +112,16 @@ async def look_up(url: str, known: Iterable[Address]) -> Layout:
                         return task.result()
                     except (RedisError, OSError) as error:
                         trouble = str(error)
+                    except ConfigError as error:
+                        outside = error
     except TimeoutError:
         trouble = f"no answer within {ANSWER_WITHIN:g} s"
     finally:
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
+    if outside is not None:
+        raise outside
     raise StoreUnreached(f"no node of the Redis Cluster can be reached: {trouble}")
 
 
@@ -430,7 +434,7 @@ class ClusterRedis:
                 break
             except (StoreError, RedisError):
                 await asyncio.sleep(BACK_EVERY)
-            with contextlib.suppress(StoreError, ConfigError):
+            with contextlib.suppress(StoreError):
                 await self._look()
         del self._away[address]
         self._fill()
@@ -438,7 +442,7 @@ class ClusterRedis:
     # --- the layout ------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Read the layout, once for all waiting callers. Raises StoreUnreached and ConfigError."""
+        """Read the layout, once for all waiting callers. Raises StoreUnreached, and ConfigError for the first one."""
         await asyncio.shield(self._look_soon())
 
     def _look_soon(self) -> asyncio.Task[None]:
@@ -454,7 +458,12 @@ class ClusterRedis:
 
     async def _look_now(self) -> None:
         known = [*self._masters, *(self._layout.replicas if self._layout else ()), *self._seeds]
-        layout = await look_up(self._url, known)
+        try:
+            layout = await look_up(self._url, known)
+        except ConfigError as error:
+            if self._layout is None:
+                raise
+            raise StoreUnreached(f"no node of the Redis Cluster can be reached: found {error.found}") from error
         if self._layout is not None and layout.masters != self._layout.masters:
             log.info(
                 "the masters of the Redis Cluster have changed", masters=sorted(f"{h}:{p}" for h, p in layout.masters)
@@ -492,7 +501,7 @@ class ClusterRedis:
     async def _look_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self._look_every)
-            with contextlib.suppress(StoreError, ConfigError):
+            with contextlib.suppress(StoreError):
                 await self._look()
 
 

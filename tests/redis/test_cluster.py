@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import pytest
 from redis.exceptions import ResponseError
 
+from microsub.admin.health import Health
 from microsub.base.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
 from microsub.posts.items import Items
 from microsub.redis import keys
-from microsub.redis.cluster import ClusterRedis, slot_of
+from microsub.redis.cluster import ClusterRedis, look_up, slot_of
 from microsub.redis.connect import connect, doubts
 from microsub.redis.multiplexer import Acknowledged, Multiplexed
+from microsub.redis.presence import Presence
 from microsub.redis.protocol import Script
 from microsub.redis.tracking import Tracker
 from microsub.timelines.pages import ItemCache
@@ -388,3 +390,23 @@ async def test_edits_on_every_master_reach_the_cache(cluster_url: str) -> None:
     assert await cache.get(ids) == [b'"n":"new"}'] * 20
     await cache.aclose()
     await cluster.aclose()
+
+
+async def test_a_server_that_left_the_cluster_counts_as_unreachable() -> None:
+    """That is no error of the configuration any more; other nodes are asked as well, and /health says so."""
+    fake = FakeCluster()
+    async with fake.node(Telling(then=b"-CLUSTERDOWN The cluster is down\r\n")) as port:
+        fake.masters = [port]
+        redis = ClusterRedis(f"redis+cluster://127.0.0.1:{port}", replicas=0, patience=0.05)
+        await redis.masters()
+        fake._slots = lambda: b"-ERR This instance has cluster support disabled\r\n"  # type: ignore[method-assign]
+        with pytest.raises(StoreUnreached, match="isn't part of a cluster"):
+            await redis._look()
+        report = await Health(Presence(redis)).check(0.0)
+        assert (report.redis, report.status) == ("unreachable", "failing")
+        whole = FakeCluster()
+        async with whole.node(Telling()) as other:
+            whole.masters = [other]
+            layout = await look_up(f"redis://127.0.0.1:{port}", [("127.0.0.1", port), ("127.0.0.1", other)])
+            assert layout.masters == {("127.0.0.1", other)}
+        await redis.aclose()
