@@ -6,14 +6,22 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
-from microsub.accounts.store import Accounts
+from microsub.accounts.store import Accounts, User
 from microsub.backend_file.store import InForce, SettingsInForce
-from microsub.base.errors import QuotaReached, StoreError, StoreUnavailable, TooManyRequests
+from microsub.base.errors import (
+    FollowersFull,
+    QuotaReached,
+    StoreError,
+    StoreIncomplete,
+    StoreUnavailable,
+    TooManyRequests,
+)
 from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
@@ -31,7 +39,11 @@ _MINUTE = 60
 
 CountedQuota = Literal["channels", "feeds", "media", "output_items", "outputs", "rules", "saved", "sources", "tokens"]
 """The limits in `Quotas`, except for requests, which `UserQuotas.count` counts."""
+AT_ONCE = 20
+"""Followers of a feed among whom the bytes of new posts are shared at once; those of more only upkeep counts."""
 _MOST_COUNTED = 10_000
+_KIND_KNOWN = 600.0
+"""Seconds for which a user without a quota is assumed to have none, except for changed settings."""
 _COUNT = load("posts_count")
 
 
@@ -96,18 +108,26 @@ class RequestRate:
 
 @dataclass(slots=True)
 class _Room:
-    """What a process knows of a user's own posts until a time: their bytes, and the quota."""
+    """What a process knows of a user's own posts: the bytes counted in Redis, and those it has yet to report."""
 
-    until: float
-    used: int
-    most: int
+    read_at: float = float("-inf")
+    is_registered: bool = False
+    most: int = 0
+    used: int = 0
+    unreported: int = 0
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there is room for further posts."""
+        return not self.most or self.used + self.unreported < self.most
 
 
 class PostRoom:
-    """The room for a user's own posts: those of feeds that nobody else follows, and of the user's sources.
+    """The room for a user's own posts: of feeds that few follow, of the user's sources, and picked ones.
 
-    Their bytes are counted when they are stored. That some were deleted since, or others follow their feed now, upkeep
-    finds out, and corrects the count.
+    The bytes of a feed's posts are shared in equal parts among its followers. New ones are counted when they are
+    stored, among up to `AT_ONCE` followers, and reported with the next reading. Everything else upkeep finds out once
+    a day, and corrects the count: posts that were deleted, followers that came and left, feeds that many follow.
     """
 
     def __init__(self, redis: Redis, in_force: SettingsInForce, clock: Callable[[], float] = time.monotonic) -> None:
@@ -115,42 +135,83 @@ class PostRoom:
         self._in_force = in_force
         self._clock = clock
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
+        self._quotas: tuple[InForce, dict[tuple[str, bool], int]] = (InForce(), {})
 
-    async def require(self, user: str) -> None:
-        """Raise QuotaReached if there is no room. Reads Redis once a minute for each user."""
-        room = self._rooms.get(user)
-        if room is None or self._clock() >= room.until:
-            room = await self._read(user)
-        if room.most and room.used >= room.most:
-            raise QuotaReached("bytes of posts of feeds that nobody else follows", room.used, room.most)
+    async def require(self, users: Collection[str]) -> None:
+        """Raise QuotaReached if none of a feed's followers has room, so that nobody's quota ends others' posts.
 
-    def counting(self, user: str, size: int) -> Sequence[ScriptCall]:
-        """The call that counts `size` more bytes; none for a user without a quota."""
-        room = self._rooms.get(user)
-        if room is None or not room.most or not size:
-            return ()
-        room.used += size
-        return [(_COUNT, [keys.user(user)], ["add", size])]
+        Reads Redis at most once a minute for each user, in one round trip for `AT_ONCE` of them. Of users whose master
+        of a cluster is away, it goes by what it knows.
+        """
+        everywhere = await self._in_force.everything()
+        rest = iter(users)
+        while some := list(islice(rest, AT_ONCE)):
+            rooms = await self._read(some, everywhere)
+            if any(room.is_left for room in rooms):
+                return
+            if len(users) == 1:
+                raise QuotaReached("bytes of posts", rooms[0].used, rooms[0].most)
+        raise FollowersFull("bytes of posts")
 
-    async def is_uncertain(self, user: str) -> bool:
-        """Whether the count matters, because the user may be near the quota, or isn't known."""
-        room = await self._read(user)
-        return bool(room.most) and not 0 < room.used < room.most // 2
+    def count(self, users: Collection[str], size: int) -> None:
+        """Count `size` more bytes of posts of a feed with these followers."""
+        if len(users) <= AT_ONCE:
+            for room in filter(None, map(self._rooms.get, users)):
+                room.unreported += size // len(users) if room.most else 0
+
+    async def is_limited(self, user: User) -> bool:
+        """Whether the user has a quota."""
+        return bool(self._most(await self._in_force.everything(), user.name, registered=user.registered))
 
     async def correct(self, user: str, size: int) -> None:
-        """Set the count to the bytes that are stored."""
-        await self._redis.script(_COUNT, [keys.user(user)], ["set", max(size, 1)])
+        """Set the count to the user's share of the bytes that are stored."""
+        await self._redis.script(_COUNT, [keys.user(user)], ["set", size])
         self._rooms.pop(user, None)
 
-    async def _read(self, user: str) -> _Room:
-        everywhere = await self._in_force.everything()
-        registered, used = await self._redis.command("HMGET", keys.user(user), "registered", "post_bytes")
-        most = resolved(everywhere, user, registered=registered is not None).posts or 0
-        room = self._rooms[user] = _Room(self._clock() + _MINUTE, int(used or 0), most)
-        self._rooms.move_to_end(user)
+    def _most(self, everywhere: InForce, user: str, *, registered: bool) -> int:
+        """The user's quota, remembered while the same settings are active."""
+        settings, known = self._quotas
+        if settings is not everywhere:
+            known = {}
+            self._quotas = (everywhere, known)
+        if (user, registered) not in known:
+            known[user, registered] = resolved(everywhere, user, registered=registered).posts or 0
+        return known[user, registered]
+
+    async def _read(self, users: Sequence[str], everywhere: InForce) -> list[_Room]:
+        """The rooms of these users, read again if that was long ago."""
+        now, rooms, old = self._clock(), [], []
+        for user in users:
+            room = self._rooms.setdefault(user, _Room())
+            self._rooms.move_to_end(user)
+            room.most = self._most(everywhere, user, registered=room.is_registered)
+            if now - room.read_at >= (_MINUTE if room.most else _KIND_KNOWN):
+                old.append((user, room))
+            rooms.append(room)
+        if old:
+            await self._report(old, now)
+        for user, room in old:
+            room.most = self._most(everywhere, user, registered=room.is_registered)
         while len(self._rooms) > _MOST_COUNTED:
             self._rooms.popitem(last=False)
-        return room
+        return rooms
+
+    async def _report(self, read: Sequence[tuple[str, _Room]], now: float) -> None:
+        """Add what these rooms haven't reported to the counts in Redis, and read these."""
+        added = [room.unreported for _, room in read]
+        calls: list[ScriptCall] = [
+            (_COUNT, [keys.user(user)], ["add", size]) for (user, _), size in zip(read, added, strict=True)
+        ]
+        for _, room in read:
+            room.read_at = now
+        try:
+            replies = await self._redis.scripts(calls)
+        except StoreIncomplete as error:
+            replies = error.replies
+        for (_, room), size, reply in zip(read, added, replies, strict=True):
+            if isinstance(reply, list):
+                room.unreported -= size
+                room.is_registered, room.used = bool(reply[0]), int(reply[1])
 
 
 def step_of(limit: int) -> int:

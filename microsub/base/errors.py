@@ -11,6 +11,7 @@
     │   ├── Forbidden             403 forbidden
     │   │   ├── InsufficientScope 403 insufficient_scope
     │   │   └── QuotaReached      403 forbidden: the user's quota is used up
+    │   │       └── FollowersFull the same for all followers of a feed
     │   ├── NotFound              404 not_found
     │   ├── AddressRevoked        410 gone: the user has revoked the address of the output feed
     │   ├── MethodNotAllowed      405 invalid_request
@@ -131,6 +132,14 @@ class QuotaReached(Forbidden):
         self.what = what
         self.count = count
         self.limit = limit
+
+
+class FollowersFull(QuotaReached):
+    """All followers of a feed have reached their quota of `what`; says nothing about each of them."""
+
+    def __init__(self, what: str) -> None:
+        Forbidden.__init__(self, f"the limit for {what} is reached for all followers of this feed")
+        self.what = what
 
 
 class NotFound(RequestError):

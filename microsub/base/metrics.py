@@ -139,8 +139,8 @@ WEBSUB_VERIFICATIONS = Counter(
 WEBSUB_DELIVERIES = Counter(
     "microsub_websub_deliveries",
     "Deliveries of hubs by result: on arrival accepted, refused (gone, unsigned, coded, too_large, limited, full) or "
-    "ignored (forged); then stored, unchanged (nothing new), repeated, unreadable, unfollowed or no_room (the quota of "
-    "the only follower is reached)",
+    "ignored (forged); then stored, unchanged (nothing new), repeated, unreadable, unfollowed or no_room (all "
+    "followers have reached their quota)",
     ["end"],
 )
 WEBSUB_POSTS = Counter("microsub_websub_posts", "New posts delivered by hubs")

@@ -114,8 +114,8 @@ class Quotas(Level):
         le=10**12,
     )
     posts: Maybe[int] = number(
-        "Bytes of posts of feeds that nobody else follows, of the user's sources, and picked from previews. By default "
-        "300,000,000 for users who registered themselves.",
+        "Bytes of posts: of feeds, in equal parts for all their followers; of the user's sources; and picked from "
+        "previews. By default 300,000,000 for users who registered themselves.",
         le=10**12,
     )
 

@@ -20,7 +20,6 @@ from microsub.model.jf2 import Card, Feed
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
 from microsub.posts.values import ItemToStore
-from microsub.redis.protocol import Redis
 
 if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
@@ -39,7 +38,6 @@ class PickedPosts:
     entered: EnteredAddresses
     imported: Imported
     items: Items
-    redis: Redis
     room: OwnRoom
     feeds: Feeds
     followed: Callable[[str], Awaitable[Container[str]]]
@@ -63,10 +61,10 @@ class PickedPosts:
         # Their feed may have made them longer since they were picked first.
         growth = sum(len(post.wire) for post in posts.values()) - sum(await self.items.sizes(list(items.values())))
         if growth > 0:
-            await self.room.require(user)
+            await self.room.require([user])
         await self.imported.write({items[one]: post for one, post in posts.items()}, now)
         if growth > 0:
-            await self.redis.scripts(self.room.counting(user, growth))
+            self.room.count([user], growth)
         return items | received
 
     async def _received(self, user: str, found: Mapping[str, Mapping[str, ItemToStore]]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -100,11 +100,11 @@ class Posting:
         erase: Callable[[str], Awaitable[bool]],
         *,
         clock: Callable[[], float] = time.time,
-        require_room: Callable[[str], Awaitable[None]] | None = None,
+        require_room: Callable[[Collection[str]], Awaitable[None]] | None = None,
     ) -> None:
         """`erase` deletes a post from all timelines and the store, and returns whether it existed.
 
-        `require_room` raises QuotaReached for a user who has no room for further posts.
+        `require_room` raises QuotaReached for users without room for further posts.
         """
         self._redis = redis
         self._feeds = feeds
@@ -241,14 +241,14 @@ class Posting:
         before: Mapping[str, str] | None,
     ) -> None:
         if self._require_room is not None:
-            await self._require_room(source.user)
+            await self._require_room([source.user])
         now, own = self._clock(), base + path_of(feed, token)
         entry = await self._parser.posted_entry(item.encoded(), own, (f"user {source.user}",))
         post = _to_store(entry, item, token, own, source, now)
         await self._media.shown(source.user, item.encoded(), feed.id, token)
         # Never older than the stored version, even if the clocks of other machines differ.
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
-        await self._ingest.add(feed, [post], now, version, owner=source.user)
+        await self._ingest.add(feed, [post], now, version, followers=[source.user])
 
     async def _token_in(self, source: Source, feed: FeedRecord, address: str) -> str:
         """The present token of the post at an address, whatever its host. Raises InvalidRequest."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -116,19 +116,19 @@ Ending = Callable[[float], "Sequence[ScriptCall]"]
 class FeedDue:
     """A feed at the beginning of its poll, with the fingerprints of its last document; `asked` is a Unix time.
 
-    Its document is accounted to `keys`, some of its followers; `ending` may be sent with the end of the poll.
+    `users` follow it; `ending` may be sent with the end of the poll.
     """
 
     feed: FeedRecord
     asked: float
-    keys: tuple[str, ...] = ()
+    users: frozenset[str] = frozenset()
     fingerprints: bytes | None = None
     ending: Ending | None = None
 
     @property
-    def owner(self) -> str:
-        """The only user who follows the feed; empty if there are several."""
-        return self.keys[0] if len(self.keys) == 1 else ""
+    def keys(self) -> tuple[str, ...]:
+        """Some of the followers, to whom the document is accounted."""
+        return tuple(islice(self.users, _SOME))
 
 
 @dataclass(eq=False, repr=False)
@@ -137,8 +137,8 @@ class Poller:
 
     `dead` gets posts that can't be stored. `on_answered` gets each feed that answered, as its document describes it,
     and how many posts the poll found that a trusted hub had not delivered. `on_trouble` gets each feed in trouble
-    before that is recorded, possibly repeatedly. `require_room` raises QuotaReached for a user without room for posts
-    of feeds that nobody else follows.
+    before that is recorded, possibly repeatedly. `require_room` raises QuotaReached if none of a feed's followers has
+    room for its posts.
 
     `on_refused` is for commands that run next to a server: it gets each feed whose address the command's own settings
     forbid. The feed's health and time don't change, because the server's settings may differ.
@@ -159,7 +159,7 @@ class Poller:
     on_refused: Callable[[PollResult], object] | None = None
     on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None
     on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None
-    require_room: Callable[[str], Awaitable[None]] | None = None
+    require_room: Callable[[Collection[str]], Awaitable[None]] | None = None
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, due or not, unless it is gone or nobody follows it.
@@ -176,7 +176,7 @@ class Poller:
         pause = held_until(feed, self.clock())
         if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
-        due = FeedDue(feed, self.clock(), tuple(islice(users, _SOME)), found.fingerprints, ending)
+        due = FeedDue(feed, self.clock(), users, found.fingerprints, ending)
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
@@ -270,15 +270,15 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
-        if due.owner and parsed.items and self.require_room is not None:
+        if parsed.items and self.require_room is not None:
             try:
-                await self.require_room(due.owner)
+                await self.require_room(due.users)
             except QuotaReached as error:
                 return await self._settle(due, Failed("quota", error.description, seconds=seconds), {}, None)
         # Before the posts: mutes and blocks use the feed's home page too.
         await self._describe(due.feed, description_of(parsed.feed), now)
         due = replace(due, feed=replace(due.feed, hub=parsed.feed.hub, self_url=parsed.feed.self_url))
-        taken = await self._store(due.feed, parsed, now, mostly_new=fingerprints is not None, owner=due.owner)
+        taken = await self._store(due.feed, parsed, now, mostly_new=fingerprints is not None, users=due.users)
         outcome = FeedAnswered(
             taken.new, taken.updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds
         )
@@ -307,7 +307,9 @@ class Poller:
         await self.feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
-    async def _store(self, feed: FeedRecord, read: PostsRead, now: float, *, mostly_new: bool, owner: str) -> Ingested:
+    async def _store(
+        self, feed: FeedRecord, read: PostsRead, now: float, *, mostly_new: bool, users: frozenset[str]
+    ) -> Ingested:
         """Store new and edited posts of a document at once, or if that fails one by one.
 
         Posts that fail alone too become dead letters, which neither stop the others nor repeat the poll. Raises
@@ -316,7 +318,7 @@ class Poller:
         posts, listing = read.items, read.listing
         try:
             # The number of unread posts of a first fill depends on all posts of the document.
-            return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new, listing=listing, owner=owner)
+            return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new, listing=listing, followers=users)
         except Exception as error:
             if _is_passing(error):
                 raise
@@ -324,7 +326,9 @@ class Poller:
         taken = Ingested()
         for post in posts:
             try:
-                one = await self.ingest.add_read(feed, [post], now, mostly_new=mostly_new, listing=listing, owner=owner)
+                one = await self.ingest.add_read(
+                    feed, [post], now, mostly_new=mostly_new, listing=listing, followers=users
+                )
             except Exception as error:
                 if _is_passing(error):
                     raise

@@ -12,7 +12,7 @@ A guid in the feed's map without an item is a tombstone: the post was deleted, a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -421,13 +421,13 @@ class Ingested:
 
 
 class OwnRoom(Protocol):
-    """The room for posts that only one user follows."""
+    """The room for users' own posts."""
 
-    async def require(self, user: str) -> None:
-        """Raise QuotaReached if there is none."""
+    async def require(self, users: Collection[str]) -> None:
+        """Raise QuotaReached if none of a feed's followers has room."""
 
-    def counting(self, user: str, size: int) -> Sequence[ScriptCall]:
-        """The calls that count so many more bytes."""
+    def count(self, users: Collection[str], size: int) -> None:
+        """Count so many more bytes of posts of a feed with these followers."""
 
 
 class Ingest:
@@ -444,7 +444,7 @@ class Ingest:
         notify: Callable[[], object] = lambda: None,
         room: OwnRoom | None = None,
     ) -> None:
-        """`notify` is called when there is work for delivery or look-ups; `room` counts posts of owners."""
+        """`notify` is called when there is work for delivery or look-ups; `room` counts their bytes."""
         self._redis = redis
         self._feeds = feeds
         self._items = items
@@ -465,16 +465,16 @@ class Ingest:
         *,
         mostly_new: bool = False,
         listing: Listing | None = None,
-        owner: str = "",
+        followers: Collection[str] = (),
     ) -> Ingested:
         """Store posts of a feed and pass on new and edited ones, and those in the outbox since a crash.
 
         `version`, `mostly_new` and `listing` as in `PostWriter.write`. `changed` are properties that an edit changes in
-        addition to visible ones. `owner` is the only user who follows the feed, if there is only one. Raises
-        StoreError; repeat the call after an interruption.
+        addition to visible ones. For the users `followers`, the bytes count. Raises StoreError; repeat the call
+        after an interruption.
         """
         stored = await self._writer.write(feed, posts, now, version, mostly_new=mostly_new, listing=listing)
-        added = await self._hand_on(feed, stored, owner, changed)
+        added = await self._hand_on(feed, stored, followers, changed)
         await self._redis.scripts(added.last)
         return added
 
@@ -492,7 +492,7 @@ class Ingest:
         *,
         mostly_new: bool,
         listing: Listing | None = None,
-        owner: str = "",
+        followers: Collection[str] = (),
     ) -> Ingested:
         """`add` for a reading of a feed; its number, `feed.reading`, is the version.
 
@@ -506,19 +506,21 @@ class Ingest:
         )
         if not stored.new and not stored.updated and feed.body_hash is not None:
             return Ingested()
-        return await self._hand_on(feed, stored, owner)
+        return await self._hand_on(feed, stored, followers)
 
-    async def _hand_on(self, feed: FeedRecord, stored: Stored, owner: str, changed: Iterable[str] = ()) -> Ingested:
-        """Announce stored posts; `owner` and `changed` as in `add`."""
+    async def _hand_on(
+        self, feed: FeedRecord, stored: Stored, followers: Collection[str], changed: Iterable[str] = ()
+    ) -> Ingested:
+        """Announce stored posts; `followers` and `changed` as in `add`."""
         if changed := set(changed):
             both = (tuple(sorted({*one.changed, *changed})) for one in stored.updated)
             edits = zip(stored.updated, both, strict=True)
             stored = replace(stored, updated=tuple(replace(one, changed=names, by_feed=False) for one, names in edits))
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
-        last = [*await self._announce(feed, stored)]
-        if owner and self._room is not None:
-            last += self._room.counting(owner, sum(one.growth for one in (*stored.new, *stored.updated)))
+        last = await self._announce(feed, stored)
+        if self._room is not None:
+            self._room.count(followers, sum(one.growth for one in (*stored.new, *stored.updated)))
         names = tuple(sorted({name for one in stored.updated for name in one.changed}))
         return Ingested(len(stored.new), len(stored.updated), names, last)
 

@@ -332,7 +332,7 @@ user = key_of("user:{<name>}")
 """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
 `admin` (1), `shape` (grows when a channel's name or settings change), `names` (grows when the user's own names for
 feeds change; 0: there never was one), `rule_count` (number of mutes and blocks, once counted),
-`post_bytes` (bytes of posts of feeds that nobody else follows, corrected by upkeep), `move <feed id> <uid>`
+`post_bytes` (the user's share of the bytes of posts, corrected by upkeep daily), `move <feed id> <uid>`
 (target and begin of a move of the feed's items from that channel). Permanent, or until 30 days after the user was
 disabled. `accounts.store`, `timelines.channels`, `timelines.channels.follows`, `timelines.views`.
 """

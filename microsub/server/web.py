@@ -218,7 +218,6 @@ def app_services(
             entered,
             Imported(stores.redis),
             stores.items,
-            stores.redis,
             stores.room,
             stores.feeds,
             stores.channels.followed_feeds,

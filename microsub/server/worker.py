@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # a command needs only one of these, which is imported when i
     from microsub.admin.check.command import Checking
     from microsub.admin.figures import Figures
     from microsub.admin.follow_repair import FollowRepair
+    from microsub.admin.post_bytes import PostBytes
     from microsub.admin.survey import Survey
     from microsub.admin.sweep import Sweeping
     from microsub.delivery.delivery import Delivery, Rebuilding
@@ -461,7 +462,7 @@ def daily_jobs(
         "workers": functools.partial(forget_workers, stores.redis),
         "outputs": functools.partial(_forget_outputs, stores),
         "media": functools.partial(sweep_media, stores),
-        "posts": functools.partial(recount_posts, stores),
+        "posts": post_bytes(stores).run,
         "websub": subscriber.look_at_all,
         "mentions": verifier.look_at_all,
     }
@@ -501,42 +502,12 @@ async def sweep_media(stores: Stores, now: float) -> None:
         await media.sweep(user.name, stores.items, now)
 
 
-async def recount_posts(stores: Stores, now: float) -> None:
-    """Correct the bytes of posts that count for users near their quota."""
-    from microsub.redis.scripts import batches
+def post_bytes(stores: Stores) -> PostBytes:
+    """The service that corrects users' shares of the bytes of posts."""
+    from microsub.admin.post_bytes import PostBytes
 
-    for user in await stores.accounts.users():
-        if await stores.room.is_uncertain(user.name):
-            size = 0
-            for part in batches([*await _own_posts(stores, user.name)]):
-                size += sum(await stores.items.sizes(part))
-            await stores.room.correct(user.name, size)
-
-
-async def _own_posts(stores: Stores, user: str) -> set[str]:
-    """The posts that only this user receives: of the feeds followed, and those kept without a follow."""
-    from microsub.posts.imported import COPY
-    from microsub.timelines.restore import states
-
-    is_own = {"": True}
-    found: set[str] = set()
-    for feed in await stores.channels.followed_feeds(user):
-        is_own[feed] = {name for name, _ in await stores.feeds.subscribers(feed)} == {user}
-        if is_own[feed]:
-            found.update(await stores.feeds.item_ids(feed))
-    kept = [part async for part in stores.outputs.references(user)]
-    for channel in await stores.channels.list(user):
-        kept += [[one.id for one in part] async for part in states(stores.redis, user, channel.uid)]
-    for ids in kept:
-        left = [item for item in ids if item not in found]
-        rows = await stores.items.fields(left, ("feed", COPY)) if left else ()
-        for item, (of, copy) in zip(left, rows, strict=True):
-            feed = (of or b"").decode()
-            if feed not in is_own:
-                is_own[feed] = {name for name, _ in await stores.feeds.subscribers(feed)} <= {user}
-            if copy or is_own[feed]:
-                found.add(item)
-    return found
+    parts = (stores.channels, stores.items, stores.outputs, stores.room)
+    return PostBytes(stores.redis, stores.accounts, stores.feeds, *parts)
 
 
 def figures(stores: Stores, index: IndexReader | None = None) -> Figures:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -53,7 +53,7 @@ class Deliveries:
     parser: ParsePool
     _: KW_ONLY
     clock: Callable[[], float] = time.time
-    require_room: Callable[[str], Awaitable[None]] | None = None
+    require_room: Callable[[Collection[str]], Awaitable[None]] | None = None
 
     async def handle(self, message: Message) -> None:
         """Process one delivery; its faults are counted, never raised. Raises StoreError."""
@@ -84,16 +84,22 @@ class Deliveries:
                 end = "unreadable"
                 log.info("a delivery can't be read", feed=feed.id, hub=host_of(hub), why=error.detail)
             else:
-                version, owner = version_of(received), users[0] if len(users) == 1 else ""
-                if owner and read.items and self.require_room is not None:
+                version = version_of(received)
+                if read.items and self.require_room is not None:
                     try:
-                        await self.require_room(owner)
+                        await self.require_room(found.users)
                     except QuotaReached as error:
-                        log.info("a delivery isn't stored", feed=feed.id, user=owner, why=error.description)
+                        log.info("a delivery isn't stored", feed=feed.id, why=error.description)
                         await self._note(feed, hub, digest, 0, seconds, brought=False)
                         return "no_room"
                 taken = await self.ingest.add(
-                    feed, read.items, received, version, mostly_new=known is not None, listing=read.listing, owner=owner
+                    feed,
+                    read.items,
+                    received,
+                    version,
+                    mostly_new=known is not None,
+                    listing=read.listing,
+                    followers=found.users,
                 )
                 new = taken.new
                 # After a crash it is processed again, and its posts aren't new any more.

@@ -1,18 +1,21 @@
-"""Rate limits for requests, in one process and in several with a shared Redis."""
+"""Rate limits for requests, in one process and in several with a shared Redis; the room for posts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.accounts.quotas import STEPS, RequestRate, step_of, too_many_requests
-from microsub.base.errors import StoreUnavailable, TooManyRequests
+from microsub.accounts.quotas import STEPS, PostRoom, RequestRate, step_of, too_many_requests
+from microsub.backend_file.store import InForce
+from microsub.base.errors import FollowersFull, QuotaReached, StoreIncomplete, StoreUnavailable, TooManyRequests
+from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.identity.store.credentials import AttemptCounts
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Redis, ScriptCall
 from tests.support import examples
 
 NOW = 1_700_000_040.0 - 1_700_000_040.0 % 60
@@ -119,3 +122,74 @@ async def test_processes_agree_through_redis(real_redis: Redis) -> None:
     for turn in range(400):
         passed += await passes(several[turn % 4], 100, NOW)
     assert 100 <= passed <= 100 + 4 * step_of(100)
+
+
+# --- the room for posts ---------------------------------------------------------------------------------------------
+
+
+class Counts:
+    """Users' counts of bytes in Redis; the scripts' calls are `asked`. Those of users in `away` can't be reached."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts = counts
+        self.asked: list[list[str]] = []
+        self.away: set[str] = set()
+
+    async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        users = [call_keys[0].removeprefix("user:{").removesuffix("}") for _, call_keys, _ in calls]
+        self.asked.append(users)
+        for user, (_, _, args) in zip(users, calls, strict=True):
+            if user not in self.away:
+                self.counts[user] += int(args[1])
+        replies = [StoreUnavailable("away") if user in self.away else [0, self.counts[user]] for user in users]
+        if self.away:
+            raise StoreIncomplete("away", replies)
+        return replies
+
+
+class Limited:
+    """Everybody may have 100 bytes of posts."""
+
+    async def everything(self) -> InForce:
+        return LIMITED
+
+
+LIMITED = InForce(instance=InstanceSettings(quotas=Quotas(posts=100)))
+
+
+async def test_room_is_looked_at_once_a_minute() -> None:
+    """All followers of a feed in one round trip, those of large feeds only until one has room."""
+    now = 0.0
+    counts = Counts(**{f"u{number}": 100 for number in range(45)})
+    counts.counts["u30"] = 0
+    room = PostRoom(counts, Limited(), lambda: now)  # type: ignore[arg-type]
+    await room.require(list(counts.counts))
+    await room.require(list(counts.counts))
+    assert [len(asked) for asked in counts.asked] == [20, 20]
+    now = 61.0
+    await room.require(["u30"])
+    assert counts.asked[2:] == [["u30"]]
+    with pytest.raises(QuotaReached, match="100 of 100"):
+        await room.require(["u0"])
+    with pytest.raises(FollowersFull):
+        await room.require(["u0", "u1"])
+
+
+async def test_who_cannot_be_reached_is_counted_later() -> None:
+    """A master of a cluster that is away delays nobody's posts, and its users' bytes are reported when it is back."""
+    now = 0.0
+    counts = Counts(ann=0, bob=0)
+    room = PostRoom(counts, Limited(), lambda: now)  # type: ignore[arg-type]
+    await room.require(["ann", "bob"])
+    counts.away = {"bob"}
+    for at in (61.0, 122.0):
+        now = at
+        room.count(["ann", "bob"], 60)
+        await room.require(["ann", "bob"])
+    assert counts.counts == {"ann": 60, "bob": 0}
+    counts.away, now = set(), 183.0
+    await room.require(["ann", "bob"])
+    assert counts.counts == {"ann": 60, "bob": 60}
+    room.count(["ann"], 40)
+    with pytest.raises(QuotaReached):
+        await room.require(["ann"])

@@ -281,15 +281,11 @@ async def test_picked_posts_count_for_the_quota_of_bytes(ann: ReadingVisitor) ->
     await _episodes(ann.server)
     first, second = [one["_id"] for one in (await ann.reader.get(action="preview", url=OTHER))["items"]]
     pick = {"action": "timeline", "method": "save"}
-
-    async def counted() -> int:
-        return int(await ann.server.redis.command("HGET", keys.user("ann"), "post_bytes") or 0)
-
     await ann.reader.post(**pick, entry=first)
-    small = await counted()
+    small = await ann.server.post_bytes("ann")
     assert 0 < small < 1000
     await ann.reader.post(**pick, entry=first)
-    assert await counted() == small
+    assert await ann.server.post_bytes("ann") == small
     body, kind = ann.server.web.documents[OTHER]
     ann.server.web.documents[OTHER] = (
         body.replace(b"<enclosure", b"<description>%b</description><enclosure" % (b"x " * 1500)),
@@ -298,7 +294,7 @@ async def test_picked_posts_count_for_the_quota_of_bytes(ann: ReadingVisitor) ->
     ann.server.clock.advance(7200)
     (await ann.reader.get(action="preview", url=OTHER))
     await ann.reader.post(**pick, entry=first)
-    assert await counted() > 3000
+    assert await ann.server.post_bytes("ann") > 3000
     refused = await ann.reader.post(403, **pick, entry=second)
     assert "bytes of posts" in refused["error_description"]
     assert len((await ann.reader.get(action="timeline", channel="saved"))["items"]) == 1

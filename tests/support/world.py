@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import ip_network
@@ -19,12 +19,14 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from microsub.accounts.quotas import PostRoom
 from microsub.accounts.store import ServiceTokens
 from microsub.admin.check.command import CheckReport
 from microsub.admin.follow_repair import FollowRepair
 from microsub.backend_file.apply import Applier
 from microsub.backend_file.store import InForce, SettingsInForce
 from microsub.backend_file.sync import Configuration, Timing
+from microsub.base.errors import QuotaReached
 from microsub.base.settings import Settings
 from microsub.base.urls import host_of
 from microsub.configuration.model import InstanceSettings, Polling
@@ -54,6 +56,7 @@ from microsub.polling.poll import Poller, PollResult
 from microsub.polling.worker import Turn, Worker, worker_name
 from microsub.posts.ingest import Ingest, PostWriter
 from microsub.posts.values import ItemsStored, ItemToStore
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
 from microsub.server.app import create_app
@@ -210,6 +213,17 @@ class World(Stores):
     @cached_property
     def in_force(self) -> SettingsInForce:
         return WorldSettings(self, lambda: self.settings)
+
+    @cached_property
+    def room(self) -> PostRoom:
+        return PostRoom(self.redis, self.in_force, self.clock)
+
+    async def post_bytes(self, user: str = "alice") -> int:
+        """The user's count of bytes of posts, after this process has reported, a minute later, what it knows."""
+        self.clock.advance(61)
+        with suppress(QuotaReached):
+            await self.room.require([user])
+        return int(await self.redis.command("HGET", keys.user(user), "post_bytes") or 0)
 
     @cached_property
     def following(self) -> Following:

@@ -4,11 +4,11 @@
 --
 -- KEYS  1 user
 -- ARGV  1 'add' or 'set'  2 bytes
--- reply 0: there is no such user; 1
-if redis.call('HEXISTS', KEYS[1], 'me') == 0 then return 0 end
+-- reply 1 if the user is registered, else 0; the bytes: both 0 if there is no such user
+if redis.call('HEXISTS', KEYS[1], 'me') == 0 then return { 0, 0 } end
 if ARGV[1] == 'set' then
   redis.call('HSET', KEYS[1], 'post_bytes', ARGV[2])
-else
+elseif ARGV[2] ~= '0' then
   redis.call('HINCRBY', KEYS[1], 'post_bytes', ARGV[2])
 end
-return 1
+return { redis.call('HEXISTS', KEYS[1], 'registered'), tonumber(redis.call('HGET', KEYS[1], 'post_bytes') or 0) }
