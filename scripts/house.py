@@ -1,4 +1,4 @@
-"""House rules that can be counted: size, names, words, callers, readers of keys.
+"""House rules that can be counted: size, names, words, callers, readers of keys, odd phrases.
 
 `python scripts/house.py` prints the modules and lines of each package with its budget, then the violations of each
 rule. It exits with 1 if a number exceeds its limit in `[tool.house]` of pyproject.toml. A budget is `[modules, lines]`
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts import callers  # noqa: E402 – found beside this file, however it is started
+from scripts import callers, phrases  # noqa: E402 – found beside this file, however it is started
 
 BANNED = re.compile(
     r"(?<![a-z])(spoilt|mend(s|ed|ing)?|whoever|anew|(told|tells?|telling)\s+of|that\s+(is|are)\s+(?-i:none)(?!\s+of)"
@@ -155,6 +155,7 @@ def main(root: Path = ROOT) -> int:
         "banned_words": banned_words(tree),
         "without_caller": callers.unused(tree.root),
         "unread_keys": unread_keys(tree),
+        "odd_phrases": phrases.too_odd(phrases.packages(root), house["most_odd_phrases"]),
     }.items():
         allowed = house.get(rule, 0)
         print(f"{rule}: {len(cases)}, allowed {allowed}" + (": lower the number" if len(cases) < allowed else ""))

@@ -30,7 +30,7 @@ FRESH_SECONDS = 30.0
 """Seconds for which figures are valid: computing them reads every feed."""
 
 PATIENCE = 1.8
-"""Seconds after which metrics are sent without what Redis hasn't replied yet."""
+"""Seconds after which metrics are sent without Redis' outstanding replies."""
 
 PUBLISH_SECONDS = 10.0
 """Seconds after which a worker adds its counts to the sums of all workers."""

@@ -27,7 +27,7 @@ PushState = Literal["ok", "late", "silent"]
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What works; `worker_age` is seconds since a worker's last heartbeat, or None.
+    """The working parts; `worker_age` is seconds since a worker's last heartbeat, or None.
 
     `reason` explains a problem with Redis in a sentence that is safe to publish. `backend` is `refused` while
     backend.json is invalid and the previous configuration stays active, and `lost` while Redis has lost its data and
@@ -52,7 +52,7 @@ class HealthReport:
 
     @property
     def redis_is(self) -> Mapping[str, bool]:
-        """The state of Redis for metrics: what is true at the same time."""
+        """The state of Redis for metrics; several values can be true at the same time."""
         return {
             "reachable": self.redis not in {"unreachable", "incomplete"},
             "writable": self.redis == "ok",

@@ -27,7 +27,7 @@ _SUMS = {
 class HourFigures:
     """One hour, from the Unix time `begin` on.
 
-    `polls`, of which `failed` returned no feed; new `posts`. Of `planned` polls, `in_time` began within a minute of
+    `polls`, the `failed` ones returned no feed; new `posts`. Of `planned` polls, `in_time` began within a minute of
     their time, and `late_seconds` is the lateness of all of them together.
     """
 

@@ -29,8 +29,8 @@ class ServerState:
     """The server at some moment.
 
     `feeds` are missing before the first survey, `memory` if Redis doesn't report it. `queues` are the waiting messages
-    by stream, `workers` the number of live workers, `hours` the figures of the last week. What can't be read, because a
-    part of Redis is away, is missing: None, or empty.
+    by stream, `workers` the number of live workers, `hours` the figures of the last week. Figures that can't be read,
+    because a part of Redis is away, are missing: None, or empty.
     """
 
     health: HealthReport

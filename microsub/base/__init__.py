@@ -1,1 +1,1 @@
-"""Code that knows no feature: URLs, rate limits, caches with single flight, periodic jobs, HTTP."""
+"""Code that is independent of features: URLs, rate limits, caches with single flight, periodic jobs, HTTP."""

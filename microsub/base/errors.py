@@ -316,7 +316,7 @@ class DataFolderUnusable(ConfigError):
 
 
 def private_hint(reason: str, detail: str = "") -> str:
-    """What admins and programmers can do about a failed fetch, by its reason and sentence; '' if nothing.
+    """Advice for admins and programmers about a failed fetch, by its reason and sentence; '' if nothing.
 
     Never part of a message: readers see those, and can't do it. A name that isn't known has no hint: most often it is
     mistyped. A port that no setting allows has none either.
@@ -359,7 +359,7 @@ class ProfileError(MicrosubError):
 
 
 class ProfileUnreachable(ProfileError):
-    """The page or server can't be reached now; what it said before may still be true."""
+    """The page or server can't be reached now; its earlier replies may still be true."""
 
 
 class ProfileMismatch(ProfileError):
@@ -375,7 +375,7 @@ class SearchUnavailable(MicrosubError):
 
 
 class ParserUnavailable(MicrosubError):
-    """No parser process is available. Says nothing about the document."""
+    """No parser process is available. The document may be valid."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"documents can't be parsed right now: {why}")

@@ -26,7 +26,7 @@ ENV_FILE = "MICROSUB_ENV_FILE"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 METRICS_NETWORKS: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-"""The default for who may read metrics: this machine itself."""
+"""The default networks that may read metrics: this machine itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def asked_host(host: str) -> str:
 @lru_cache(maxsize=16_384)
 def _by_idna(host: str) -> str:
     """`ascii_host` of a name in Unicode. Cached: a long name takes half a millisecond."""
-    with suppress(UnicodeError):  # of which IDNAError is one
+    with suppress(UnicodeError):  # IDNAError is a subclass
         return idna.encode(host, uts46=True).decode("ascii").rstrip(".")
     with suppress(UnicodeError):
         if not _JOINERS.search(host):
@@ -475,7 +475,7 @@ def _redacted_encoded(found: re.Match[str]) -> str:
 
 
 def _redacted_address(found: re.Match[str]) -> str:
-    address = found[0].rstrip("',.;:)")  # which stands behind an address in a text, and inside one too
+    address = found[0].rstrip("',.;:)")  # punctuation after an address in a text, which may be inside one too
     return redacted(address) + found[0][len(address) :]
 
 

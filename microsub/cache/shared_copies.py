@@ -280,7 +280,7 @@ class SharedCopies:
         now = self._clock()
         match reply:
             case FetchFailed(ours=True):
-                # It says nothing about the address, so other callers don't get it.
+                # It isn't about the address, so other callers don't get it.
                 pause = None if reply.retry_after is None else now + reply.retry_after
                 failure = Failure(reply.reason, reply.detail, None, now, pause)
                 return CacheAnswer(document, failure, "cache", "stale" if document else "failed", reply), None

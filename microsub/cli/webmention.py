@@ -64,7 +64,7 @@ async def webmention_list(settings: Settings, stores: Stores, user: str, everyth
 async def webmention_approve(settings: Settings, stores: Stores, user: str, ids: tuple[str, ...]) -> None:
     """Approve webmentions of USER for `notifications`.
 
-    Their sources are fetched once more; later updates need no approval.
+    Their sources are fetched again; later updates need no approval.
     """
     await _order(settings, stores, user, ids, "approved")
 

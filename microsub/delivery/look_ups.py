@@ -268,7 +268,7 @@ class AskingAgain:
         for start in range(0, len(wanted), _BATCH):
             batch = wanted[start : start + _BATCH]
             await self.incomplete.add([one.message.to_fields() for one in batch])
-            # After a crash in between they are requested once more than noted.
+            # After a crash in between they are requested one time more than noted.
             await self.items.note({str(one.item): {"asked": one.note} for one in batch})
             await self.pause(_PAUSE)
         if is_all:

@@ -19,7 +19,7 @@ SECONDS = 3600
 """Seconds for which addresses are remembered, from the last one on."""
 
 HIDDEN = "***"
-"""What addresses show instead of user name and password."""
+"""The text in addresses that replaces user name and password."""
 
 MOST = 50
 """Addresses of a user that are remembered; the next one makes the earlier ones forgotten."""

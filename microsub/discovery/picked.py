@@ -91,7 +91,7 @@ class PickedPosts:
 def _among(feed: Feed, url: str, wanted: Collection[str], now: float) -> dict[str, ItemToStore]:
     """The wanted posts of a feed, by their ids in its preview.
 
-    The feed itself is the author of those that name none, since they will have no feed to stand in for one.
+    The feed itself is the author of those that name none, since they will have no feed to replace it.
     """
     owner = Card(name=feed.name, url=feed.home, photo=feed.photo) if feed.name or feed.home else None
     found = {}

@@ -269,7 +269,7 @@ class Search:
         try:
             there = await self._parser.forwarded(document)
         except ParseError:
-            there = None  # whatever parses it next will report the error
+            there = None  # its next parser will report the error
         if there is None:
             return document
         other = await self._get(there)

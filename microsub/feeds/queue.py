@@ -8,7 +8,7 @@ A lease is a host and a token. When a worker dies its lease runs out; the next t
 older one is refused.
 
 The two levels are in different slots. Feeds are written before their host. If the host is taken, a mark is left next to
-its lease, and the holder looks for feeds once more after giving it back. So whatever happens in between, the host of a
+its lease, and the holder looks for feeds again after giving it back. So whatever happens in between, the host of a
 due feed is due as well.
 """
 

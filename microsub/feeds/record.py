@@ -41,7 +41,7 @@ _LAST_LEFT = 2
 """The script's reply when a feed with a WebSub subscription has lost its last follower."""
 
 KEEP_FINGERPRINTS = 86400
-"""Seconds after which all entries of a feed are read once more, whatever is remembered of them."""
+"""Seconds after which all entries of a feed are read again, even with a known fingerprint."""
 
 _CREATE = load("feed_create")
 _READ = load("feed_read")

@@ -73,7 +73,7 @@ _FIRST_FREE_PORT = 1024
 
 SERVICE_PORTS = frozenset(
     {
-        # What browsers refuse above 1,023 (the Fetch standard, bad ports).
+        # Refused by browsers above 1,023 (the Fetch standard, bad ports).
         *(1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697),
         10080,
         # Databases, caches and queues.

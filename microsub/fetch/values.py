@@ -43,7 +43,7 @@ Reason = Literal[
     "local",
     "busy",
 ]
-"""Why a document couldn't be fetched. Two reasons say nothing about the host, because no request was sent: with `local`
+"""Why a document couldn't be fetched. Two reasons don't concern the host, because no request was sent: with `local`
 this process has no file descriptor left, with `busy` the share of the host or of the requester is used up.
 `private`: a name resolves to addresses that aren't allowed; users see it as `dns`.
 """
@@ -148,7 +148,7 @@ class FetchFailed:
 
     @property
     def ours(self) -> bool:
-        """Whether no request was sent, for a reason that says nothing about the address."""
+        """Whether no request was sent, for a reason that doesn't concern the address."""
         return self.reason in {"local", "busy"}
 
     @property

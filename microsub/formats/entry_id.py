@@ -55,7 +55,7 @@ def guid_digest(guid: str) -> bytes:
 def told_apart(guid: str, link: str, written: str) -> str:
     """The identity that a post with `guid` would have among others with the same guid.
 
-    '' if its link says nothing more than its guid (`written` as in the feed).
+    '' if its link adds nothing to its guid (`written` as in the feed).
     """
     return bounded(f"{guid} {normalise_url(link)}") if link and link != written else ""
 
@@ -175,7 +175,7 @@ def is_teaser(summary: str, body: str) -> bool:
     return len(begin) > 10 and len(folded) - len(begin) <= _MOST_ADDED and _begins(begin, text)
 
 
-# What WordPress and its plug-ins write below a teaser: "[…] The post X appeared first on Y."
+# Written by WordPress and its plug-ins below a teaser: "[…] The post X appeared first on Y."
 _ADDED = re.compile(
     r"(?i)\s?\[(?:…|\.\.\.|&hellip;)\]|…|\bThe post .{1,300} (?:appeared first|first appeared) on "
     r"|\bDer Beitrag .{1,300} erschien zuerst auf |\bL.article .{1,300} est apparu en premier sur "

@@ -304,7 +304,7 @@ def _review(item: mf2.Node, base: str) -> Review:
 
 
 def _number(item: mf2.Node, name: str) -> str | None:
-    """A decimal number; a text with more than that says nothing that could be compared."""
+    """A decimal number; other texts can't be compared."""
     word = (mf2.text(item, name) or "").strip()
     return word if re.fullmatch(r"\d{1,4}(?:[.,]\d{1,2})?", word) else None
 

@@ -1,4 +1,4 @@
-"""What only podcasts have: chapters, people, transcripts, seasons, support.
+"""Elements that only podcasts have: chapters, people, transcripts, seasons, support.
 
 Podcasting 2.0 (https://podcasting2.org/docs/podcast-namespace), Podlove Simple Chapters
 (https://podlove.org/simple-chapters), and the numbers of iTunes. `xml.elements` collects the elements under one name,

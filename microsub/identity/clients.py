@@ -1,7 +1,7 @@
 """Apps' metadata and logos for the consent page, and the rate limits for fetching them.
 
-An app's identifier is the URL of a page or document about it. The guarded fetcher requests it, and also the logo, of
-which the page shows our own copy: the user's browser sends requests only to us. If anything fails, the page shows the
+An app's identifier is the URL of a page or document about it. The guarded fetcher requests it, and also the logo. The
+page shows our own copy of it: the user's browser sends requests only to us. If anything fails, the page shows the
 identifier. Requests are limited per asker; logos are fetched only for signed-in users.
 
 Specs: https://indieauth.spec.indieweb.org/#client-information-discovery, draft-ietf-oauth-client-id-metadata-document.

@@ -6,7 +6,7 @@ profile page names, or that the admin has set for the user. The response counts 
 that user.
 
 The provider is asked only if the store doesn't know the token as valid: its response is stored as a token record
-(`identity.store.foreign`) for `token_cache` seconds, then it is asked again, so revocations take effect then. If the
+(`identity.store.foreign`) for `token_cache` seconds, then the provider is asked again, which shows revocations. If the
 provider can't be asked, its last response remains valid for `token_grace` seconds more; after that the reply is 503,
 because a 401 would sign users out.
 
@@ -171,7 +171,7 @@ class Introspection:
                 # The refused bearer may be the token itself, or our authentication.
                 refused = TokenAnswer(active=False)
         if check is None:
-            return refused or Silent("the user's page names nobody who checks tokens", lasting=True)
+            return refused or Silent("the user's page names no server that checks tokens", lasting=True)
         return await self._checked(check, token, now, refused)
 
     async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | Silent:

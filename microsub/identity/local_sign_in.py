@@ -123,7 +123,7 @@ class LocalSignIn:
         return await self.credentials.begin_ceremony({"what": _LINK, "user": user})
 
     async def by_link(self, code: str) -> SignedInPerson:
-        """The user for whom `make_link` made the code. Raises NotRecognised."""
+        """The user of the code, which `make_link` made. Raises NotRecognised."""
         about = await self.credentials.end_ceremony(code)
         if about is None or about["what"] != _LINK:
             raise NotRecognised(
@@ -156,7 +156,7 @@ class LocalSignIn:
         return since <= now < since + CONFIRMATION or await self.credentials.is_confirmed(user, session)
 
     async def remember(self, user: str, devices: str, now: float) -> str:
-        """The browser's new cookie, by which it is known for this user too."""
+        """The browser's new cookie, which identifies it for this user too."""
         held = _held(devices)
         former = next((one for one in held if owner_in(one) == user), "")
         made = await self.credentials.remember_device(user, now, former)

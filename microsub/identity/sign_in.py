@@ -1,4 +1,4 @@
-"""Sign-in by another provider, of which this server is an IndieAuth client
+"""Sign-in by another provider: this server is an IndieAuth client
 (https://indieauth.spec.indieweb.org/#authorization, RFC 7636 for PKCE, RFC 9207 for `iss`), and its rate limits.
 
 `begin` redirects the browser to the person's own provider, `finish` handles its return. A sign-in belongs to the

@@ -148,7 +148,7 @@ class MicropubServices:
     async def source_of(self, own: OwnToken) -> SourceAccess:
         """The source of a token. Raises Forbidden for an app that has none, PostingScopeMissing, Unauthorized."""
         if not own.source:
-            # Apps take 401 for a token that has ended, and say so.
+            # Apps take 401 for an expired token, and show this to the user.
             raise Forbidden(_NO_CHANNEL) if own.is_app else PostingScopeMissing("create")
         try:
             source = await self.services.sources.get(own.user, own.source)
@@ -518,7 +518,7 @@ class _Guesses:
         return self
 
     def name(self, user: str) -> str:
-        """For whom large replies with posts of `user` count: slow strangers must not take the user's own share."""
+        """Whose share large replies with posts of `user` take: slow strangers must not take the user's own share."""
         return f"network {self._public}" if self._public else user
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -55,7 +55,7 @@ class PostedItem:
 
     @property
     def own_names(self) -> Sequence[str]:
-        """The author's names for the post, by which it is recognised when sent again: `uid`, `url`."""
+        """The author's names for the post, which identify it when it is sent again: `uid`, `url`."""
         return [value for name in ("uid", "url") for value in self.properties.get(name, []) if isinstance(value, str)]
 
 

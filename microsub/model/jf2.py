@@ -87,7 +87,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Podcast:
-    """What only episodes of podcasts have (https://podcasting2.org/docs/podcast-namespace).
+    """Properties that only episodes of podcasts have (https://podcasting2.org/docs/podcast-namespace).
 
     `season` and `episode` are decimal numbers; `episode_type` is `full`, `trailer` or `bonus`; `chapters` is the
     address of a JSON document of chapters; `alternate` are other files with the same content.

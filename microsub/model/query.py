@@ -125,7 +125,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
         if quoted is not None and not end:
             raise QueryUnreadable(found.start(3), "a quotation mark", "a closing one after the phrase")
         if quoted is None and bare == "" and name is None:
-            yield _Piece(at + 1, minus or text[at])  # a sign alone
+            yield _Piece(at + 1, minus or text[at])  # only a sign
         else:
             yield _Piece(at + 1, quoted or bare or "", (name or "").lower(), bool(minus), quoted is not None)
         at = max(found.end(), at + 1)

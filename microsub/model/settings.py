@@ -110,17 +110,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings(Level):
-    """Settings of a channel, or of all channels of a user or of the instance. 0 keeps posts for ever."""
+    """Settings of a channel, or of all channels of a user or of the instance. 0 keeps posts forever."""
 
     __pydantic_config__ = FILE_OBJECT
 
     keep_read_days: Maybe[float] = number(
-        "Days to keep a post after it was read; 0 keeps it for ever.", usual=30, le=36500
+        "Days to keep a post after it was read; 0 keeps it forever.", usual=30, le=36500
     )
-    keep_unread_days: Maybe[float] = number("Days to keep an unread post; 0 keeps it for ever.", usual=180, le=36500)
+    keep_unread_days: Maybe[float] = number("Days to keep an unread post; 0 keeps it forever.", usual=180, le=36500)
     max_items: Maybe[int] = number("Posts per channel; 0 sets no limit.", usual=2000, le=10_000_000)
     unread: Maybe[UnreadStyle] = declared(
-        "What apps are shown about unread posts: their number, whether there are any, or nothing.", usual="count"
+        "The figure that apps show for unread posts: their number, whether there are any, or nothing.", usual="count"
     )
     first_fetch_unread: Maybe[int] = number(
         "How many of the newest posts of a newly followed feed are unread.", usual=10, le=10_000

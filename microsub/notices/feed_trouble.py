@@ -1,4 +1,4 @@
-"""Notices of feed problems to all followers: failing for a week, gone, or moved for good.
+"""Notices of feed problems to all followers: failing for a week, gone, or moved permanently.
 
 Each problem is notified once: its guid is the same in each poll that finds it.
 """
@@ -111,7 +111,7 @@ def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
         case FeedMoved(to):
             headline = f"{name} has moved"
             text = (
-                f"{called} has moved to {mask_credentials(to)} for good. It is polled there from now on. "
+                f"{called} has moved to {mask_credentials(to)} permanently. It is polled there from now on. "
                 "There is nothing to do."
             )
     home = feed.home or (feed.url if not has_credentials(feed.url) else None)

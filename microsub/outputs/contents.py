@@ -423,7 +423,7 @@ def _readable(wires: Mapping[str, bytes]) -> dict[str, Entry]:
 
 
 def _beginnings(wires: Mapping[str, bytes]) -> dict[str, Entry]:
-    """Posts by id without what makes them long: title, author, dates, first file and the beginning of the text."""
+    """Shortened posts by id: title, author, dates, first file and the beginning of the text."""
     found = {}
     for item, post in _readable(wires).items():
         text = (post.content and post.content.text) or post.summary or ""

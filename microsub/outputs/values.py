@@ -98,7 +98,7 @@ class OutputFeed:
 
 
 class PostVersion(NamedTuple):
-    """Two digests of a post: of all that is shown of it, and of what it says itself; '' if unknown."""
+    """Two digests of a post: of all shown properties, and of the post's own words; '' if unknown."""
 
     shown: str = ""
     own: str = ""

@@ -104,7 +104,7 @@ def _whole(value: Any) -> Any:
 class Task:
     """A task for a document: a function of its body and other arguments.
 
-    `takes_bytes` says which of these are bytes; `result` is the function's return type.
+    `takes_bytes` are those of them that are bytes; `result` is the function's return type.
     """
 
     do: Callable[..., Any]

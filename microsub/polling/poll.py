@@ -1,7 +1,7 @@
 """One poll of one feed: fetch, parse, store, plan. Each may run twice; validators come last.
 
 After a crash the next poll completes the work: the step that claimed the first guid has deleted the feed's validators,
-so the document is read once more. Delivery to timelines is left to the next stage.
+so the document is read again. Delivery to timelines is left to the next stage.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ PUT_OFF_SECONDS = 15.0
 """Seconds until a feed is polled again after a failure of this process."""
 
 _SOME = 20
-"""Number of followers of a feed, of which the one with the least usage is charged for its document."""
+"""Number of followers of a feed that are compared; the one with the least usage is charged for its document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +412,7 @@ class Poller:
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether Redis is unavailable: then the post that was to be stored isn't the cause."""
+    """Whether Redis is unavailable: then the post isn't the cause."""
     return isinstance(error, StoreError) and error.passing
 
 

@@ -299,7 +299,7 @@ async def _record(redis: Redis, feed_id: str, found: Sequence[tuple[ItemToStore,
 
 
 def _looks(post: ItemToStore | _Post, link: str) -> tuple[str, str, int]:
-    """What users see of a post: its link, its content and its time in milliseconds."""
+    """The visible parts of a post: its link, its content and its time in milliseconds."""
     return link, post.hash, _time(post)
 
 

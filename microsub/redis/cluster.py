@@ -478,7 +478,7 @@ class ClusterRedis:
             self._master(address)
         self._fill()
         for address in self._masters.keys() - layout.masters:
-            # Callers would wait in vain for a master that was replaced.
+            # Callers would wait forever for a master that was replaced.
             task = asyncio.create_task(self._masters.pop(address).aclose())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

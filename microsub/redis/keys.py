@@ -219,7 +219,7 @@ Lifetime: as `feed`. `feeds.record`.
 
 feed_fingerprints = key_of("feed:{<feed_id>}:marks")
 """String: hash of the last stored document and a fingerprint of each of its entries, so that they aren't processed
-again (`formats.parse`). Lifetime: a day; then every entry is processed once more. `feeds.record`.
+again (`formats.parse`). Lifetime: a day; then every entry is processed again. `feeds.record`.
 """
 
 feed_websub = key_of("feed:{<feed_id>}:websub")

@@ -101,7 +101,7 @@ class Outage:
         self._server = server
         self._has_replied = False
         self.why = ""
-        """What was noted last; empty while the server replies."""
+        """The last logged state; empty while the server replies."""
         self._since: float | None = None
 
     def begin(self, why: str) -> None:

@@ -31,7 +31,7 @@ RedisState = Literal["ok", "full", "no standby", "incomplete", "unreachable"]
 """`full`: no writes; `no standby`: too few replicas confirm writes; `incomplete`: a cluster lacks some masters."""
 
 _PROBES = [keys.probe(str(number)) for number in range(500)]
-"""Keys of which each master of a cluster has one, unless it has hardly any slots."""
+"""Keys, one on each master of a cluster that has more than a few slots."""
 
 
 @dataclass(frozen=True, slots=True)

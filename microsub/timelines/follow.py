@@ -131,7 +131,7 @@ class Following:
         if not await self._is_held(user, uid, record.id):
             await unsubscribe(self._channels, self._feeds, user, uid, record.id)
             return
-        # Once more: a post stored in the meantime, perhaps by the feed's very first poll, may have missed both lists.
+        # Again: a post stored in the meantime, perhaps by the feed's very first poll, may have missed both lists.
         await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         if not record.gone:
             # Also if only programs write it: its address may have become a feed.

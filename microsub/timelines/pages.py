@@ -252,7 +252,7 @@ class ItemCache:
     """A cache of at most `max_bytes` of item JSON; the least recently used items are evicted first.
 
     The JSON lacks its opening brace, because each reply puts its user's members in front: cutting the brace off for
-    every page would copy the page once more. Redis reports changes (`redis.tracking`), and a report drops the copy.
+    every page would copy the page again. Redis reports changes (`redis.tracking`), and a report drops the copy.
     Without reports, because their connection is broken or there is none, everything is dropped every few seconds.
     Listens to `tracker` from the first `get` until `aclose`. Missing items aren't remembered. Belongs to one event
     loop.

@@ -315,7 +315,7 @@ class FeedNames:
         return bool(self.own)
 
     def put_into(self, item: bytes) -> bytes:
-        """The item's JSON with the user's name for its feed, if the feed stands in for a missing author.
+        """The item's JSON with the user's name for its feed, if the feed replaces a missing author.
 
         That is so if the author is called as the feed is, or has no name. Nothing is decoded.
         """
@@ -372,7 +372,7 @@ class OwnNames:
         return names
 
     def last(self, user: str) -> FeedNames:
-        """The names as last read, for what was read with them."""
+        """The names as last read, for pages that were read with them."""
         known = self._known.get(user)
         return NO_NAMES if known is None else known[2]
 
@@ -456,7 +456,7 @@ class Splicer:
 
 
 def _unavailable(item_id: str, score: str) -> dict[str, str]:
-    """An item that can't be read now: its id, and when it was published if the row says so."""
+    """An item that can't be read now: its id, and when it was published if the row has this."""
     found = {"_id": item_id}
     if score:
         found["published"] = datetime.fromtimestamp(min(float(score), time.time()), UTC).isoformat()

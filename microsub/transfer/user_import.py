@@ -4,9 +4,9 @@ The file is read twice: first it is checked completely, so that a truncated or c
 imported line by line. Every step is idempotent, so repeating an interrupted import finishes it. Existing data stays.
 Posts that were read there become read here, and nothing that was read here becomes unread.
 
-Posts in the file are foreign text: a parser process cleans them, like posts from publishers. Who edits a file can put
-any post under any feed. So posts that aren't stored here become the user's own copies, which nobody else gets, unless
-the file is `trusted`. If the feed lists such a post later, it replaces the copy and keeps its read state.
+Posts in the file are foreign text: a parser process cleans them, like posts from publishers. An editor of the file can
+put any post under any feed. So posts that aren't stored here become the user's own copies, which nobody else gets,
+unless the file is `trusted`. If the feed lists such a post later, it replaces the copy and keeps its read state.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ Progress = Callable[[int, int], None]
 @dataclass(slots=True)
 class _Names:
     """The objects here for the ids of a file: feeds as records (in a dry run, new ones have no id), posts as item ids,
-    the user's `copies` of these from an earlier import, posts of `no_feed`; its channels, of which `made` are new, its
-    output feeds, and its follows. `addresses` has the addresses of each channel's feeds.
+    the user's `copies` of these from an earlier import, posts of `no_feed`; its channels, the new ones of
+    them in `made`, its output feeds, and its follows. `addresses` has the addresses of each channel's feeds.
     """
 
     feeds: dict[str, FeedRecord] = field(default_factory=dict)

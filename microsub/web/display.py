@@ -30,8 +30,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 class Display:
     """The display settings of one browser.
 
-    `language` is empty for the browser's language; with `scrolling`, scrolling past posts marks them as read; `order`
-    says which posts come first; `quiet` hides channels without unread posts.
+    `language` is empty for the browser's language; with `scrolling`, scrolling past posts marks them as read; with
+    `order`, the oldest or newest posts come first; `quiet` hides channels without unread posts.
     """
 
     theme: str = "auto"

@@ -4,7 +4,7 @@ Spec: https://indieweb.org/Microsub-spec, and what clients really do. An array a
 `entry[]=a&entry[]=b`, `entry[0]=a&entry[1]=b`, a JSON scalar or a JSON list; query and body may each hold a part of
 the parameters. An empty string counts as absent, because some clients send `after=&before=`.
 
-All errors of this module are InvalidRequest and say which parameter is meant, what was found and what was expected.
+All errors of this module are InvalidRequest with the parameter, the value found and the expected one.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ _SENT = RateLimiter()
 
 
 def until_sent(user: str, size: int) -> Callable[[], None] | None:
-    """Count a large reply for the user; what ends that, or None for one that isn't large. Raises TooManyRequests."""
+    """Count a large reply for the user; returns the release, None if it isn't large. Raises TooManyRequests."""
     if not user or size < MIB:
         return None
     needed = [(MIB_SENT_OF_USER, user), (MIB_SENT_IN_ALL, "")]

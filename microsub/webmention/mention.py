@@ -106,7 +106,7 @@ def is_refused(source: str, refused: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The source links to the target; the fields are what it says about itself."""
+    """The source links to the target; the fields are its own data."""
 
     kind: str
     author: str

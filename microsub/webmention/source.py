@@ -117,7 +117,7 @@ def _said_by(text: str, source: str, url: str) -> Entry:
     try:
         return post_on(text, source, url) or head_entry(text, url) or Entry()
     except Exception:
-        # The underlying parsers can raise anything on hostile pages; the link counts all the same.
+        # The underlying parsers can raise anything on hostile pages; the link counts anyway.
         return Entry()
 
 

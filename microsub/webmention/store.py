@@ -88,7 +88,9 @@ class MentionStore:
         """
         while (mention := await self.get(user, mention_id)) is not None:
             if what == "approved" and mention.state == "rejected":
-                raise InvalidRequest("the webmention was rejected for good; once it is deleted, it can be sent again")
+                raise InvalidRequest(
+                    "the webmention was rejected permanently; once it is deleted, it can be sent again"
+                )
             wanted = replace(mention, tries=0, approved=what == "approved")
             if what != "approved":
                 wanted = replace(wanted, state=what)

@@ -56,7 +56,7 @@ CLAIM_SECONDS = 60.0
 """Seconds after which a check that hasn't ended, because its process has died, is begun again."""
 
 BETWEEN_LOOKS = 2.0
-"""Seconds between two looks for what is due."""
+"""Seconds between two looks for due webmentions."""
 
 _AGAIN = frozenset({408, 425, 429})
 _LONGEST_TITLE = 200

@@ -257,7 +257,7 @@ class DeviceMessages:
 
 
 def _pause(failures: int, answer: Answered | FetchFailed, now: float) -> float:
-    """Seconds until the next attempt: doubled each time, longer if the push service says so."""
+    """Seconds until the next attempt: doubled each time, longer if the push service requires it."""
     headers = answer.headers if isinstance(answer, Answered) else {}
     wished = retry_after(headers.get("retry-after"), now) or 0.0
     return min(LONGEST_PAUSE, max(wished, PAUSE * 2.0 ** (failures - 1)))

@@ -219,7 +219,7 @@ def _is_surplus(one: Callback, wish: Wish | None, current: Callback | None) -> b
 
 
 def pause_after(tries: int, current: Callback | None, now: float) -> float:
-    """Seconds until a hub that hasn't verified is asked again; shorter when a lease runs out."""
+    """Seconds until the next request to a hub that hasn't verified; shorter when a lease runs out."""
     pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries, 16))
     if current is None or current.until is None:
         return pause

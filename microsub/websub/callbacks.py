@@ -64,10 +64,10 @@ BYTES_OF_CALLBACK = RateLimit("bytes of deliveries", "callback", LARGEST, 5 * MI
 """One document of the maximum size in the shortest interval of a poll."""
 OF_HUB = RateLimit("deliveries", "hub", 3_000)
 BYTES_OF_HUB = RateLimit("bytes of deliveries", "hub", 32 * 1024 * 1024)
-"""Half of what may wait."""
+"""Half of the maximum that may wait."""
 
 DENIED_PAUSE = 7 * 86_400.0
-"""Seconds until a hub that has denied a subscription is asked again."""
+"""Seconds until the next request to a hub that has denied a subscription."""
 _LONGEST_REASON = 120
 
 

@@ -2,7 +2,7 @@
 
 Everything may run twice. A delivery's version is the time it was accepted, by Redis' clock, which also numbers the
 readings of polls: an earlier delivery doesn't replace what a later poll found. A hub may send only what is new, so a
-delivery says nothing about the feed itself, its validators, or posts that it doesn't list.
+delivery doesn't change the feed's own data, its validators, or posts that it doesn't list.
 """
 
 from __future__ import annotations

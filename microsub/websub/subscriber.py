@@ -1,7 +1,7 @@
 """Workers create, renew and end subscriptions when they are due.
 
 Each look at a feed starts from the state in Redis (`agreement.plan_push`), and may be repeated at any step. A callback
-is written before its hub learns of it, so its verification is recognised; unverified ones are asked for again.
+is written before its hub gets it, so its verification is recognised; unverified ones are asked for again.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ LOOKS_AT_ONCE = 16
 """Feeds whose hubs are asked at the same time."""
 
 BETWEEN_LOOKS = 2.0
-"""Seconds between two looks for what is due."""
+"""Seconds between two looks for due feeds."""
 
 _FARTHEST = 1.5 * 86_400
-"""Seconds ahead of which no look is planned, because `redis.due` doesn't allow more."""
+"""Maximum seconds until a planned look, because `redis.due` doesn't allow more."""
 
 _PUT_OFF = 30.0
 _LASTING = 86_400.0
-"""Seconds until a hub that refused for a lasting reason is asked again, and the longest `Retry-After` that counts."""
+"""Seconds until the next request after a lasting refusal by a hub, and the longest `Retry-After` that counts."""
 _BATCH = 500
 
 

@@ -112,7 +112,7 @@ async def test_tombstones_end_a_year_after_the_last_listing(it, site):
     assert await it.redis.command("HEXISTS", keys.feed_guids(feed.id), "post-3") == 0
 
 
-async def test_a_feed_that_says_nothing_for_years_forgets_nothing(it, site):
+async def test_a_feed_unreadable_for_years_keeps_its_tombstones(it, site):
     """The feed was unchanged or failing for longer than tombstones last: its old posts aren't new afterwards."""
     feed, _ = await followed_without_newest(it, site, 3)
     await much_later(it, feed, 800)
@@ -243,7 +243,7 @@ async def test_adding_an_expired_post_is_undone(it, site):
 
 
 async def test_a_hollow_id_left_by_a_crash_is_swept(it, site, monkeypatch):
-    """The post of a timeline's id is gone: the next sweep removes the id for good, whatever its state."""
+    """The post of a timeline's id is gone: the next sweep removes the id permanently, whatever its state."""
     feed = await followed(it, site, 3)
     ids = await ids_of(it)
     items = await it.items.timeline_items(ids)
@@ -272,7 +272,7 @@ async def test_a_hollow_id_left_by_a_crash_is_swept(it, site, monkeypatch):
 
 
 async def test_posts_stored_during_a_sweep_are_not_hollow(it, site):
-    """Only ids that were assigned before the sweep are judged, and each is checked once more."""
+    """Only ids that were assigned before the sweep are judged, and each is checked again."""
     await followed(it, site, 3)
     assert (await sweeping(it).run(it.clock())).hollow == 0
     assert len(await ids_of(it)) == 3
@@ -323,7 +323,7 @@ async def test_an_ended_feeds_url_is_forgotten_after_an_hour(it):
     assert (await it.feeds.ensure(URL, now)).id not in {gone.id, back.id, here.id}
 
 
-async def test_an_address_is_kept_for_whom_may_come_back_to_it(it):
+async def test_an_address_is_kept_for_possible_followers(it):
     """A removed channel can be restored with all its follows, even if a feed has ended meanwhile."""
     feed = await it.follow(URL)
     await it.channels.disable("alice", "home", it.clock())

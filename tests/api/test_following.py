@@ -66,7 +66,7 @@ async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: World) -> 
     assert await due(server, "blog.example") == []
 
 
-async def test_update_of_what_is_not_followed(alice: Reader, bob: Reader) -> None:
+async def test_update_of_an_unfollowed_feed(alice: Reader, bob: Reader) -> None:
     """The reply is 404, even if another user follows it."""
     await bob.post(action="follow", channel="home", url=FEED)
     reply = await alice.post(404, action="follow", method="update", channel="home", url=FEED)

@@ -82,7 +82,7 @@ async def test_unusable_lists_are_refused_with_the_reason(server: World, alice: 
 
 
 async def test_filters_are_the_admins(server: World, alice: Reader) -> None:
-    """Expressions cost processor time: an app's list sets none, and the report says so; other settings count."""
+    """Expressions cost processor time: an app's list sets none, and the report lists this; other settings count."""
     settings = """microsub:unread="none" microsub:filters='{"include_regex": "(?:[ab ]*a[ab ]{900}c)"}'"""
     content = LIST.replace(b"<opml>", b'<opml xmlns:microsub="urn:microsub:opml">').replace(
         b"</body>", f"<outline text='New' {settings}><outline xmlUrl='https://b.example/'/></outline></body>".encode()

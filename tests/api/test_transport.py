@@ -93,7 +93,7 @@ async def test_without_a_valid_token(alice: Reader, server: World) -> None:
 
 
 async def test_a_get_changes_nothing(alice: Reader, two: list[str]) -> None:
-    """Writes need a POST; the message says so."""
+    """Writes need a POST; the message reports this."""
     reply = await alice.get(400, **MARK, entry=two[0])
     assert reply["error"] == "invalid_request"
     assert "found GET, expected POST" in reply["error_description"]
@@ -102,7 +102,7 @@ async def test_a_get_changes_nothing(alice: Reader, two: list[str]) -> None:
     assert await alice.unread("home") == 2
 
 
-async def test_a_large_body_is_taken_apart_for_good_tokens_only(alice: Reader) -> None:
+async def test_a_large_body_is_parsed_only_with_a_valid_token(alice: Reader) -> None:
     """Its token is in the header or the query, and is checked before the body is parsed."""
     body = b"action=channels&name=x&pad=" + b"x" * UNCHECKED_BODY
     large = {"content": body, "headers": FORM}
@@ -116,7 +116,7 @@ async def test_a_large_body_is_taken_apart_for_good_tokens_only(alice: Reader) -
     Reader.checked(await alice.client.post(ENDPOINT, content=body, headers=FORM | alice.headers), 200)
 
 
-async def test_parts_are_taken_apart_for_good_tokens_only(alice: Reader) -> None:
+async def test_parts_are_parsed_only_with_a_valid_token(alice: Reader) -> None:
     """They cost eight times as much as a form; a head of some thousand semicolons took 30 ms."""
     head = b'Content-Disposition: form-data; name="action"' + b";" * UNCHECKED_PARTS
     content = b"--x\r\n" + head + b"\r\n\r\nchannels\r\n--x--\r\n"

@@ -311,7 +311,7 @@ def test_a_variable_that_is_no_text_is_refused() -> None:
     assert "'${NAME}', whose value isn't UTF-8" in str(problem)
 
 
-def test_variables_are_expanded_in_values_alone() -> None:
+def test_variables_are_expanded_only_in_values() -> None:
     """Also in the middle of a text; `$${` stands for itself."""
     report = look(channels({"uid": "a", "name": "$${X} ${X}", "feeds": ["https://${X}/f?k=${X}"]}), X="x.example")
     assert report.document

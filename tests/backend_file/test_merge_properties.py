@@ -98,7 +98,7 @@ def _applied(base: Backend, file: Backend, current: Current, at: float = LATE) -
 
 @_settings
 @given(_backends, _currents())
-def test_a_file_that_says_nothing_new_does_nothing(file: Backend, current: Current) -> None:
+def test_an_unchanged_file_changes_nothing(file: Backend, current: Current) -> None:
     """This holds whatever users have changed since."""
     merged = merge(file, file, current, edited_at=LATE)
     assert merged.changes == ()

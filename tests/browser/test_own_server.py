@@ -87,7 +87,7 @@ async def test_the_tutorial_from_an_empty_page_to_reading(here: Tab, world: Inst
         assert len(await signed.read("home")) == 3, kind.name
 
 
-async def test_an_app_is_let_in_and_shut_out(here: Tab, world: Instances) -> None:
+async def test_an_app_is_allowed_and_revoked(here: Tab, world: Instances) -> None:
     """From the app to our sign-in, to the consent page, and back with exactly the scopes that stayed ticked; a person
     who is signed in still has to agree to the next app. The account page ends the grant.
     """

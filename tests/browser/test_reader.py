@@ -101,7 +101,7 @@ async def settled(page: Page, wanted: int) -> None:
     )
 
 
-async def test_reading_by_keys_alone(browser: Browser, library: Library) -> None:
+async def test_reading_with_only_the_keyboard(browser: Browser, library: Library) -> None:
     """By keys, from the server's start link through posts, marks, saves, the list of keys and other pages; the
     focus stays with the post after each.
     """
@@ -191,7 +191,7 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
         assert await count(page) == COUNT - 1
 
 
-async def test_a_post_is_read_once_it_is_open_and_leads_on(browser: Browser, library: Library) -> None:
+async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, library: Library) -> None:
     """To the next one of the list that it was opened from, by keys, by links and by swiping; and back to the list."""
     async with window(browser) as here:
         await here.page.add_init_script("navigator.share = async (what) => { window.shared = what.title; };")

@@ -86,7 +86,7 @@ async def test_both_validators_go_back_byte_for_byte(place: Place) -> None:
     assert len(web.asked) == 2
 
 
-async def test_one_validator_goes_back_alone(memory: Place) -> None:
+async def test_one_validator_is_sent_back(memory: Place) -> None:
     """If the publisher sent only one, no other one is sent."""
     for tag, date in (('"1"', None), (None, "Mon, 01 Jan 2024 00:00:00 GMT")):
         web, clock = site(etag=tag, last_modified=date), Clock()

@@ -369,7 +369,7 @@ def test_cleanup_says_what_it_did(run: Run) -> None:
 
 
 def test_a_rebuild_names_channels_with_feeds(run: Run) -> None:
-    """Channels without follows are skipped, and one line says so if they are named."""
+    """Channels without follows are skipped, and one line reports this if they are named."""
     run("user", "add", "bob")
     assert run("rebuild", "alice").stdout == "alice/home, which was empty: 0 posts of 1 feed on the way\n"
     asked = run("rebuild", "alice", "notifications")
@@ -628,7 +628,7 @@ def test_empty_results_have_a_message(run: Run, command: str, code: int, said: s
 
 
 def test_the_index_is_built_and_described(run: Run) -> None:
-    """It works without a server too; if search is off, the command says so."""
+    """It works without a server too; if search is off, the command reports this."""
     assert "no readable index" in run("search", "status").stdout
     built = run("search", "rebuild")
     assert (built.exit_code, "built: 0 posts" in built.stdout) == (0, True), built.stderr

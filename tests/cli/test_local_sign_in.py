@@ -59,7 +59,7 @@ def test_a_link_without_an_address_comes_with_a_warning(run: Run) -> None:
     assert "--base-url" in result.stderr
 
 
-def test_inviting_afresh_shuts_everybody_out_first(run: Run, looked: Looked) -> None:
+def test_inviting_afresh_ends_all_access_first(run: Run, looked: Looked) -> None:
     """Password and sessions are deleted; without the flag they stay."""
     run("user", "password", "alice", given=PASSWORD)
 

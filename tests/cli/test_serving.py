@@ -298,7 +298,7 @@ async def test_the_greeting_counts_what_is_followed(folder: Path) -> None:
         assert await process._sizes(stores) == "0 feeds, 1 user"
 
 
-async def test_the_greeting_shows_a_token_to_this_machine_alone(
+async def test_the_greeting_shows_a_token_only_to_this_machine(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If others can reach the server, by its address or by a web server in front: how to make a token."""

@@ -55,7 +55,7 @@ class Feed:
 
 @dataclass
 class Channel:
-    """A channel: `read` maps the ids of its posts to their read flag, `gone` holds ids that were removed for good."""
+    """A channel: `read` maps the ids of its posts to their read flag, `gone` holds ids that are permanently gone."""
 
     uid: str
     name: str
@@ -272,7 +272,7 @@ class Model:
         return changed
 
     def remove(self, user: User, uid: str, entries: Iterable[str]) -> int:
-        """Remove entries from a channel for good."""
+        """Remove entries from a channel permanently."""
         changed = 0
         for channel in self.scope(user, uid):
             for entry in entries:
@@ -316,7 +316,7 @@ class Model:
                     del channel.read[identifier]
 
     def add(self, user: User, channel: Channel, post: Post, read: bool = False) -> None:
-        """Add a post to a channel, unless it is there, was removed for good, or is blocked."""
+        """Add a post to a channel, unless it is there, was removed permanently, or is blocked."""
         blocked = self.matches(post, [*user.rules["block"], *channel.rules["block"]])
         if post.id not in channel.read and post.id not in channel.gone and not blocked:
             channel.read[post.id] = read

@@ -82,14 +82,14 @@ async def test_rounds_continue_until_all_are_queued(it, monkeypatch):
 
 
 async def fail_all(it: World) -> int:
-    """Takes all look-ups and lets them fail for good; returns their number."""
+    """Takes all look-ups and lets them fail permanently; returns their number."""
     incomplete = Stream(it.redis, "incomplete")
     messages = await incomplete.take("nobody", 1000)
     await incomplete.done(messages)
     return len(messages)
 
 
-async def test_failing_look_ups_dont_hold_up_others(it):
+async def test_failing_look_ups_dont_delay_others(it):
     """Five look-ups always fail, and more are left out all the time: no other look-up waits forever."""
     await found(it, *"abcdefgh")
     await found(it, "over")

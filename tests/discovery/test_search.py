@@ -561,7 +561,7 @@ async def test_preview_clamps_dates(server: World) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://nowhere.example/", SITE, "example.com", ""])
-async def test_preview_of_what_is_no_feed(server: World, url: str) -> None:
+async def test_preview_of_a_page_without_feed(server: World, url: str) -> None:
     """The reply is 400, and the message names the parameter."""
     server.web.documents[SITE] = NOTHING
     alice = await server.reader("alice")

@@ -61,7 +61,7 @@ def files(package: str) -> Iterator[str]:
             yield str(file.relative_to(ROOT))
 
 
-def test_a_wheel_holds_its_package_alone(wheels: dict[str, Path]) -> None:
+def test_a_wheel_contains_only_its_package(wheels: dict[str, Path]) -> None:
     """All files of the package, the licence, and nothing that takes another name in people's environments."""
     for name, wheel in wheels.items():
         packed = names(wheel)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import house
+from scripts import house, phrases
 
 FILES = {
-    "pyproject.toml": "[tool.house]\n[tool.house.budget]\nposts = [2, 60]\n",
+    "pyproject.toml": "[tool.house]\nmost_odd_phrases = 2\n[tool.house.budget]\nposts = [2, 60]\n",
     "microsub/posts/a.py": "from microsub.posts import b\n\nclass _Own: ...\n\nclass Post(_Own): ...\n\nb.Post(Post)\n",
     "microsub/posts/b.py": "class Post: ...\n\nclass _Own: ...\n\ndef lonely(): ...\n",
     "microsub/posts/lua/add.lua": "-- what\n-- nobody has told\tof\nreturn 1\n",
@@ -66,8 +66,39 @@ def test_the_check_fails_where_a_number_is_exceeded(tree: house.Tree, capsys: py
     """It prints sizes and cases, and exits with 1; with sufficient limits, it exits with 0."""
     assert house.main(tree.root) == 1
     assert "banned_words: 2, allowed 0\n  microsub/posts/lua/add.lua:2: told of" in capsys.readouterr().out
-    counted = "repeated_classes = 1\nbanned_words = 2\nwithout_caller = 1\nunread_keys = 2\n"
+    counted = "most_odd_phrases = 2\nrepeated_classes = 1\nbanned_words = 2\nwithout_caller = 1\nunread_keys = 2\n"
     budget = "[tool.house.budget]\nposts = [2, 15]\nmicrosub_demo = [1, 1]\nredis = [2, 8]\n"
     (tree.root / "pyproject.toml").write_text("[tool.house]\n" + counted + budget)
     assert house.main(tree.root) == 0
     assert "unread_keys: 1, allowed 2: lower the number" in capsys.readouterr().out
+
+
+ODD = """
+with a lock, who asks for much at once waits for themselves alone
+what isn't ours is as nothing
+the messages of code which know no translation
+a sentence, of which pages say the translation
+parameters with values that are nobody else's affair
+jobs that end unnoticed, and what goes astray
+as many of them are unread as are to be
+the hub is asked ever less
+"""
+
+
+@pytest.mark.parametrize("odd", ODD.strip().splitlines())
+def test_odd_phrases_are_found(odd: str) -> None:
+    """In docstrings, comments and messages, but not in code."""
+    listed = phrases.kinds()
+    for source in (f'"""{odd}."""\n', f"x = 1  # {odd}\n", f'raise ValueError("{odd}")\n'):
+        assert list(phrases.phrases(source, listed)), source
+    assert not list(phrases.phrases(f'"""A user with many requests delays only `{odd}`."""\n', listed))
+
+
+def test_odd_names_of_tests_are_found(tmp_path: Path) -> None:
+    """Data of tests doesn't count, and one phrase in a package is allowed."""
+    names = ("what_comes_next", "who_lies_registers_nobody")
+    source = "".join(f"def test_{name}() -> None:\n    x = 'it says so'\n" for name in names)
+    for count in (1, 2):
+        (tmp_path / "tests").mkdir(exist_ok=True)
+        (tmp_path / "tests" / "test_a.py").write_text("".join(source.splitlines(True)[: 2 * count]))
+        assert len(phrases.too_odd(phrases.packages(tmp_path), 2)) == count - 1

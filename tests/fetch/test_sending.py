@@ -72,7 +72,7 @@ async def test_every_status_is_an_answer_with_its_body(site: Publisher, status: 
     assert (answer.status, answer.body, answer.headers["retry-after"]) == (status, body, "7")
 
 
-async def test_head_asks_for_headers_alone(site: Publisher) -> None:
+async def test_head_requests_only_headers(site: Publisher) -> None:
     """The body is empty whatever length the server claims; several Link headers become one value."""
     links = [("Link", '</a>; rel="authorization_endpoint"'), ("Link", '</t>; rel="token_endpoint"')]
     site.serve("/me", Answer(b"x" * 1000, headers=[("Content-Encoding", "br"), *links]))
@@ -152,7 +152,7 @@ async def test_a_token_takes_the_place_of_credentials_in_the_url(site: Publisher
 
 
 @pytest.mark.parametrize("sending", [{"bearer": TOKEN}, {"method": "POST", "form": {"code": "s3cret"}}])
-async def test_secrets_go_to_public_addresses_by_https_alone(sending: dict[str, Any]) -> None:
+async def test_secrets_go_to_public_addresses_only_by_https(sending: dict[str, Any]) -> None:
     """Over http no connection is made if any address of the name is public."""
     for addresses in (["93.184.216.34"], ["127.0.0.1", "93.184.216.34"]):
 

@@ -41,7 +41,7 @@ class Listener:
     connections: int = 0
 
     async def listen(self) -> None:
-        """Listen for ever; if a server ends a stream or can't be reached, connect to the next one."""
+        """Listen forever; if a server ends a stream or can't be reached, connect to the next one."""
         async with httpx.AsyncClient(timeout=httpx.Timeout(5.0, read=60.0)) as client:
             for address in itertools.cycle(self.addresses):
                 try:
@@ -205,7 +205,7 @@ async def test_a_server_ends_in_time_with_clients_that_take_nothing(tmp_path: Pa
             silent.close()
 
 
-async def test_a_post_is_heard_within_moments(tmp_path: Path) -> None:
+async def test_a_post_arrives_within_moments(tmp_path: Path) -> None:
     """The event is sent right after the poll in another process, because changes are announced, not polled."""
     async with publisher() as site, installation(tmp_path, {"users": USERS}) as installed:
         address = await installed.serve()

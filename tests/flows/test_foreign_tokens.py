@@ -107,7 +107,7 @@ async def test_each_error_says_what_it_is(world: TokenServer) -> None:
     assert away.headers["access-control-allow-origin"] == "*"
 
 
-async def test_a_token_opens_its_users_things_alone(world: TokenServer) -> None:
+async def test_a_token_opens_only_its_users_data(world: TokenServer) -> None:
     """This also applies to a cached token: without a name only its user is opened, and at other addresses it is
     refused.
     """
@@ -245,7 +245,7 @@ async def test_a_slow_provider_delays_no_other_request(world: TokenServer, monke
     assert await waiting == 503
 
 
-async def test_hammering_is_bounded(world: TokenServer) -> None:
+async def test_repeated_invalid_tokens_are_limited(world: TokenServer) -> None:
     """A hundred unknown tokens from one address cause at most 18 checks; the others get 429 with Retry-After."""
     statuses = Counter(await asyncio.gather(*(world.status(f"unknown-{number}") for number in range(100))))
     assert statuses == {401: 18, 429: 82}

@@ -253,7 +253,7 @@ async def test_a_timeline_without_any_state_starts_new(it, site):
 
 
 async def test_rules_hold_for_what_a_rebuild_shows_again(it, site):
-    """Lost posts of a source that has been blocked since then aren't shown, and are removed for good."""
+    """Lost posts of a source that has been blocked since then aren't shown, and are removed permanently."""
     await grown(it, site)
     (feed,) = (await it.channels.all_subscriptions("alice"))["home"]
     await it.redis.command("DEL", keys.posts("alice", "home"))

@@ -82,7 +82,7 @@ async def test_a_poll_says_what_happened(tmp_path: Path) -> None:
 
 
 def test_poll_without_follows_prints_a_message(tmp_path: Path) -> None:
-    """A server without feeds isn't an error, but a message says so."""
+    """A server without feeds isn't an error, but a message reports this."""
     place = ["--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "none.json")]
     start_embedded(tmp_path / "data").stop()  # like the first start of a server
     assert CliRunner().invoke(main, ["user", "add", "alice", *place]).exit_code == 0

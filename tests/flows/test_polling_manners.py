@@ -88,7 +88,7 @@ async def test_a_broken_document_leaves_validators_and_items(site: Publisher, it
     assert len(await it.rows()) == 2
 
 
-async def test_gone_is_for_ever(site: Publisher, it: World) -> None:
+async def test_a_410_is_permanent(site: Publisher, it: World) -> None:
     """After a 410 the feed is never requested again, also not on demand; followers see the reason."""
     feed = await it.follow(site.serve("/feed", Answer(status=410)))
     await it.worker.run_once()

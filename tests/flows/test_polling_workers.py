@@ -304,7 +304,7 @@ async def test_poll_now_works_alone_and_says_why_not(site: Publisher, real: Worl
     assert site.count("/slow-down") == site.count("/gone") == 1
 
 
-async def test_poll_now_does_not_wait_for_ever(site: Publisher, real: World) -> None:
+async def test_poll_now_has_a_time_limit(site: Publisher, real: World) -> None:
     """A publisher that hangs is reported as late."""
     site.serve("/hung", Answer(hang=True, head_only_length=5))
     feed = await real.follow(site.url("/hung", "hung.test"))

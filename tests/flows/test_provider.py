@@ -57,7 +57,7 @@ async def sign_in(http: httpx.AsyncClient, site: Provider, **other: str | None) 
     return dict(reply.json())
 
 
-async def test_codes_are_good_once_for_whom_they_were_made(http: httpx.AsyncClient) -> None:
+async def test_codes_work_once_for_their_client(http: httpx.AsyncClient) -> None:
     """Another client, redirect address or verifier, or none, gets nothing; a second use revokes the token."""
     async with provider() as site:
         site.person("alice")
@@ -108,7 +108,7 @@ async def test_errors_arent_sent_to_foreign_redirects(http: httpx.AsyncClient) -
         assert told(await authorize(http, site, response_type="token"))["error"] == "unsupported_response_type"
 
 
-async def test_introspection_demands_what_it_says(http: httpx.AsyncClient) -> None:
+async def test_introspection_requires_authorization(http: httpx.AsyncClient) -> None:
     """Introspection requires authorization; a provider with secrets accepts only its secret."""
     async with provider(Variant(authorized="secret")) as site:
         site.person("alice")

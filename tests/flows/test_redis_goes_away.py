@@ -268,7 +268,7 @@ class Promises:
     """The time of the last acknowledged change of each post, feed or channel, by `time.monotonic`."""
 
     async def make(self, ids: list[str]) -> None:
-        """Mark each post in turn as read and as unread, and sometimes follow a feed or create a channel; for ever."""
+        """Mark each post in turn as read and as unread, and sometimes follow a feed or create a channel; forever."""
         feeds = iter(self.feeds)
         for number, item_id in enumerate(itertools.cycle(ids)):
             method = "mark_unread" if self.read.pop(item_id, False) else "mark_read"

@@ -79,7 +79,7 @@ async def test_polled_posts_are_found_after_any_loss_of_the_index(tmp_path: Path
 
 
 async def test_a_machine_that_only_answers_writes_its_own_index(tmp_path: Path) -> None:
-    """A process with search off has no index, and its reply says so."""
+    """A process with search off has no index, and its reply reports this."""
     async with publisher() as site:
         feed = site.serve_document("/first", rss(dated(3), title="First"))
         async with installation(tmp_path, document(home=[feed])) as installed:

@@ -142,6 +142,6 @@ def test_readers_get_no_more_than_the_promised_levels(tags: str) -> None:
     assert "words" in cleaned
 
 
-def test_much_of_what_is_flat_is_too_much() -> None:
+def test_very_many_flat_elements_are_too_many() -> None:
     """Its tree would take tens of megabytes."""
     assert too_deep("<p>" * 100_001)

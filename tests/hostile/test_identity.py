@@ -79,7 +79,7 @@ async def test_the_ordinary_way_works(world: World, ann: Surfer) -> None:
 # --- codes in the wrong hands
 
 
-async def test_a_stolen_code_is_worth_nothing_in_another_browser(world: World, ann: Surfer, mallory: Surfer) -> None:
+async def test_a_stolen_code_is_invalid_in_another_browser(world: World, ann: Surfer, mallory: Surfer) -> None:
     """Mallory has seen the address with which Ann came back, before or after Ann used it, with its code and state."""
     world.honest.at_browser = "ann"
     ann.stops_at = f"{world.url}/sign-in/callback"

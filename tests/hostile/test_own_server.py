@@ -284,7 +284,7 @@ REDIRECTS = [
 ]
 
 
-async def test_answers_go_to_the_app_alone(world: World) -> None:
+async def test_answers_go_only_to_the_app(world: World) -> None:
     """Open redirects: no page redirects to an address other than the app's, links to it or offers it."""
     ann, host = await world.signed_in(), urlsplit(world.app).netloc
     for redirect in REDIRECTS:

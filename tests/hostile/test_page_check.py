@@ -112,7 +112,7 @@ async def test_the_terminal_is_not_controlled(world: World) -> None:
     assert not set("\x1b\x07\u202e\r") & set(out + err)
 
 
-async def test_it_is_no_hammer(world: World) -> None:
+async def test_checks_of_a_site_are_limited(world: World) -> None:
     """A page causes few requests, however many links it has."""
     many = "".join(f'<link rel="{rel}" href="/x{number}">' for number in range(300) for rel in RELS)
     world.site.pages["/many"] = html_reply(many)

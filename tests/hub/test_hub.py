@@ -205,7 +205,7 @@ async def test_unknown_parameters_are_ignored(client: HubClient) -> None:
     assert len(app.deliveries) == 1
 
 
-async def test_the_hub_takes_forms_alone(client: HubClient) -> None:
+async def test_the_hub_accepts_only_forms(client: HubClient) -> None:
     """Other methods and bodies are refused."""
     assert (await client.server.client.get("/hub")).status_code == 405
     assert (await client.server.client.post("/hub", json={"hub.mode": "subscribe"})).status_code == 400

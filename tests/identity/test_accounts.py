@@ -53,7 +53,7 @@ def test_malformed_tokens_are_no_credentials(token: str) -> None:
     assert Accounts.credential(token) is None
 
 
-async def test_a_token_serves_its_own_user_alone(world: OneReader) -> None:
+async def test_a_token_serves_only_its_own_user(world: OneReader) -> None:
     """One user's secret with another user's name is unknown."""
     await world.accounts.add_user("bob", "", NOW)
     token = await world.accounts.create_token(ANN, ["read"], "", NOW)

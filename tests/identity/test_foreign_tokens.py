@@ -248,7 +248,7 @@ async def test_a_disconnected_client_doesnt_end_the_check(world: World) -> None:
     assert await second == GRANT
 
 
-async def test_others_dont_wait_for_ever(world: World) -> None:
+async def test_waiting_checks_have_a_time_limit(world: World) -> None:
     """If another process hangs, they report that the check failed."""
     world.provider.open.clear()
     hanging = asyncio.create_task(world.check())
@@ -274,7 +274,7 @@ async def test_a_customers_network_is_one_address(world: World) -> None:
 @pytest.mark.parametrize(
     "places", [[f"192.0.2.{n}" for n in range(1, 11)], [f"2001:db8:0:{n:x}::1" for n in range(200)]]
 )
-async def test_a_few_who_hammer_keep_no_new_app_outside(world: World, places: list[str]) -> None:
+async def test_a_few_attackers_block_no_new_app(world: World, places: list[str]) -> None:
     """Ten IPv4 addresses or a whole /48 with made-up tokens don't prevent checks for other addresses."""
     world.provider.says = Denied("no")
     await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(400)))

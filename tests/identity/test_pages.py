@@ -162,7 +162,7 @@ async def test_a_page_for_users_redirects_to_the_sign_in(ann: Visitor) -> None:
     assert shown.location == "/sign-in?next=%2Faccount%3Fx%3D1%25262"
 
 
-async def test_a_bug_is_a_page_that_tells_nothing(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
+async def test_a_bug_is_a_page_without_details(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
     """Only the log has the details."""
     await signed_in(ann)
 

@@ -105,7 +105,7 @@ async def test_a_feed_that_has_moved(it: World, site: Publisher) -> None:
         await it.poll(feed)
     (item,) = await told(it)
     assert item["name"].endswith(" has moved")
-    assert f"has moved to {new} for good" in item["content"]["text"]
+    assert f"has moved to {new} permanently" in item["content"]["text"]
     assert (await it.record(feed)).url == new
 
 

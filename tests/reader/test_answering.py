@@ -99,7 +99,7 @@ async def test_after_the_permission_one_is_back_at_the_post(ann_answering: Answe
     assert "This browser publishes on 127.0.0.1" in (await here.get("/answer")).text
 
 
-async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering: AnsweringVisitor) -> None:
+async def test_the_token_is_readable_only_with_this_browsers_key(ann_answering: AnsweringVisitor) -> None:
     """It isn't in the store in clear, and another browser of the same user can't post."""
     here = ann_answering
     await here.allow()
@@ -142,7 +142,7 @@ async def test_a_permission_that_was_taken_back_at_the_site_ends(ann_answering: 
     assert "Reply from your own site" in (await here.get(here.path)).text
 
 
-async def test_one_takes_it_back_here(ann_answering: AnsweringVisitor) -> None:
+async def test_access_is_withdrawn_here(ann_answering: AnsweringVisitor) -> None:
     """The token is revoked at the provider and deleted here."""
     here = ann_answering
     await here.allow()

@@ -204,7 +204,7 @@ def test_no_form_with_a_token_is_sent_as_an_address() -> None:
     assert not [text for text in templates if "formmethod" in text]
 
 
-async def test_a_filter_holds_for_what_is_there_already(ann: ReadingVisitor) -> None:
+async def test_a_filter_applies_to_existing_posts(ann: ReadingVisitor) -> None:
     """Excluded posts are marked as read, which can be undone; others don't change."""
     await ann.publish("alpha", "beta", "gamma", "beta 2")
     page = await ann.get("/channels/home/filter")

@@ -33,7 +33,7 @@ def _offers_later(page: Shown) -> bool:
 
 
 async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> None:
-    """It is followed in the chosen channel; the page says so, and offers to undo it."""
+    """It is followed in the chosen channel; the page reports this, and offers to undo it."""
     await _site(ann.server)
     found = await ann.get(f"/follow?q={SITE}")
     assert "1 feed found" in found.text
@@ -149,7 +149,7 @@ async def test_a_feed_with_name_and_password_is_followed_with_both(ann: ReadingV
 
 
 async def test_a_masked_password_must_be_typed_again(ann: ReadingVisitor) -> None:
-    """A follow with `***` would fail for ever."""
+    """A follow with `***` would fail forever."""
     ann.server.web.documents[PRIVATE] = MEMBERS, "application/rss+xml"
     found = await ann.get((await ann.get(f"/follow?q={quote(PRIVATE)}")).location)
     await ann.server.redis.command("DEL", keys.entered("ann"))

@@ -119,7 +119,7 @@ async def test_an_undone_imports_channel_stays_with_muted_posts(ann: ReadingVisi
 
 
 async def test_an_unusable_list_is_reported(ann: ReadingVisitor) -> None:
-    """The page says so, and nothing has changed."""
+    """The page reports this, and nothing has changed."""
     for body in (b"", b"<html>no list", b"<!DOCTYPE a [<!ENTITY b 'c'>]><opml/>"):
         await send(ann, body)
         assert "The list can't be used" in (await over(ann)).text

@@ -140,7 +140,7 @@ async def test_new_posts_are_counted(ann: ReadingVisitor) -> None:
     assert (told["new"], told["text"], told["unread"]["home"]) == (2, "2 new posts", 3)
 
 
-async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
+async def test_forms_redirect_only_to_own_pages(ann: ReadingVisitor) -> None:
     """An address of another site in a form is ignored."""
     await ann.publish("a")
     page = await ann.get("/channel/home")
@@ -149,7 +149,7 @@ async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
         assert (await ann.browser.post("/marks", form)).location == "/"
 
 
-async def test_forms_that_say_nothing_or_too_much(ann: ReadingVisitor) -> None:
+async def test_empty_and_ambiguous_forms(ann: ReadingVisitor) -> None:
     """They are refused with a sentence; malformed ids are ignored."""
     await ann.publish_entry(Entry(content=Content(text="words")))
     page = await ann.get("/channel/home")

@@ -217,12 +217,12 @@ async def test_a_picture_has_its_publishers_description(ann: ReadingVisitor) -> 
 
 
 async def test_search_needs_an_index(ann: ReadingVisitor) -> None:
-    """If search is off, the page says so."""
+    """If search is off, the page reports this."""
     assert "Search is disabled on this server." in (await ann.get("/search?q=words")).text
 
 
 async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
-    """While it is being built, the page says so; this isn't an error."""
+    """While it is being built, the page reports this; this isn't an error."""
 
     class Building:
         async def page(self, *_: object) -> bytes:
@@ -321,7 +321,7 @@ async def test_pages_of_one_user_take_one_thread(ann: ReadingVisitor, monkeypatc
 
 
 async def test_a_post_of_endless_markup_is_shown_in_part(ann: ReadingVisitor) -> None:
-    """The page says so: parsing 40,000 elements delayed all users for half a second, outside the event loop too."""
+    """Parsing 40,000 elements delayed all users for half a second, outside the event loop too."""
     html = "<b>a</b><i>1</i>" * 20_000
     id_ = await ann.publish_entry(Entry(guid="1", name="One", url="https://blog.example/1", content=Content(html)))
     page = await ann.get(f"/post/{id_}")

@@ -42,7 +42,7 @@ async def test_an_author_is_muted_for_a_week_on_a_posts_page(ann: ReadingVisitor
     assert "You haven’t muted or blocked anyone" in (await ann.get(RULES)).text
 
 
-async def test_a_mute_for_good_has_no_end(ann: ReadingVisitor) -> None:
+async def test_a_permanent_mute_has_no_end(ann: ReadingVisitor) -> None:
     """Even if it had an end before; it can be ended by hand."""
     page = await ann.get(RULES)
     for days in ("7", ""):
@@ -114,7 +114,7 @@ async def test_a_block_takes_posts_out(ann: ReadingVisitor) -> None:
     assert await ann.server.services.rules.blocked("ann", "home") == []
 
 
-async def test_a_feed_is_named_by_who_follows_it(ann: ReadingVisitor) -> None:
+async def test_a_follower_names_a_feed(ann: ReadingVisitor) -> None:
     """The address of another user's feed isn't shown; an invalid address is reported."""
     await ann.publish("a")
     page = await ann.get(RULES)

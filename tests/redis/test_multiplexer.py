@@ -119,7 +119,7 @@ async def test_a_cancelled_caller_does_not_take_the_connection_away(redis_url):
     await redis.aclose()
 
 
-async def test_an_error_reaches_its_caller_alone(redis):
+async def test_an_error_reaches_only_its_caller(redis):
     """A single call raises it. A pipeline raises the first error after all commands have run."""
     await redis.command("SET", "text", "x")
     good, bad = await asyncio.gather(

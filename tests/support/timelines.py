@@ -68,7 +68,7 @@ class Timelines(Adder):
         return sum(map(len, await rules.settle_in(self._redis, places, items, now)))
 
     async def left_for_good(self, user: str, uid: str, ids: Sequence[str]) -> set[str]:
-        """The ids among these that have left the channel for good."""
+        """The ids among these that have left the channel permanently."""
         times = await self._redis.command("ZMSCORE", keys.gone(user, uid), *ids)
         left = {item: Reason(round(float(at) % 1 * 16)) for item, at in zip(ids, times, strict=True) if at is not None}
         return {item for item, reason in left.items() if not reason.may_return}

@@ -99,7 +99,7 @@ async def test_items_can_be_put_in_without_a_feed(world: OneReader) -> None:
 
 
 async def test_an_item_that_was_deleted_on_its_way_in_is_taken_back(world: OneReader) -> None:
-    """A process that saw the item before the deletion may add it afterwards: then it is removed again for good."""
+    """A process that saw the item before the deletion may add it afterwards: then it is removed again permanently."""
     world.items.know("1", item(2))
     added = await world.timelines.add(ANN, "home", "1", [item(1), item(2)], now=NOW, limit=0)
     assert added.added == ("2",)

@@ -138,7 +138,7 @@ async def test_a_page_of_posts_in_all_channels_is_bounded(real_redis: Redis, dir
 
 
 @pytest.mark.parametrize("view", ["read", "unread"])
-async def test_views_go_on_behind_short_pages(real_redis: Redis, view: View) -> None:
+async def test_views_continue_after_short_pages(real_redis: Redis, view: View) -> None:
     """This also holds for newer pages, where a short part of the iteration isn't its end."""
     world, uids = await crowd(real_redis, 1200)
     await put(real_redis, uids, range(100, 130), keys.posts, keys.read if view == "read" else keys.unread)

@@ -96,7 +96,7 @@ async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
     assert len((await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=1)).read) == 3
 
 
-async def test_posts_are_chosen_beside_the_loop(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_posts_are_filtered_in_a_thread(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow expression, or a word that almost matches everywhere in a long text, doesn't block the event loop."""
     threads = []
     takes = Filter.takes

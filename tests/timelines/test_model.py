@@ -323,7 +323,7 @@ class Machine(History):
 
     @invariant()
     def nothing_comes_back(self) -> None:
-        """An item that was read once, or left for good, isn't unread later, unless it is marked unread or moved in."""
+        """An item that was read once, or has left, isn't unread later, unless it is marked unread or moved in."""
         for uid in ALL:
             unread = set(self.run(self.world.ids(uid, view="unread"))) if self.now > START else set()
             assert not unread & self.settled[uid]

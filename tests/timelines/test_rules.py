@@ -1,4 +1,4 @@
-"""Mutes and blocks: hidden and back with read state, gone for good, per channel and for all channels."""
+"""Mutes and blocks: hidden and back with read state, gone permanently, per channel and for all channels."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ async def test_each_pair_of_source_and_target_is_one(mentions: Mentions) -> None
 
 @pytest.mark.parametrize("how", ["410", "no link"])
 async def test_a_source_that_is_gone_or_has_no_link_deletes(mentions: Mentions, how: str) -> None:
-    """The mention is deleted when it is sent again. With the link back and sent once more, it is shown again."""
+    """The mention is deleted when it is sent again. With the link back and sent again, it is shown again."""
     await mentions.receive(entry())
     mentions.it.clock.advance(60)
     if how == "410":
@@ -507,7 +507,7 @@ async def test_a_missing_page_is_requested_once(mentions: Mentions, status: int)
 # --- approval -----------------------------------------------------------------------------------------------------
 
 
-async def test_with_approval_nothing_shows_before(mentions: Mentions) -> None:
+async def test_unapproved_webmentions_arent_shown(mentions: Mentions) -> None:
     """4: moderation is optional; updates of approved mentions show at once."""
     await mentions.set(approval=True)
     await mentions.receive(entry())

@@ -284,7 +284,7 @@ async def test_health_says_when_hubs_bring_nothing(push: Push) -> None:
     assert await state() == "ok"
 
 
-async def test_programs_hear_of_delivered_posts_as_of_polled_ones(push: Push) -> None:
+async def test_delivered_posts_are_events_like_polled_ones(push: Push) -> None:
     """The process, the stream of `microsub events` and HTTP have the same events, each once."""
     feed = await push.subscribe()
     heard: list[Event] = []

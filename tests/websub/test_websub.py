@@ -147,7 +147,7 @@ async def test_other_redirects_are_refusals(push: Push, status: int) -> None:
     assert (await push.health(feed)).why == f"the hub answered {status}"
 
 
-async def test_202_says_nothing_yet(push: Push) -> None:
+async def test_202_decides_nothing_yet(push: Push) -> None:
     """5.1: before the verification there is no subscription, and deliveries are refused."""
     push.hub.verifies = False
     feed = await push.subscribe()
@@ -352,7 +352,7 @@ async def test_a_missing_signature_is_refused(push: Push) -> None:
     assert await push.shown() == ["first"]
 
 
-async def test_a_delivery_is_known_by_its_callback_alone(push: Push) -> None:
+async def test_a_delivery_is_identified_only_by_its_callback(push: Push) -> None:
     """7: `Link` headers, also those of another feed, are ignored."""
     feed = await push.subscribe()
     (one,) = push.hub.subscriptions.values()
@@ -373,7 +373,7 @@ async def test_the_content_type_may_be_wrong(push: Push, content_type: str) -> N
     assert await push.shown() == ["second", "first"]
 
 
-async def test_a_hub_may_send_what_is_new_alone(push: Push) -> None:
+async def test_a_hub_may_send_only_new_posts(push: Push) -> None:
     """7: posts that a diff doesn't list stay, and so does the feed's own data."""
     feed = await push.subscribe()
     before = await push.it.record(feed)

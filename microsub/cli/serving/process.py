@@ -2,8 +2,8 @@
 
 A server runs its worker in a separate process, so that polling doesn't slow down requests. That process gets its
 settings as environment variables, and its standard input is a pipe that the server keeps open: the worker ends when
-the server does, however that happens. It loads its code while the server starts, and begins when a byte in the pipe
-says so. A worker that ends earlier, or can't be started, is started again.
+the server does, however that happens. It loads its code while the server starts, and begins with
+a byte in the pipe. A worker that ends earlier, or can't be started, is started again.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ WAITS = 1.0
 
 
 class StartWait:
-    """A process that can't start yet because Redis is away: it says so once, and answers 503 at its port."""
+    """A process that can't start yet because Redis is away: it logs this once, and answers 503 at its port."""
 
     def __init__(self, settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
         self._settings = settings

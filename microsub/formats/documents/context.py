@@ -58,7 +58,7 @@ def _paragraphs(entry: Entry) -> Iterator[str]:
 
 
 def _review(review: Review, content: str) -> Iterator[str]:
-    """What is reviewed, and the rating."""
+    """The reviewed thing and the rating."""
     item = review.item and _place(review.item, "u-item")
     if review.item and item and _lacks(content, review.item.name or item):
         yield f"<p>Review of {item}</p>"

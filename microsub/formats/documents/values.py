@@ -100,7 +100,7 @@ def permanent_id(guid: str, feed: str) -> str:
 
 
 def shown(entry: Entry) -> str:
-    """The HTML of a post that stands alone: what it is about, and its content; its pictures if there is neither."""
+    """The HTML of a post without context: what it is about, and its content; its pictures if there is neither."""
     return "\n".join(filter(None, (context(entry), body(entry)))) or "\n".join(_pictures(entry))
 
 

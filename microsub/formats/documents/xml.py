@@ -112,7 +112,7 @@ def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
     for hub in document.hubs:
         yield _empty(tag, rel="hub", href=uri(hub))
     if form in document.previous:
-        # Readers that know no archives may know pages.
+        # Some readers support pages but not archives.
         for rel in ("prev-archive", "next"):
             yield _empty(tag, rel=rel, type=kind, href=uri(document.previous[form]))
     if form in document.current:

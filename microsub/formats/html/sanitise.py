@@ -186,7 +186,7 @@ def linked(text: str) -> str:
 
 
 def _without_punctuation(url: str) -> str:
-    """An address in a sentence, without what ends the sentence; a closing bracket stays if it was opened inside."""
+    """An address in a sentence, without the punctuation at its end; a closing bracket stays if it was opened inside."""
     for _ in range(_MOST_PUNCTUATION):
         last = url[-1:]
         opened = _BRACKETS.get(last)

@@ -264,7 +264,7 @@ class _Rewriting:
             # Nobody sees it, but the link in it may be all that is left of a player, as of code in Medium's posts.
             return "" if source else frame("", self._base, "", inner)
         if "wp-embedded-content" in found.get("class", ""):
-            return ""  # the link beside it says more
+            return ""  # the link beside it is better
         size = "".join(
             f' {name}="{found[name]}"' for name in ("width", "height", "allowfullscreen", "loading") if name in found
         )

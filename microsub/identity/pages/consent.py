@@ -340,7 +340,7 @@ async def _posts_to(visit: PageVisit, asked: AuthorizationRequest, me: str) -> P
     profiles = visit.site.identity.profiles
     try:
         profile = await profiles.discover(me)
-        if profile.endpoints.micropub is None:  # people add the line after they were told so
+        if profile.endpoints.micropub is None:  # people add the line after they read this error
             profile = await profiles.discover(me, max_age=PROFILE_RECENT)
     except (InvalidRequest, ProfileError):
         return "channel"
@@ -365,7 +365,7 @@ def _not_served(visit: PageVisit, why: str) -> Response:
 
 
 def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
-    """An error in the request of which the app can be notified, if the user agrees."""
+    """An error in the request; the app can be notified of it, if the user agrees."""
     # In the characters that RFC 6749 allows (section 4.1.2.1).
     plain = "".join(char if 0x20 <= ord(char) <= 0x7E and char not in '"\\' else "'" for char in problem.description)
     answer = {"error": problem.code, "error_description": plain}

@@ -166,7 +166,7 @@ class Plot:
 
     @classmethod
     def of(cls, hours: Sequence[HourFigures], value: Value, failed: Value = lambda _: 0.0) -> Plot:
-        """The plot of an hourly value, of which a part has `failed`."""
+        """The plot of an hourly value, with the part that `failed`."""
         most = max(map(value, hours), default=0.0)
         scale = HEIGHT / most if most else 0.0
         bars = [

@@ -246,7 +246,7 @@ def socket_path(data_dir: Path, before: Record | None) -> str:
         return path
     if before is not None and _is_made_again(Path(before.socket).parent):
         return before.socket
-    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours alone
+    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it private
         if len(os.fsencode(parent)) <= SOCKET_PATH_LIMIT - 32:
             return os.path.join(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent), "redis.sock")
     raise ConfigError(file="TMPDIR", path="", found=tempfile.gettempdir(), expected="a folder with a short path")

@@ -431,7 +431,7 @@ class Watch:
         self._why = ""
 
     def give_up(self, why: str) -> None:
-        """Note that the server has ended for good."""
+        """Note that the server has ended permanently."""
         self._why = why
         self.ended.set()
 

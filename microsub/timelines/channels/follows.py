@@ -35,7 +35,7 @@ _LOOKED_AT = 5
 class Follows:
     """The follows of all channels.
 
-    Every method with a `uid` raises NotFound for an unknown channel, unless it says otherwise.
+    Every method with a `uid` raises NotFound for an unknown channel, unless its docstring differs.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -61,7 +61,7 @@ class Follows:
         `saved`, which can't follow feeds.
 
         To miss no post, callers do this; then `Adder.add` of the stored posts, in one call; then `Feeds.subscribe`,
-        from which on delivery adds posts; then `Adder.add` of the stored posts once more.
+        from which on delivery adds posts; then `Adder.add` of the stored posts again.
         """
         refuse_saved(uid)
         value = _encode(Subscription(feed_id, url, now, name))

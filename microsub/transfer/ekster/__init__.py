@@ -67,7 +67,7 @@ def guid_of(item_id: str) -> str | None:
 
 
 def source_among(post: OldPost, feeds: Sequence[str], own: Sequence[str]) -> str | None:
-    """The feed of a post: one of `feeds`, of which `own` are its channel's.
+    """The feed of a post: one of `feeds`; `own` are those of its channel.
 
     This is the feed that the item names; or else the feed with the longest common prefix on the host of the post or its
     author; or, if the item names none, the channel's only feed. None for a post of no feed.

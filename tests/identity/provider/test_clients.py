@@ -80,7 +80,7 @@ async def test_any_redirect_to_another_host_ends_the_belief() -> None:
     assert (await ClientApps(apps, PARSER, patience=60).find(APP, ANN)).answered
 
 
-async def test_requests_are_bounded_and_say_nothing_of_the_reader() -> None:
+async def test_requests_are_bounded_and_dont_identify_the_reader() -> None:
     """A GET with limits of time and size, and without a token."""
     seen: list[Sending] = []
 

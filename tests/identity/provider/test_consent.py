@@ -291,7 +291,7 @@ class TestWhoIsThere:
         for same in ("https://ann.example", "HTTPS://ann.example/", "http://ann.example", "ann.example", None):
             assert "The app asked for" not in (await ann.get(address(me=same))).text
 
-    async def test_the_browser_goes_back_with_who_one_is(
+    async def test_the_browser_returns_with_the_identity(
         self, server: World, ann: Visitor, other: Visitor, apps: Apps, signed_in
     ) -> None:
         """`me` has the app's spelling if it is the same identity, otherwise the account's; a refusal doesn't contain
@@ -478,7 +478,7 @@ async def test_requests_for_unknown_apps_are_limited(
     assert (await ann.get(address())).status == 200
 
 
-async def test_made_up_secrets_tell_nothing_of_their_user(server: World, ann: Visitor, apps: Apps) -> None:
+async def test_made_up_secrets_reveal_no_user(server: World, ann: Visitor, apps: Apps) -> None:
     """Made-up codes, tokens and hints get the same refusal for existing and unknown users; a sign-in comes first."""
     await server.accounts.add_user("gone", "https://gone.example/", server.now)
     await server.accounts.disable_user("gone", server.now)

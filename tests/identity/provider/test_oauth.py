@@ -147,7 +147,7 @@ class TestCodes:
         assert reply.headers["content-type"] == FORM
         assert dict(parse_qsl(reply.text)) == {"me": "https://ann.example/"}
 
-    async def test_older_apps_say_nothing_of_a_grant_type(self, server: World) -> None:
+    async def test_older_apps_send_no_grant_type(self, server: World) -> None:
         """The same holds at the token endpoint."""
         form = {"code": await code(server, "read"), "client_id": APP, "redirect_uri": BACK, "me": "https://ann.example"}
         assert "access_token" in await post(server, "/token", **form)
@@ -186,7 +186,7 @@ class TestRefreshing:
         form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": APP, **more}
         return await post(server, "/token", status, **form)
 
-    async def test_it_is_its_apps_alone(self, server: World) -> None:
+    async def test_a_refresh_token_works_only_for_its_app(self, server: World) -> None:
         """Another app's request changes nothing."""
         given = await redeem(server, await code(server))
         refused = await self.refresh(server, given["refresh_token"], 400, client_id="https://other.example/")

@@ -72,7 +72,7 @@ async def test_invalid_links_are_refused(server: World, ann: Visitor, code: str)
     assert SESSION not in ann.cookies
 
 
-async def test_a_made_up_link_tells_nothing_of_its_user(server: World, ann: Visitor) -> None:
+async def test_a_made_up_link_reveals_no_user(server: World, ann: Visitor) -> None:
     """The page is the same for all users, whether they exist, are invited, or have a password or passkey."""
     await server.accounts.add_user("bob", "", server.now)
     await server.accounts.add_user("gone", "", server.now)

@@ -82,7 +82,7 @@ async def test_a_known_browser_is_known_for_its_users(enrolled: World, ann: Visi
 
 
 async def test_a_passkey_that_isnt_right_is_refused(server: World, ann: Visitor) -> None:
-    """The page says so, until the address has to wait."""
+    """The page reports this, until the address has to wait."""
     device = await passkey_of(server)
     for _ in range(11):
         shown = await with_passkey(ann, device, origin="https://evil.example")

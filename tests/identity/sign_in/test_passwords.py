@@ -209,7 +209,7 @@ async def test_a_cancelled_check_holds_its_slot_until_it_ends(gated: Callable[[i
     assert await hasher.check("x", "y")
 
 
-async def test_a_password_is_right_for_its_user_alone(store: LocalCredentials, hasher: Hasher) -> None:
+async def test_a_password_is_right_only_for_its_user(store: LocalCredentials, hasher: Hasher) -> None:
     """Any equal spelling works; other users and users without a password are refused."""
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, "Cafe\u0301 au lait, grand", NOW)

@@ -123,7 +123,7 @@ async def test_the_code_is_redeemed_where_profiles_are(ann: Visitor, running: Ru
         assert site.tokens == {}
 
 
-async def test_a_server_that_knows_the_token_endpoint_alone(ann: Visitor, running: Running) -> None:
+async def test_a_server_with_only_a_token_endpoint(ann: Visitor, running: Running) -> None:
     """The code is redeemed there, and the token is revoked."""
     async with running(Variant(twice=True)) as site:  # the fault happens after the code has been redeemed
         location = await answered(await sent(ann, site.people["ann"].me))
@@ -179,7 +179,7 @@ class TestAttacks:
             shown = await ann.get(back)
             assert (shown.status, shown.title) == (400, "This sign-in is no longer valid")
 
-    async def test_a_provider_speaks_for_its_own_people_alone(
+    async def test_a_provider_vouches_only_for_its_own_users(
         self, server: World, ann: Visitor, running: Running
     ) -> None:
         """The returned user's page must name the provider; another provider's user isn't signed in."""
@@ -273,7 +273,7 @@ class TestWhatGoesWrong:
 class TestOurOwnServer:
     """A user whose page names this server signs in here."""
 
-    async def test_an_address_of_ours(self, ann: Visitor) -> None:
+    async def test_an_own_address(self, ann: Visitor) -> None:
         """No HTTP request is made."""
         shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me=ADDRESS)
         assert shown.status == 303
@@ -326,7 +326,7 @@ class TestOurselvesAsClient:
         assert (await ann.get("/account")).response.headers.get_list("set-cookie") != []
 
 
-async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: Redis) -> None:
+async def test_without_base_url_sign_in_works_only_on_this_machine(real_redis: Redis) -> None:
     """The page names the missing setting."""
     async with instance(real_redis) as made, provider() as site:
         await made.accounts.add_user("ann", site.person("ann").me, made.now)
