@@ -5,7 +5,7 @@ There are two forms, and one loop that does the work of both.
 - A **queue** (`Stream`, `Stage`) hands each message to one worker, in the order of arrival. A message stays in its
   stream until its handler has had all its effects. If it fails five times, it becomes a dead letter.
 - A **calendar** hands each member to one worker when it is due, and the work returns when it is due again. A member
-  that is planned during its work is done once more.
+  that is planned during its work is done again.
 
 **Claims.** A process that takes work has a claim on it, which lasts only as long as it sends heartbeats. A process
 that dies sends none, so another one takes its work over; one that stops hands its claims back at once. A process that
@@ -13,8 +13,8 @@ was presumed dead may still be working: its work is cancelled with its next hear
 refused. So work is done at least once, and hardly ever by two at a time. It must be idempotent, and end its claim last.
 
 **The loop** (`Loop`) claims as much as there is room for, sends heartbeats for all claims at once, cancels the work of
-lost ones, waits until it is woken or time has passed, survives an outage of Redis, and drains. Who needs another kind
-of claim writes a subclass with five methods: `take`, `keep`, `do`, `hand_back` and `pause`.
+lost ones, waits until it is woken or time has passed, survives an outage of Redis, and drains. Another kind of
+claim is a subclass with five methods: `take`, `keep`, `do`, `hand_back` and `pause`.
 
 **Differences that are kept**, because a guarantee or a round trip depends on them:
 

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Loop(ABC, Generic[Claim]):
-    """Does claimed work, at most `at_once` pieces at a time, of which `batch` are begun together.
+    """Does claimed work, at most `at_once` pieces at a time, `batch` of them begun together.
 
     A claim lasts `lease` seconds without a heartbeat. Heartbeats are sent every third of that, none if it is 0. Work
     whose claim is lost is cancelled, also if the store was away for so long that others may have it. After an error
