@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Self
 
 
@@ -52,7 +54,7 @@ _UNITS = {"MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
 class SentenceTable:
     """Messages of code without access to translations, each a form with `{values}` and the form that pages show.
 
-    Values named `why` and `what` are looked up in the table too.
+    Values named `why`, `what` and `other` are looked up in the table too.
     """
 
     LONGEST = 1000
@@ -61,6 +63,12 @@ class SentenceTable:
     def __init__(self, shown: Mapping[str, str]) -> None:
         self._patterns = [(re.compile(_pattern(form), re.S), page) for form, page in shown.items()]
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The table in a file, with a row for each message: its `text`, and `shown` if pages show another form."""
+        rows = tomllib.loads(path.read_text("utf-8"))
+        return cls({row["text"]: row.get("shown", row["text"]) for row in rows.values()})
+
     def found(self, text: str) -> str:
         """`text` as a `Sentence` if it has one of the forms, otherwise unchanged."""
         if isinstance(text, Sentence) or len(text) > self.LONGEST:
@@ -68,7 +76,7 @@ class SentenceTable:
         for pattern, shown in self._patterns:
             if match := pattern.fullmatch(text):
                 said = match.groupdict()
-                inner = {name: self.found(said[name]) for name in said.keys() & {"why", "what"}}
+                inner = {name: self.found(said[name]) for name in said.keys() & {"why", "what", "other"}}
                 return Sentence(shown, **{**said, **inner})
         return text
 

@@ -7,7 +7,6 @@ one's template. Texts are gettext catalogues, one file for each language.
 from __future__ import annotations
 
 import gettext
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -134,8 +133,7 @@ class Templates:
 @cache
 def _sentences() -> SentenceTable:
     """Messages of code without access to translations."""
-    rows = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
-    return SentenceTable({row["text"]: row.get("shown", row["text"]) for row in rows.values()})
+    return SentenceTable.read(Path(__file__).with_name("sentences.toml"))
 
 
 _MONTHS = (

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 from selectolax.lexbor import LexborNode as Node
 
+import microsub
 from microsub.admin import overview
 from microsub.admin.hours import HOUR, HourFigures
+from microsub.backend_file.facts import Change, Conflict, What
 from microsub.base.errors import StoreUnavailable
+from microsub.configuration.model import FeedConfig
 from microsub.polling.condition import FeedCondition, answered
+from microsub.reader import FOLDERS
 from microsub.reader.admin import pages
 from microsub.reader.admin.pages import HEIGHT, Plot, by_day
+from microsub.web.pages import Templates
+from microsub.web.visit import FOLDER
 from microsub.work import Message
 from tests.reader.conftest import ReadingVisitor
 from tests.support.readers import FEED
@@ -28,6 +35,11 @@ PAGES = [
     "/admin/users",
     "/admin/configuration",
 ]
+
+
+TEMPLATES = Templates([FOLDER, *FOLDERS])
+SYNC = (Path(microsub.__file__).parent / "backend_file" / "sync.py").read_text()
+REST = "so it counts as a complete new file: what it lacks is removed"
 
 
 @pytest.fixture
@@ -237,6 +249,32 @@ async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
     assert "sesame" not in page.text
     assert "***@blog.example/feed" in page.text
     assert "channel ann/x added" in words(page)
+    assert "Kanal ann/x angelegt" in words(await admin.get("/admin/configuration", **{"accept-language": "de"}))
+
+
+def test_lines_about_the_configuration_are_said_in_german() -> None:
+    """Every change, whatever its value, and every conflict of file and apps; each line has a form of its own."""
+    feed, values = FeedConfig("https://blog.example/feed", "Blog"), {What.ADMIN: True, What.REORDERED: ("a", "b")}
+    feeds = {What.FEED_ADDED, What.FEED_RENAMED, What.FEED_REMOVED}
+    lines = [str(Change(what, "ann", "x", feed if what in feeds else values.get(what, "y"))) for what in What]
+    lines += [str(Change(what, "ann", "x", "y", restored=True)) for what in What if what.value.endswith("added")]
+    lines += [str(Change(What.ADMIN, "ann", value=False)), str(Change(What.TOKEN_ENDPOINT, "ann"))]
+    whats = [
+        *("channel ann/x", "setting max_items of channel ann/x", "name of channel ann/x", "site of user ann"),
+        *("whether user ann is an admin", "feed https://b.example/ in ann/x", "name of https://b.example/ in ann/x"),
+        *("output feed ann/x", "source ann/x", "order of the channels of ann"),
+    ]
+    said = ["an edit", "removed it", "another content", "other settings", "nothing", "'5'"]
+    lines += [str(Conflict(what, one, "removed it", "api")) for what in whats for one in said]
+    lines += [str(Conflict(what, "'5'", one, "file")) for what in whats for one in said]
+    lines += [f"not applied, because of a later change in an app: {line}" for line in lines[:3]]
+    lines += [re.sub("{name}", "v1", line) for line in re.findall(r'"(backend\.json was (?:reset|edited) .*?)"', SYNC)]
+    lines += [f"backend.json {why}, {REST}" for why in re.findall(r'"(has .*?)"', SYNC)]
+    assert len(lines) > 160
+    german = [TEMPLATES.translated(pages._lines().found(line), "de") for line in lines]
+    assert len(set(german)) == len(set(lines))
+    words = r"\b(?:of|user|removed|changed|added|the|edit|nothing|restored|other|another|settings|file|whether|and)\b"
+    assert [one for one in german if re.search(words, one)] == []
 
 
 async def test_a_long_configuration_is_cut_between_lines(

@@ -9,6 +9,8 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,6 +23,7 @@ from microsub.admin.overview import unless_away
 from microsub.admin.survey import STATES, FollowedFeed
 from microsub.backend_file.store import AppliedFile
 from microsub.base.errors import NotFound
+from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.model import encode
 from microsub.delivery.stage import retry
@@ -284,7 +287,7 @@ async def _letters(visit: PageVisit, failed: Sequence[str] = ()) -> Response:
     last = found[PAGE - 1].id if len(found) > PAGE else ""
     count = await dead.count()
     done = visit.query.get("done", "")
-    told = [redacted_text(why) for why in failed]
+    told = [_lines().found(redacted_text(why)) for why in failed]
     return _shown(visit, "letters.html", letters=shown, count=count, last=last, failed=told, done=done)
 
 
@@ -363,8 +366,14 @@ async def _configuration(visit: PageVisit) -> Response:
         file=last,
         text=text,
         is_cut=is_cut,
-        changes=[replace(one, text=redacted_text(one.text)) for one in await admin.applied.changes()],
+        changes=[replace(one, text=_lines().found(redacted_text(one.text))) for one in await admin.applied.changes()],
     )
+
+
+@cache
+def _lines() -> SentenceTable:
+    """Lines of other parts of the program that the log has too."""
+    return SentenceTable.read(Path(__file__).with_name("lines.toml"))
 
 
 def _document(file: AppliedFile) -> tuple[str, bool]:
