@@ -101,6 +101,9 @@ async def settled(page: Page, wanted: int) -> None:
     )
 
 
+_TEXT_COLOUR = "getComputedStyle(document.activeElement.querySelector('.content')).color"
+
+
 async def test_reading_with_only_the_keyboard(browser: Browser, library: Library) -> None:
     """By keys, from the server's start link through posts, marks, saves, the list of keys and other pages; the
     focus stays with the post after each.
@@ -119,6 +122,7 @@ async def test_reading_with_only_the_keyboard(browser: Browser, library: Library
         await page.get_by_text("The end of it.").wait_for()
         await settled(page, COUNT - 1)
         assert await focused(page) == "Post 45"
+        assert await page.evaluate(_TEXT_COLOUR) == await page.evaluate("getComputedStyle(document.body).color")
         await press("o")
         assert await page.get_by_text("The end of it.").count() == 0
         await press("n")
@@ -146,6 +150,7 @@ async def test_reading_with_only_the_keyboard(browser: Browser, library: Library
         assert await focused(page) == "Post 43"
         await press("?")
         assert await page.get_by_role("dialog").is_visible()
+        assert await page.evaluate("document.querySelector('dialog').scrollTop") == 0
         await press("Escape")
         await press("k")
         assert await focused(page) == "Post 44"
@@ -192,7 +197,9 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
 
 
 async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, library: Library) -> None:
-    """To the next one of the list that it was opened from, by keys, by links and by swiping; and back to the list."""
+    """To the next one of the list that it was opened from, by keys, by links and by swiping; and back to its place
+    in the list.
+    """
     async with window(browser) as here:
         await here.page.add_init_script("navigator.share = async (what) => { window.shared = what.title; };")
         page = await library.sign_in(here, "leafs", "/channel/home?show=all")
@@ -220,6 +227,14 @@ async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, li
         async with page.expect_navigation():
             await page.keyboard.press("u")
         assert page.url == f"{library.url}/channel/home?show=all"
+        assert await focused(page) == "Post 44"
+        await page.goto(f"{library.url}/channel/home")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Post 38", exact=True).click()
+        await settled(page, COUNT - 4)
+        async with page.expect_navigation():
+            await page.go_back()
+        assert await focused(page) == "Post 37"  # the next one, because 38 is no longer unread
 
 
 async def test_further_posts_come_by_scrolling(browser: Browser, library: Library) -> None:

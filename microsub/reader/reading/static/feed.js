@@ -1,7 +1,7 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { change, feed, isOn, say, send, showCounts, showState } from "./marks.js";
-import { rememberList } from "./post.js";
+import { rememberList, visitedPost } from "./post.js";
 import { localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
@@ -106,6 +106,7 @@ function keepAddress() {
   const place = (first && first.dataset.place) || start;
   if (place !== location.href) {
     history.replaceState(history.state, "", place);
+    rememberList(posts().map((post) => post.dataset.id));
   }
 }
 const start = location.href;
@@ -235,7 +236,9 @@ export function prepareFeed() {
   if (!feed || !posts().length) {
     return;
   }
+  const visited = visitedPost();
   number();
+  go(visited);
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
   feed.addEventListener("keydown", insideFeed);

@@ -26,8 +26,13 @@ const everywhere = {
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
   search: () => document.querySelector("#channels input")?.focus(),
-  keys: () => (dialog.open ? dialog.close() : dialog.showModal()),
+  keys: () => (dialog.open ? dialog.close() : showKeys()),
 };
+
+function showKeys() {
+  dialog.showModal();
+  dialog.scrollTop = 0; // the focus is on the button below the table
+}
 
 export function listen(more) {
   if (!dialog) {

@@ -1,5 +1,5 @@
 // A post's own page: opening it marks the post as read, and it leads to the next posts of the list it was opened from.
-import { change, isOn } from "./marks.js";
+import { article, change, isOn } from "./marks.js";
 
 const post = document.querySelector(".post.whole");
 const list = JSON.parse(sessionStorage.getItem("list") || '{"ids": []}');
@@ -9,6 +9,16 @@ const STRAIGHT = 50; // maximum pixels that it may move vertically
 /** Remember the displayed list, for the pages of its posts. */
 export function rememberList(ids) {
   sessionStorage.setItem("list", JSON.stringify({ ids, path: location.href }));
+}
+
+/** The post at which a list goes on after a visit to one of its posts: that post, or the next one still listed. */
+export function visitedPost() {
+  const [visited, isBack] = [sessionStorage.getItem("visited"), sessionStorage.getItem("returning")];
+  sessionStorage.removeItem("visited");
+  sessionStorage.removeItem("returning");
+  const isReturn = isBack || performance.getEntriesByType("navigation")[0]?.type === "back_forward";
+  const at = list.ids.indexOf(visited);
+  return isReturn && at >= 0 && list.path === location.href ? list.ids.slice(at).map(article).find(Boolean) : null;
 }
 
 function neighbour(step) {
@@ -26,7 +36,10 @@ function turn(step) {
 export const atPost = {
   next: () => turn(1),
   previous: () => turn(-1),
-  view: () => location.assign(list.path || document.querySelector(".back a").href),
+  view: () => {
+    sessionStorage.setItem("returning", "yes");
+    location.assign(list.path || document.querySelector(".back a").href);
+  },
   above: () => {},
   open: () => {},
 };
@@ -71,6 +84,7 @@ export function preparePost() {
   if (!isOn(post.dataset.id, "read")) {
     change("read", post.dataset.id);
   }
+  sessionStorage.setItem("visited", post.dataset.id);
   prepareTurning();
   prepareSharing();
 }
