@@ -130,11 +130,21 @@ async def test_a_follow_cant_be_restored_by_another_users_id(ann: ReadingVisitor
     assert [one.feed for one in await server.channels.subscriptions("ann", "home")] == ["1"]
 
 
-async def test_a_feed_moves_to_another_channel(ann: ReadingVisitor) -> None:
-    """With its posts."""
+async def test_a_feed_moves_to_another_channel_and_back(ann: ReadingVisitor) -> None:
+    """With its posts and their read state; the page names the feed and its channel, and offers to undo the move."""
     await ann.publish("a", "b")
-    await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/move", to="later")
+    await ann.reader.post(action="timeline", method="mark_read", channel="home", entry=(await ann.reader.ids("home"))[0])
+    moved = await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/move", to="later")
     assert (len(await ann.reader.ids("later")), await ann.reader.ids("home")) == (2, [])
+    page = await ann.get(moved.location)
+    assert (page.title, "A blog is now in Later." in page.text) == ("Channel Home", True)
+    back = await ann.browser.submit(page, "/channels/later/move", undo="yes")
+    assert (len(await ann.reader.ids("home")), await ann.reader.ids("later")) == (2, [])
+    assert await ann.reader.unread("home") == 1
+    page = await ann.get(back.location)
+    assert (page.title, "A blog is now in Home." in page.text) == ("Channel Home", True)
+    assert not page.tree.css("button[name=undo]")
+    assert "is now in" not in (await ann.get("/channels/home?moved=99&to=home")).text
 
 
 async def test_a_channel_may_say_only_whether_there_is_anything(ann: ReadingVisitor) -> None:

@@ -120,6 +120,20 @@ async def test_errors_are_shown_beside_the_typed_text(ann: ReadingVisitor) -> No
     ).response.text.replace("&#39;", "'").replace("Invalid", "invalid")
 
 
+async def test_words_find_the_feeds_that_one_follows(ann: ReadingVisitor) -> None:
+    """By the parts of their names and addresses; the result leads to the posts and to the feed in its channel."""
+    await _site(ann.server)
+    await ann.server.follow_unscheduled(OTHER, "ann", "later")
+    feed = (await ann.server.channels.subscriptions("ann", "later"))[0].feed
+    for words in ("SITE", "the%20site", "site.example"):
+        page = await ann.get(f"/follow?q={words}")
+        links = [one.attributes["href"] for one in page.tree.css("main .candidates a")]
+        assert links == [f"/channel/later?show=all&source={feed}", f"/channels/later#feed-{feed}"]
+        assert "No feed found" not in page.text
+    assert (await ann.get("/channels/later")).tree.css_first(f"#feed-{feed}") is not None
+    assert "No feed found" in (await ann.get("/follow?q=the%20other")).text
+
+
 async def test_quotas_hold_on_pages_too(ann: ReadingVisitor, server: World) -> None:
     """A page gives no user more than an app does."""
     await _site(server)

@@ -23,7 +23,7 @@ from microsub.model.reader import NAME, SAVED, STANDING, Channel, Cursor, PageQu
 from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading import undo
-from microsub.reader.reading.channel_list import EVERYBODYS, links
+from microsub.reader.reading.channel_list import EVERYBODYS, ChannelLink, ChannelLinks, links
 from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.reading.places import ITEM_ID, ListPart
 from microsub.timelines.follow import Followed
@@ -174,6 +174,7 @@ async def _channel(visit: PageVisit) -> Response:
     name = visit.query.get("ended", "")
     ended = await undo.ended_follow(services.redis, user, channel.uid, name)
     record = await services.feeds.get(ended.feed) if ended is not None else None
+    moved = await _just_moved(visit, user, everywhere)
     return visit.page(
         "channel.html",
         channel=channel,
@@ -186,6 +187,7 @@ async def _channel(visit: PageVisit) -> Response:
         in_force=await services.settings_of(user, channel.uid),
         styles=_STYLES,
         ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
+        moved=moved,
         is_done="done" in visit.query,
         is_asked="asked" in visit.query,
         now=visit.now,
@@ -210,6 +212,26 @@ class EndedFollow:
     undo: str
 
 
+@dataclass(frozen=True, slots=True)
+class MovedFollow:
+    """A follow that was just moved, and the channel that it is in now."""
+
+    feed: str
+    name: str
+    channel: ChannelLink
+
+
+async def _just_moved(visit: PageVisit, user: str, everywhere: ChannelLinks) -> MovedFollow | None:
+    """The follow that the address names as moved, if it is there."""
+    feed, to, services = visit.query.get("moved", ""), visit.query.get("to", ""), visit.site.services
+    channel = next((link for link in everywhere.own if link.uid == to), None)
+    if channel is None or not ITEM_ID.fullmatch(feed):
+        return None
+    followed = await services.channels.subscription(user, to, feed)
+    name = feed_name(followed, await services.feeds.get(feed)) if followed is not None else ""
+    return MovedFollow(feed, name, channel) if followed is not None else None
+
+
 async def _rename(visit: PageVisit) -> Response:
     user, uid = await _writer(visit)
     await visit.site.services.channels.rename(user, uid, _name(visit), visit.now)
@@ -217,14 +239,15 @@ async def _rename(visit: PageVisit) -> Response:
 
 
 async def _move(visit: PageVisit) -> Response:
-    """Move a follow to another channel; its posts move too."""
+    """Move a follow to another channel; its posts move too. An undo leads to the channel that has it again."""
     user, uid = await _writer(visit)
     services, target = visit.site.services, (await links(visit)).chosen(visit.form.text("to"))
     followed = await _followed(visit, user, uid)
     if target is None:
         raise NotFound(N_("There is no such channel."))
     await services.following.move(user, target.uid, followed.url, visit.now)
-    return visit.go(f"{CHANNELS}/{uid}", done="yes")
+    shown = target.uid if "undo" in visit.form else uid
+    return visit.go(f"{CHANNELS}/{shown}", moved=followed.feed, to=target.uid)
 
 
 async def _poll(visit: PageVisit) -> Response:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,6 +22,7 @@ from microsub.reader.reading.places import ITEM_ID, given_address
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME
 from microsub.timelines.saved import save_posts
+from microsub.timelines.views import feed_name
 from microsub.web.forms import began_elsewhere
 from microsub.web.visit import PageSite, PageVisit, form, slow_page
 
@@ -49,6 +52,20 @@ class FeedCandidate:
     description: str
     picture: str
     channels: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFeed:
+    """A feed that the user follows and whose name or address has the words; `shown` is its address without passwords."""
+
+    feed: str
+    shown: str
+    name: str
+    channel: ChannelLink
+
+
+MOST_OWN = 20
+"""Feeds of the user's own that a search shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +118,7 @@ async def _found_page(visit: PageVisit, answer: SearchAnswer | None = None) -> R
     return visit.page(
         "follow.html",
         asked=_asked(visit),
+        own=await _own(visit, user, answer) if answer is not None else [],
         candidates=[] if answer is None else await _candidates(visit, user, answer.feeds),
         searched=answer is not None,
         trouble="" if answer is None else answer.trouble or "",
@@ -195,6 +213,27 @@ async def _candidates(visit: PageVisit, user: str, found: Sequence[FeedLink]) ->
         )
         for link in found
     ]
+
+
+async def _own(visit: PageVisit, user: str, answer: SearchAnswer) -> list[OwnFeed]:
+    """The user's feeds whose names or addresses have all of the words, by name, without those in the answer."""
+    services, words = visit.site.services, _asked(visit).casefold().split()
+    shown = {link.url for link in answer.feeds}
+    everywhere = await services.channels.all_subscriptions(user)
+    follows = [(channel, one) for channel in await _choices(visit) for one in everywhere.get(channel.uid, ())]
+    records = await services.feeds.within_reach(one.feed for _, one in follows)
+
+    def found() -> list[OwnFeed]:
+        every = (
+            OwnFeed(one.feed, mask_credentials(one.url), feed_name(one, records.get(one.feed)), channel)
+            for channel, one in follows
+            if one.url not in shown
+        )
+        matching = (one for one in every if all(word in f"{one.name} {one.shown}".casefold() for word in words))
+        return nsmallest(MOST_OWN, matching, key=lambda one: one.name.casefold())
+
+    # In a thread, because there may be thousands of feeds.
+    return await asyncio.to_thread(found)
 
 
 async def _followers(visit: PageVisit, user: str, urls: Sequence[str]) -> dict[str, Sequence[str]]:
