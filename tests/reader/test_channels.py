@@ -280,6 +280,9 @@ async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor)
     refused = await ann.browser.submit(page, path, feed="1")
     assert (refused.status, "less than a minute ago" in refused.text) == (429, True)
     assert "The last 2 polls failed: the server answered 404" in refused.text
+    await server.feeds.update("1", failed | {"last_error": "this page has no h-feed and no h-entry"})
+    wrong = await ann.get("/channels/home")
+    assert "The last 2 polls failed: it is a web page without posts, not a feed" in wrong.text
     assert (await ann.browser.submit(page, path, feed="77")).status == 404
 
 
