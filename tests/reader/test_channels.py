@@ -133,7 +133,9 @@ async def test_a_follow_cant_be_restored_by_another_users_id(ann: ReadingVisitor
 async def test_a_feed_moves_to_another_channel_and_back(ann: ReadingVisitor) -> None:
     """With its posts and their read state; the page names the feed and its channel, and offers to undo the move."""
     await ann.publish("a", "b")
-    await ann.reader.post(action="timeline", method="mark_read", channel="home", entry=(await ann.reader.ids("home"))[0])
+    await ann.reader.post(
+        action="timeline", method="mark_read", channel="home", entry=(await ann.reader.ids("home"))[0]
+    )
     moved = await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/move", to="later")
     assert (len(await ann.reader.ids("later")), await ann.reader.ids("home")) == (2, [])
     page = await ann.get(moved.location)
