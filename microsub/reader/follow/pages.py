@@ -56,7 +56,10 @@ class FeedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class OwnFeed:
-    """A feed that the user follows and whose name or address has the words; `shown` is its address without passwords."""
+    """A feed that the user follows and whose name or address has the words.
+
+    `shown` is its address without passwords.
+    """
 
     feed: str
     shown: str
