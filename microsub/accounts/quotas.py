@@ -22,20 +22,22 @@ from microsub.base.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
+from microsub.base.clock import MINUTE
 from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
-from microsub.identity.limits import REGISTERED
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.scripts import load
 
+REGISTERED = 60.0
+"""How long it is cached whether a user registered themselves, which never changes."""
+
 STEPS = 10
 """A process's reports of a user's requests before the limit is reached, if nothing else causes a report."""
 REPORTED_AFTER = 1.0
 """Seconds after which it reports in any case, with the next request."""
-_MINUTE = 60
 
 CountedQuota = Literal["channels", "feeds", "media", "output_items", "outputs", "rules", "saved", "sources", "tokens"]
 """The limits in `Quotas`, except for requests, which `UserQuotas.count` counts."""
@@ -68,11 +70,11 @@ class RequestRate:
     def counted(self, user: str, now: float) -> int:
         """The number of known requests of the user in this minute, without counting one."""
         minute = self._minutes.get(user)
-        return minute.known + minute.unreported if minute is not None and minute.number == int(now // _MINUTE) else 0
+        return minute.known + minute.unreported if minute is not None and minute.number == int(now // MINUTE) else 0
 
     async def count(self, user: str, limit: int, now: float) -> None:
         """Admit a request. Raises TooManyRequests; StoreFull if too many are unreported."""
-        minute = self._minute(user, int(now // _MINUTE))
+        minute = self._minute(user, int(now // MINUTE))
         step = step_of(limit)
         while True:
             if minute.known + minute.unreported >= limit:
@@ -92,7 +94,7 @@ class RequestRate:
         async with minute.reporting:
             count = minute.unreported
             if count:
-                minute.known = await self._counts.in_minute(f"requests {user}", minute.number * _MINUTE, count)
+                minute.known = await self._counts.in_minute(f"requests {user}", minute.number * MINUTE, count)
                 minute.unreported -= count
                 minute.reported_at = now
 
@@ -185,7 +187,7 @@ class PostRoom:
             room = self._rooms.setdefault(user, _Room())
             self._rooms.move_to_end(user)
             room.most = self._most(everywhere, user, registered=room.is_registered)
-            if now - room.read_at >= (_MINUTE if room.most else _KIND_KNOWN):
+            if now - room.read_at >= (MINUTE if room.most else _KIND_KNOWN):
                 old.append((user, room))
             rooms.append(room)
         if old:
@@ -227,7 +229,7 @@ def too_many_requests(limit: int, now: float) -> TooManyRequests:
             "again when the next minute begins",
             limit=limit,
         ),
-        math.ceil(_MINUTE - now % _MINUTE),
+        math.ceil(MINUTE - now % MINUTE),
     )
 
 

@@ -18,9 +18,9 @@ from typing import Any, Generic, TypeVar
 import orjson
 import structlog
 
+from microsub.base.clock import DAY
 from microsub.base.digests import is_same, new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest, StoreError, Unauthorized, UserDisabled
-from microsub.identity.limits import DAY, ENDED_TOKEN
 from microsub.identity.store import absent, listed
 from microsub.identity.store.credentials import forget_credentials
 from microsub.identity.store.grants import LONGEST_SECRET, owner_in, revoke_token
@@ -33,6 +33,9 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import raw_fields, reading, text, texts
 from microsub.redis.scripts import batches, load
+
+ENDED_TOKEN = 1 * DAY
+"""How long a replaced token is remembered as ended."""
 
 STANDING_NAMES = tuple(uid.title() for uid in STANDING)
 _LONGEST_CLIENT = 200

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from microsub.base.clock import HOUR
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 
-HOUR = 3600
 SHOWN = 7 * 24
 """Number of hours that are shown."""
 _KEPT = (SHOWN + 1) * HOUR

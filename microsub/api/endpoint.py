@@ -35,9 +35,8 @@ from microsub.base.errors import (
     Unauthorized,
 )
 from microsub.base.locks import KeyedLocks
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.identity.api import PresentedToken, RequestCredentials
-from microsub.identity.limits import LARGE_BODIES_OF_USER
 from microsub.model.plaintext import shown
 from microsub.model.reader import READ, Credential, Grant
 from microsub.server.surface import Services
@@ -55,6 +54,9 @@ from microsub.web.params import (
     urlencoded,
 )
 from microsub.web.responses import METHODS, HttpEndpoint, HttpExchange, HttpReply
+
+LARGE_BODIES_OF_USER = RateLimit("bytes of large request bodies", "user", 16 * 1024 * 1024)
+"""Bytes of multipart bodies count eight times. Only there does marking a thousand items count as large: 1 MB."""
 
 TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **events.TABLE}
 """The actions of a feed reader; other features add further actions."""

@@ -29,10 +29,13 @@ from microsub.base.errors import (
 )
 from microsub.base.metrics import EVENT_STREAMS
 from microsub.base.rate_limits import Place, public_network
-from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_TOKEN, EVENTS_OF_USER
 from microsub.model.reader import GLOBAL, READ, Channel
 from microsub.timelines.sync.live_events import (
-    AT_ONCE,
+    EVENTS_AT_ONCE,
+    EVENTS_IN_ALL,
+    EVENTS_OF_NETWORK,
+    EVENTS_OF_TOKEN,
+    EVENTS_OF_USER,
     ITEMS,
     KEPT_SECONDS,
     EventPlace,
@@ -167,7 +170,7 @@ class _Stream:
         except StoreError:
             await asyncio.sleep(STORE_PAUSE)  # the place is unchanged, so nothing is lost
             return False
-        return len(found.events) == AT_ONCE
+        return len(found.events) == EVENTS_AT_ONCE
 
     async def _send(self, send: Send, piece: bytes) -> None:
         self._last_sent = asyncio.get_running_loop().time()

@@ -12,9 +12,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from microsub.base.clock import MINUTE
 from microsub.base.errors import TooManyRequests
 
-MINUTE = 60.0
 AT_ONCE = 0.0
 """The period of a limit that counts simultaneous uses."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.metrics import ITEMS_DELIVERED
 from microsub.base.periodic import PACE, RoundTiming, for_ever
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-DAY = 86_400.0
 
 Place = tuple[str, str]
 """User and channel uid."""

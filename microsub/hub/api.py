@@ -17,22 +17,22 @@ from microsub.api import arguments
 from microsub.api.arguments import Action, Call, Reply, Table
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest, MethodNotAllowed, NotFound, RequestError, TooManyRequests
-from microsub.base.rate_limits import RateLimiter, public_network
+from microsub.base.rate_limits import RateLimit, RateLimiter, public_network
 from microsub.base.urls import host_of
 from microsub.hub.store import HubStore, HubWork
 from microsub.hub.subscriptions import request_of
 from microsub.hub.topics import Topic, Topics
-from microsub.identity.limits import (
-    HUB_PUBLISHES_OF_TOPIC,
-    HUB_REQUESTS_OF_NETWORK,
-    HUB_REQUESTS_TO_HOST,
-    HUB_UNKNOWN_OF_NETWORK,
-    TOPICS_OF_NETWORK,
-)
 from microsub.redis.protocol import Redis
 from microsub.web.headers import client_of
 from microsub.web.params import read_body, urlencoded
 from microsub.web.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
+
+HUB_REQUESTS_OF_NETWORK = RateLimit("requests to the hub", "network", 600)
+HUB_REQUESTS_TO_HOST = RateLimit("requests to the hub", "callback host", 600)
+"""Enough for a starting instance, which sends a burst, then five a second."""
+HUB_UNKNOWN_OF_NETWORK = RateLimit("requests to the hub for what is no topic", "network", 60)
+HUB_PUBLISHES_OF_TOPIC = RateLimit("notices that a topic has changed", "topic", 60)
+TOPICS_OF_NETWORK = RateLimit("documents of topics", "network", 300)
 
 LARGEST = 16 * 1024
 """Maximum bytes of a request; the longest reasonable one has 6,000."""

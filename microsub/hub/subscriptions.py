@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 from urllib.parse import urlencode
 
+from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
 from microsub.base.urls import host_of, is_usable, parts_of
 from microsub.fetch.network import WEB_PORTS, port_problem
 from microsub.model.plaintext import shown
 
-HOUR, DAY = 3600.0, 86_400.0
 LEASES = (HOUR, 14 * DAY)
 """Bounds of a lease, whatever the request asks for."""
 LEASE_UNSAID = 10 * DAY

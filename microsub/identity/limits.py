@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.base.rate_limits import AT_ONCE, GrowingPauses, RateLimit, SharedPlaces
+from microsub.base.clock import DAY, HOUR
+from microsub.base.rate_limits import AT_ONCE, GrowingPauses, RateLimit
 
 # Starting a sign-in needs no account, and makes this server fetch a page.
 
@@ -74,84 +75,6 @@ PAGE_CHECKS_OF_NETWORK = RateLimit("page checks", "network", 6)
 PAGE_CHECKS_OF_SITE = RateLimit("page checks", "site", 12)
 PAGE_CHECKS_IN_ALL = RateLimit("page checks", "all together", 8, AT_ONCE)
 
-NEW_FOLLOWS = RateLimit("new follows", "user without a quota of feeds", 10_000, 86_400)
-"""Counted in Redis, by day. An unfollowed feed leaves 5 KB for a month, so following and unfollowing without end would
-fill the store. Lists of a few thousand feeds are common.
-"""
-
-LISTS_OF_USER = RateLimit("lists of feeds imported", "user", 10)
-LISTS_SHARED = SharedPlaces(
-    of_user=RateLimit("lists of feeds imported", "user", 1, AT_ONCE),
-    in_all=RateLimit("lists of feeds imported", "first ones of users, and further ones", 4, AT_ONCE),
-    first=RateLimit("lists of feeds imported", "user", 1, 3600),
-)
-"""A list may have 16 MiB, and following its feeds takes up to two minutes."""
-EXPORTS_OF_USER = RateLimit("exports of everything", "user", 4)
-EXPORTS_SHARED = SharedPlaces(
-    of_user=RateLimit("exports of everything", "user", 1, AT_ONCE),
-    in_all=RateLimit("exports of everything", "first ones of users, and further ones", 4, AT_ONCE),
-    first=RateLimit("exports of everything", "user", 1, 3600),
-)
-EXPORT_SHARES = 60.0
-"""Seconds for which an export takes one of the shared places. A slow reader costs little, and may take hours."""
-LARGE_BODIES_OF_USER = RateLimit("bytes of large request bodies", "user", 16 * 1024 * 1024)
-"""Bytes of multipart bodies count eight times. Only there does marking a thousand items count as large: 1 MB."""
-SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)
-SEARCHES_AT_ONCE = RateLimit("searches of posts", "user", 4, AT_ONCE)
-"""A search field that sends each letter makes a few requests a second; nobody reads that many results."""
-
-POLLS_OF_USER = RateLimit("feeds asked at once", "user", 20)
-"""By a button on a page. The button polls each feed at most once a minute."""
-
-EVENTS_OF_TOKEN = RateLimit("open event streams", "token", 10, AT_ONCE)
-EVENTS_OF_USER = RateLimit("open event streams", "user", 20, AT_ONCE)
-EVENTS_OF_NETWORK = RateLimit("open event streams", "network", 200, AT_ONCE)
-EVENTS_IN_ALL = RateLimit("open event streams", "all together", 5000, AT_ONCE)
-"""In each process. An open stream costs about 30 KB, and up to 80 KB more while its client doesn't read."""
-IMAGES_OF_USER = RateLimit("pictures of posts fetched", "user", 600)
-IMAGES_AT_ONCE = RateLimit("pictures of posts fetched", "user", 8, AT_ONCE)
-IMAGES_IN_ALL = RateLimit("pictures of posts fetched", "all together", 32, AT_ONCE)
-"""A picture may have 8 MiB and take 15 seconds; browsers request six at once."""
-IMAGES_OF_HALF = RateLimit("pictures of posts fetched", "half of all together", 16, AT_ONCE)
-IMAGES_WHEN_BUSY = RateLimit("pictures of posts fetched", "user, where that half is taken", 2, AT_ONCE)
-"""So a few users with slow pictures leave places to others."""
-
-MOST_DEVICES = 10
-"""Maximum number of devices of a user. Each gets at most one message in five minutes."""
-TESTS_OF_USER = RateLimit("test messages to devices", "user", 6)
-DEVICES_OF_USER = RateLimit("devices that begin to hear", "user", 30, 3600)
-"""A newly added device gets its first message without a pause."""
-
-ANSWERS_OF_USER = RateLimit("answers published on their site", "user", 30)
-
-# Output feeds, which anybody who knows an address may request.
-
-OUTPUTS_OF_NETWORK = RateLimit("replies with output feeds", "network", 300)
-OUTPUTS_OF_FEED = RateLimit("replies with output feeds", "output feed", 600)
-OUTPUT_GUESSES_OF_NETWORK = RateLimit("addresses that lead to no output feed", "network", 30)
-OUTPUTS_SENT_OF_FEED = RateLimit("replies with output feeds that are being sent", "output feed", 50, AT_ONCE)
-OUTPUTS_SENT_TO_NETWORK = RateLimit("replies with output feeds that are being sent", "network", 10, AT_ONCE)
-OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent", "all together", 100, AT_ONCE)
-
-# Posts of sources, with their pages and files.
-
-POSTS_OF_SOURCE = RateLimit("requests to post", "source", 120)
-POSTED_BYTES_OF_USER = RateLimit("bytes of posts", "user", 16 * 1024 * 1024, 3600)
-"""Posts stay stored until upkeep visits the channel, which happens at most every six hours."""
-FILES_OF_USER = RateLimit("files sent", "user", 60)
-FILES_AT_ONCE = RateLimit("requests with files", "user", 2, AT_ONCE)
-FILES_IN_ALL = RateLimit("requests with files", "all together", 8, AT_ONCE)
-"""A file may have 10 MiB, which are held in memory."""
-POSTED_OF_NETWORK = RateLimit("pages and files of what was posted", "network", 600)
-POSTED_GUESSES_OF_NETWORK = RateLimit("addresses that lead to nothing posted", "network", 30)
-
-
-# Webmentions, which anybody may send. Each makes the server fetch a source of up to 1 MB.
-
-MENTIONS_OF_NETWORK = RateLimit("webmentions", "network", 60)
-MENTIONS_OF_SITE = RateLimit("webmentions", "host of the source", 30)
-MENTIONS_OF_USER = RateLimit("webmentions", "user whose page is meant", 120)
-
 
 @dataclass(frozen=True, slots=True)
 class UnknownTokens:
@@ -168,9 +91,6 @@ class UnknownTokens:
     rest: int = 16
     of_rest: int = 16
 
-
-HOUR = 3600
-DAY = 86_400
 
 # Sessions of our own pages.
 
@@ -212,8 +132,6 @@ GRANT = 365 * DAY
 """Lifetime of a refresh token from the last renewal."""
 TOKEN_OVERLAP = 600
 """How long older access tokens stay valid after a renewal, for requests in progress."""
-ENDED_TOKEN = 1 * DAY
-"""How long a replaced token is remembered as ended."""
 
 # Tokens of other providers. backend.json says how long a valid answer is cached (`identity.token_cache`).
 
@@ -233,18 +151,5 @@ CLIENT = 900.0
 CLIENT_FAILURE = 30.0
 USER_ADDRESSES = 10.0
 """How long the addresses of all users are cached, so that checking one after the other stays cheap."""
-REGISTERED = 60.0
-"""How long it is cached whether a user registered themselves, which never changes."""
-MENTION_PAGES = 10.0
-"""How long the users' pages that receive webmentions are cached."""
 PROFILE_PAGE = 300
 """How long apps may cache the profile page of a user without a site."""
-
-# The hub, and the documents of its topics. A subscription makes this server send requests to a stranger's address.
-
-HUB_REQUESTS_OF_NETWORK = RateLimit("requests to the hub", "network", 600)
-HUB_REQUESTS_TO_HOST = RateLimit("requests to the hub", "callback host", 600)
-"""Enough for a starting instance, which sends a burst, then five a second."""
-HUB_UNKNOWN_OF_NETWORK = RateLimit("requests to the hub for what is no topic", "network", 60)
-HUB_PUBLISHES_OF_TOPIC = RateLimit("notices that a topic has changed", "topic", 60)
-TOPICS_OF_NETWORK = RateLimit("documents of topics", "network", 300)

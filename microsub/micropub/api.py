@@ -26,17 +26,8 @@ from microsub.base.errors import (
     Unauthorized,
 )
 from microsub.base.locks import KeyedLocks
-from microsub.base.rate_limits import RateLimiter, network_of, public_network
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
 from microsub.formats.documents.page import PAGE_POLICY, write_post
-from microsub.identity.limits import (
-    FILES_AT_ONCE,
-    FILES_IN_ALL,
-    FILES_OF_USER,
-    POSTED_BYTES_OF_USER,
-    POSTED_GUESSES_OF_NETWORK,
-    POSTED_OF_NETWORK,
-    POSTS_OF_SOURCE,
-)
 from microsub.identity.protocol.documents import MICROPUB as PATH
 from microsub.identity.store.grants import OwnToken
 from microsub.micropub.media import MOST_BYTES
@@ -65,6 +56,16 @@ from microsub.web.params import (
     wrong,
 )
 from microsub.web.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
+
+POSTS_OF_SOURCE = RateLimit("requests to post", "source", 120)
+POSTED_BYTES_OF_USER = RateLimit("bytes of posts", "user", 16 * 1024 * 1024, 3600)
+"""Posts stay stored until upkeep visits the channel, which happens at most every six hours."""
+FILES_OF_USER = RateLimit("files sent", "user", 60)
+FILES_AT_ONCE = RateLimit("requests with files", "user", 2, AT_ONCE)
+FILES_IN_ALL = RateLimit("requests with files", "all together", 8, AT_ONCE)
+"""A file may have 10 MiB, which are held in memory."""
+POSTED_OF_NETWORK = RateLimit("pages and files of what was posted", "network", 600)
+POSTED_GUESSES_OF_NETWORK = RateLimit("addresses that lead to nothing posted", "network", 30)
 
 PATHS = (PATH, f"{PATH}/")
 MEDIA_PATHS = (MEDIA, f"{MEDIA}/", f"{MEDIA}/{{name:path}}", f"{PATH}/media", f"{PATH}/media/")

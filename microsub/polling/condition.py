@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from microsub.base.clock import DAY
 from microsub.feeds.push_health import push_health
 from microsub.feeds.record import FeedRecord
 from microsub.model.moments import number
 from microsub.polling.plan import held_until
 
-DAY = 86_400.0
 MONTH = 30 * DAY
 
 State = Literal["gone", "failing", "written", "new", "quiet", "ok"]

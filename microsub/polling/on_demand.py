@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from microsub.base.errors import InvalidRequest, NotFound, TooManyRequests
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.urls import host_of, mask_credentials
-from microsub.identity.limits import POLLS_OF_USER
 from microsub.polling.plan import held_until
 
 if TYPE_CHECKING:
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.polling.worker import Worker
+
+POLLS_OF_USER = RateLimit("feeds asked at once", "user", 20)
+"""By a button on a page. The button polls each feed at most once a minute."""
 
 _LOOK_AGAIN = 0.05
 _LOOKS_PER_SECOND = 5000

@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds.push_health import push_health
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from microsub.feeds.record import FeedRecord
-
-
-HOUR = 3600.0
-DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)

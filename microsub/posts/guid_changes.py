@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from microsub.base.clock import DAY
 from microsub.base.errors import StoreDamaged
 from microsub.base.urls import normalise_url
 from microsub.formats.entry_id import fold, guid_digest
@@ -51,7 +52,6 @@ COMPARED_TEXT = 2000
 FEWEST = 3
 """Minimum posts that prove a move in which the links change too."""
 
-_DAY = 86_400
 _SPARE = 20
 _AT_ONCE = 16
 _LETTERS = 40
@@ -309,7 +309,7 @@ def _time(post: ItemToStore | _Post) -> int:
 
 
 def _is_near(one: ItemToStore, post: _Post) -> bool:
-    return abs(one.score - post.score) < _DAY
+    return abs(one.score - post.score) < DAY
 
 
 def _letters(text: str) -> str:

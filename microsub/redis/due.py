@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
+from microsub.base.clock import DAY
 from microsub.base.periodic import PACE, RoundTiming, for_ever
 from microsub.redis import keys
 from microsub.redis.lease import leased
@@ -32,7 +33,6 @@ _RETRY = 600.0
 
 _AT_ONCE = 100
 
-DAY = 86_400.0
 
 BETWEEN_LOOKS = 600.0
 """Seconds between two checks whether a daily job is due."""

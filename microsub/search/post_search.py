@@ -20,10 +20,9 @@ import orjson
 
 from microsub.base.errors import InvalidRequest, SearchUnavailable, StoreError, TooManyRequests
 from microsub.base.locks import KeyedLocks
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.feeds.events import Events
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.identity.limits import SEARCHES_AT_ONCE, SEARCHES_OF_USER
 from microsub.model.query import PostQuery, parsed
 from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row, Subscription
 from microsub.model.words import Phrase, words_of
@@ -38,6 +37,10 @@ from microsub.timelines.channels import Channels
 from microsub.timelines.pages import ShownItems, item_ids, shown
 from microsub.timelines.views import ReaderViews
 from microsub.web.params import wrong
+
+SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)
+SEARCHES_AT_ONCE = RateLimit("searches of posts", "user", 4, AT_ONCE)
+"""A search field that sends each letter makes a few requests a second; nobody reads that many results."""
 
 DEPTHS = (200, 1000)
 """Matches in the first round trip, and in each later one: mostly the first are enough."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.base.metrics import ITEMS_DELIVERED
 from microsub.configuration.model import DeliverySettings, InstanceSettings
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-DAY = 86_400.0
 
 MOST_ITEMS = 300
 """Maximum number of posts added per feed, the newest; the store keeps no more posts that nobody reads."""

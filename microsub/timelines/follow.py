@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.rate_limits import RateLimit
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.identity.limits import NEW_FOLLOWS
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import SettingsOf
 from microsub.posts.items import Items
@@ -32,6 +32,11 @@ from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
 from microsub.timelines.rules import end_of_mute
 from microsub.timelines.timelinekeys import members
+
+NEW_FOLLOWS = RateLimit("new follows", "user without a quota of feeds", 10_000, 86_400)
+"""Counted in Redis, by day. An unfollowed feed leaves 5 KB for a month, so following and unfollowing without end would
+fill the store. Lists of a few thousand feeds are common.
+"""
 
 _WALK = 1000
 _MOST_ITEMS = 5000

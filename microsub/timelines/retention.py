@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 import structlog
 
 from microsub.accounts.store import Accounts, User
+from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.periodic import PACE, RoundTiming, for_ever
 from microsub.model.reader import Reason
@@ -38,7 +39,6 @@ from microsub.timelines.remove import (
     trim,
 )
 
-DAY = 86400.0
 SOONEST, LATEST = DAY / 4, DAY
 """Seconds between two visits to a channel: when its next item is due, but within these bounds. The upper bound is for
 items that become due in other ways: by a lower limit, or added late.

@@ -15,10 +15,9 @@ import orjson
 import structlog
 
 from microsub.base.errors import MicrosubError, NotFound, ParseError, ParsingStopped, TooManyRequests
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedPlaces
 from microsub.base.texts import N_
 from microsub.fetch import asking_for
-from microsub.identity.limits import LISTS_OF_USER, LISTS_SHARED
 from microsub.redis import keys
 from microsub.redis.replies import reading
 from microsub.transfer.feed_lists import ListedChannel, ListReport
@@ -28,6 +27,14 @@ if TYPE_CHECKING:
     from microsub.accounts.quotas import UserQuotas
     from microsub.redis.protocol import Redis
     from microsub.transfer.feed_lists import FeedLists
+
+LISTS_OF_USER = RateLimit("lists of feeds imported", "user", 10)
+LISTS_SHARED = SharedPlaces(
+    of_user=RateLimit("lists of feeds imported", "user", 1, AT_ONCE),
+    in_all=RateLimit("lists of feeds imported", "first ones of users, and further ones", 4, AT_ONCE),
+    first=RateLimit("lists of feeds imported", "user", 1, 3600),
+)
+"""A list may have 16 MiB, and following its feeds takes up to two minutes."""
 
 SECONDS = 3600
 UNDO_SECONDS = 600

@@ -18,7 +18,6 @@ from microsub.base.errors import InvalidRequest, MethodNotAllowed, NotFound, Too
 from microsub.base.metrics import WEBMENTIONS
 from microsub.base.rate_limits import RateLimit, RateLimiter, is_public, network_of
 from microsub.base.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
-from microsub.identity.limits import MENTION_PAGES, MENTIONS_OF_NETWORK, MENTIONS_OF_SITE, MENTIONS_OF_USER
 from microsub.identity.protocol.documents import WEBMENTION
 from microsub.model.plaintext import escaped
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
@@ -33,6 +32,12 @@ if TYPE_CHECKING:
     from microsub.backend_file.store import InForce, SettingsInForce
     from microsub.timelines.rules import Rules
     from microsub.webmention.store import MentionStore
+
+MENTIONS_OF_NETWORK = RateLimit("webmentions", "network", 60)
+MENTIONS_OF_SITE = RateLimit("webmentions", "host of the source", 30)
+MENTIONS_OF_USER = RateLimit("webmentions", "user whose page is meant", 120)
+MENTION_PAGES = 10.0
+"""How long the users' pages that receive webmentions are cached."""
 
 log = structlog.get_logger(__name__)
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, TooManyRequests, Unauthorized
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import N_
 from microsub.base.urls import web_parts
-from microsub.identity.limits import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
@@ -25,6 +24,12 @@ from microsub.redis.scripts import load
 
 if TYPE_CHECKING:
     from microsub.webpush.encryption import ServerKey
+
+MOST_DEVICES = 10
+"""Maximum number of devices of a user. Each gets at most one message in five minutes."""
+TESTS_OF_USER = RateLimit("test messages to devices", "user", 6)
+DEVICES_OF_USER = RateLimit("devices that begin to hear", "user", 30, 3600)
+"""A newly added device gets its first message without a pause."""
 
 DUE = "devices"
 LONGEST_ADDRESS = 2048

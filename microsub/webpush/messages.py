@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 import structlog
 
+from microsub.base.clock import DAY
 from microsub.base.metrics import DEVICE_MESSAGES
 from microsub.base.periodic import RoundTiming, for_ever
 from microsub.base.texts import N_
@@ -54,7 +55,7 @@ AT_ONCE = 32
 """Devices that are processed together."""
 LIMITS = SendLimits(total=5.0, body=0, redirects=-1)
 _LONGEST_NAMES = 200
-_DAY, _MINUTES = 86_400, 600
+_MINUTES = 600
 
 Outcome = Literal["delivered", "gone", "failed", "given_up"]
 
@@ -246,7 +247,7 @@ class DeviceMessages:
         key, now = await self._devices.key(), self._clock()
         headers = [
             ("Content-Encoding", "aes128gcm"),
-            ("TTL", str(_MINUTES if message.is_test else _DAY)),
+            ("TTL", str(_MINUTES if message.is_test else DAY)),
             ("Urgency", "high" if message.is_test else "normal"),
             ("Topic", "test" if message.is_test else "new-posts"),
             ("Authorization", key.authorization(device.address, self._contact, now)),

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, new_secret
 from microsub.feeds.push_health import topic_of
 from microsub.model.moments import number
@@ -22,8 +23,6 @@ from microsub.model.moments import number
 if TYPE_CHECKING:
     from microsub.feeds.record import FeedRecord
 
-HOUR = 3600.0
-DAY = 86_400.0
 
 LEASE_WISHED = 10 * DAY
 """The lease that is asked for; the hub's answer counts."""

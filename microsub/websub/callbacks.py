@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 from starlette.types import Receive, Scope, Send
 
+from microsub.base.clock import MINUTE
 from microsub.base.errors import InvalidRequest, MethodNotAllowed, TooSlow
 from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_VERIFICATIONS
 from microsub.base.rate_limits import RateLimit, RateLimiter
@@ -58,7 +59,6 @@ HELD = 32 * 1024 * 1024
 HELD_OF_HUB = LARGEST
 """Bytes of deliveries that a process reads at the same time, in total and of one hub."""
 
-MINUTE = 60.0
 OF_CALLBACK = RateLimit("deliveries", "callback", 60)
 BYTES_OF_CALLBACK = RateLimit("bytes of deliveries", "callback", LARGEST, 5 * MINUTE)
 """One document of the maximum size in the shortest interval of a poll."""

@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from microsub.admin.hours import HOUR, SHOWN, Hours
+from microsub.admin.hours import SHOWN, Hours
 from microsub.admin.survey import QUICK, REST, Survey
+from microsub.base.clock import HOUR
 from microsub.base.errors import StoreFull, StoreUnavailable
 from microsub.base.urls import host_of
 from microsub.redis import keys

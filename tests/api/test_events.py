@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from microsub.api import events
-from microsub.identity.limits import EVENTS_OF_TOKEN, EVENTS_OF_USER
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
+from microsub.timelines.sync.live_events import EVENTS_OF_TOKEN, EVENTS_OF_USER
 from tests.support.event_stream import EventStream, Heard, listening
 from tests.support.readers import Reader, posts
 from tests.support.waiting import wait_until

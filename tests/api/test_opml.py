@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
-from microsub.identity.limits import LISTS_OF_USER
 from microsub.model.settings import OwnChannelSettings
+from microsub.transfer.list_imports import LISTS_OF_USER
 from microsub.transfer.outlines import MOST_BYTES
 from tests.support.readers import Reader
 from tests.support.world import World

@@ -10,8 +10,8 @@ import pytest
 from microsub.accounts.quotas import RequestRate, UserQuotas, resolved
 from microsub.backend_file.store import InForce
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
-from microsub.identity.limits import NEW_FOLLOWS
 from microsub.identity.store.credentials import AttemptCounts
+from microsub.timelines.follow import NEW_FOLLOWS
 from tests.support.readers import Reader
 from tests.support.world import World
 

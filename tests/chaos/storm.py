@@ -28,11 +28,12 @@ from pathlib import Path
 import httpx
 
 from microsub.admin.sweep import Sweeping
+from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.base.urls import host_of
 from microsub.delivery.stage import STAGES
 from microsub.hub.store import HubStore, KnownSubscription
-from microsub.hub.subscriptions import DAY, HubSubscription, subscription_id
+from microsub.hub.subscriptions import HubSubscription, subscription_id
 from microsub.hub.topics import ChannelTopics
 from microsub.redis.connect import connect
 from microsub.server.worker import rebuilding

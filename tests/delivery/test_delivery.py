@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from microsub.base.clock import DAY
 from microsub.configuration.model import DeliverySettings
-from microsub.delivery.delivery import DAY, chooses, recipients
+from microsub.delivery.delivery import chooses, recipients
 
 NOW = 1_700_000_000.0
 PLACES = [("ann", "home"), ("ann", "work"), ("bob", "home"), ("eve", "home")]

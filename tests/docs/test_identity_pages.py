@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub.identity.limits import CONFIRMATION, HOUR, INVITATION, SIGN_IN
+from microsub.base.clock import HOUR
+from microsub.identity.limits import CONFIRMATION, INVITATION, SIGN_IN
 from microsub.identity.protocol.documents import micropub_line, microsub_line, provider_lines, webmention_line
 from microsub.parsing.process import tasks
 

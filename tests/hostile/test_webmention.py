@@ -13,10 +13,10 @@ import pytest
 
 from microsub.configuration.model import InstanceSettings, MentionPolicy
 from microsub.fetch import Fetcher, FetchSettings, HostPace, SendLimits
-from microsub.identity.limits import MENTIONS_OF_NETWORK, MENTIONS_OF_SITE, MENTIONS_OF_USER
 from microsub.redis.protocol import Redis
 from microsub.server.worker import mention_verifier
 from microsub.webmention import verification
+from microsub.webmention.receiver import MENTIONS_OF_NETWORK, MENTIONS_OF_SITE, MENTIONS_OF_USER
 from microsub.webmention.store import MOST_KEPT, MOST_WAITING
 from tests.hostile.busy import FEEDS, PAGES
 from tests.support.mentions import HTML, TARGET, Mentions, entry, mentioning, page

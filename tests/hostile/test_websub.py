@@ -11,12 +11,12 @@ from ipaddress import ip_network
 import pytest
 import structlog.testing
 
+from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest
 from microsub.delivery.stage import retry
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
 from microsub.redis.protocol import Redis
 from microsub.websub import callbacks, hubs
-from microsub.websub.agreement import DAY
 from microsub.websub.hubs import Hubs
 from microsub.websub.subscriber import Subscriber
 from microsub.work import Bounds, DeadLetters, Stream, backlogs

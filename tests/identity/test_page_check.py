@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from microsub.base.clock import MINUTE
 from microsub.base.errors import InvalidRequest, TooManyRequests
-from microsub.base.rate_limits import MINUTE
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
 from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
 from microsub.identity.page_check import PageDoctor

@@ -14,8 +14,8 @@ import pytest
 from microsub.base.errors import InvalidRequest
 from microsub.base.rate_limits import network_of
 from microsub.configuration.model import InstanceSettings, Quotas
-from microsub.identity.limits import POSTED_BYTES_OF_USER
 from microsub.micropub import api, posting
+from microsub.micropub.api import POSTED_BYTES_OF_USER
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from microsub.formats.parse import parse
-from microsub.identity.limits import OUTPUT_GUESSES_OF_NETWORK, OUTPUTS_OF_FEED
+from microsub.outputs.api.documents import OUTPUT_GUESSES_OF_NETWORK, OUTPUTS_OF_FEED
 from microsub.posts.items import Items
 from microsub.redis import keys
 from tests.outputs.conftest import Publisher

@@ -12,10 +12,9 @@ import pytest
 from microsub.base.errors import StoreFull, TooManyRequests
 from microsub.cli.serving import process
 from microsub.fetch import FetchFailed, Sending
-from microsub.identity.limits import IMAGES_OF_USER
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import images
-from microsub.reader.reading.images import LIMITS, Images, kind_of_picture
+from microsub.reader.reading.images import IMAGES_OF_USER, LIMITS, Images, kind_of_picture
 from microsub.redis import keys
 from tests.reader.conftest import ReadingVisitor, reading
 from tests.support.waiting import wait_until

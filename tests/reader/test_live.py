@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from microsub.identity.limits import EVENTS_OF_NETWORK, EVENTS_OF_USER
 from microsub.reader.reading.pages import _changes
 from microsub.redis import keys
-from microsub.timelines.sync.live_events import Listeners
+from microsub.timelines.sync.live_events import EVENTS_OF_NETWORK, EVENTS_OF_USER, Listeners
 from tests.reader.conftest import ReadingVisitor
 from tests.support.visitor import Visitor
 from tests.support.waiting import wait_until

@@ -13,6 +13,7 @@ import structlog
 
 from microsub.accounts.store import User
 from microsub.backend_file.store import Applied
+from microsub.base.clock import DAY
 from microsub.base.periodic import RoundTiming
 from microsub.configuration.model import UserSettings
 from microsub.model.reader import TimelineItem
@@ -21,7 +22,7 @@ from microsub.redis import keys
 from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
-from microsub.timelines.retention import DAY, RESTORABLE, SOONEST, Retention, is_overdue
+from microsub.timelines.retention import RESTORABLE, SOONEST, Retention, is_overdue
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.waiting import wait_until
 

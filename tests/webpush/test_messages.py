@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from microsub.accounts.store import Activity
-from microsub.identity.limits import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER
 from microsub.reader.reading import channel_list
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.webpush.devices import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER
 from microsub.webpush.messages import GIVEN_UP, LOOK, MOST_COUNTED, PAUSE
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
 from tests.support.push_service import PushedBrowser, PushService, claims

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from microsub.base.clock import DAY, HOUR
 from microsub.websub.agreement import (
-    DAY,
     END_AGAIN,
     FIRST_PAUSE,
-    HOUR,
     LATE,
     LONGEST_PAUSE,
     Agreement,

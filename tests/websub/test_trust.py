@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import host_of
 from microsub.feeds.events import Event
-from microsub.websub.agreement import DAY, FIRST_PAUSE, HOUR
+from microsub.websub.agreement import FIRST_PAUSE
 from tests.support.push import Push
 from tests.support.web import Answer
 

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from microsub.websub.agreement import DAY, HOUR, signed
+from microsub.base.clock import DAY, HOUR
+from microsub.websub.agreement import signed
 from tests.support.push import BASE, Push
 from tests.support.web import Answer
 

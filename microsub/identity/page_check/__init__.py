@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from microsub.base.clock import MINUTE
 from microsub.base.errors import ParseError, TooManyRequests
-from microsub.base.rate_limits import MINUTE, RateLimiter
+from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, parts_of
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sender, Sending, SendLimits

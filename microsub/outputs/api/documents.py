@@ -36,18 +36,10 @@ from microsub.base.errors import (
     TooManyRequests,
 )
 from microsub.base.locks import KeyedLocks
-from microsub.base.rate_limits import RateLimiter, network_of, public_network
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri
-from microsub.identity.limits import (
-    OUTPUT_GUESSES_OF_NETWORK,
-    OUTPUTS_OF_FEED,
-    OUTPUTS_OF_NETWORK,
-    OUTPUTS_SENT_IN_ALL,
-    OUTPUTS_SENT_OF_FEED,
-    OUTPUTS_SENT_TO_NETWORK,
-)
 from microsub.model.reader import Credential
 from microsub.outputs.contents import Contents
 from microsub.outputs.store import Reservation
@@ -65,6 +57,13 @@ from microsub.web.responses import (
     log_error,
 )
 from microsub.web.visit import PageCookies
+
+OUTPUTS_OF_NETWORK = RateLimit("replies with output feeds", "network", 300)
+OUTPUTS_OF_FEED = RateLimit("replies with output feeds", "output feed", 600)
+OUTPUT_GUESSES_OF_NETWORK = RateLimit("addresses that lead to no output feed", "network", 30)
+OUTPUTS_SENT_OF_FEED = RateLimit("replies with output feeds that are being sent", "output feed", 50, AT_ONCE)
+OUTPUTS_SENT_TO_NETWORK = RateLimit("replies with output feeds that are being sent", "network", 10, AT_ONCE)
+OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent", "all together", 100, AT_ONCE)
 
 METHODS = "GET, HEAD, OPTIONS"
 SENDING = 120.0

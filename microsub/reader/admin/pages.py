@@ -22,6 +22,7 @@ from microsub.admin.hours import HourFigures
 from microsub.admin.overview import unless_away
 from microsub.admin.survey import STATES, FollowedFeed
 from microsub.backend_file.store import AppliedFile
+from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
@@ -141,7 +142,6 @@ async def _overview(visit: PageVisit) -> Response:
 
 # --- plots: the last week as bars, one for each hour, and the table of days beside them -----------------------------
 
-_DAY = 86_400
 HEIGHT = 100.0
 STEP, WIDTH = 4, 3
 """The distance between two bars, and the width of a bar, in units of the drawing."""
@@ -185,7 +185,7 @@ def by_day(hours: Sequence[HourFigures]) -> list[HourFigures]:
     """The sums by day (Unix time), newest first; the oldest day may be incomplete."""
     days: dict[int, HourFigures] = {}
     for hour in hours:
-        begin = hour.begin // _DAY * _DAY
+        begin = hour.begin // DAY * DAY
         days[begin] = days.get(begin, HourFigures(begin)) + hour
     return [days[begin] for begin in sorted(days, reverse=True)]
 

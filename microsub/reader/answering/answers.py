@@ -19,17 +19,18 @@ import structlog
 
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import InvalidRequest, TooManyRequests
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import safe_url
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
-from microsub.identity.limits import ANSWERS_OF_USER
 from microsub.identity.protocol.documents import read_error
 from microsub.identity.sign_in import PostingAccess, provider_name
 from microsub.reader.reading.posts import web
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields
+
+ANSWERS_OF_USER = RateLimit("answers published on their site", "user", 30)
 
 log = structlog.get_logger(__name__)
 

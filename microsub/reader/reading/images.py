@@ -16,14 +16,21 @@ from dataclasses import dataclass
 
 from microsub.base.digests import base64url, is_same, keyed_digest
 from microsub.base.errors import NotFound, StoreFull, StoreUnavailable, TooManyRequests
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.base.texts import N_
 from microsub.fetch import Answered, Sender, Sending, SendLimits
 from microsub.formats.xml.media import type_of
-from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_HALF, IMAGES_OF_USER, IMAGES_WHEN_BUSY
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
+
+IMAGES_OF_USER = RateLimit("pictures of posts fetched", "user", 600)
+IMAGES_AT_ONCE = RateLimit("pictures of posts fetched", "user", 8, AT_ONCE)
+IMAGES_IN_ALL = RateLimit("pictures of posts fetched", "all together", 32, AT_ONCE)
+"""A picture may have 8 MiB and take 15 seconds; browsers request six at once."""
+IMAGES_OF_HALF = RateLimit("pictures of posts fetched", "half of all together", 16, AT_ONCE)
+IMAGES_WHEN_BUSY = RateLimit("pictures of posts fetched", "user, where that half is taken", 2, AT_ONCE)
+"""So a few users with slow pictures leave places to others."""
 
 PATH = "/image"
 LIMITS = SendLimits(total=15.0, body=8 * 1024 * 1024)

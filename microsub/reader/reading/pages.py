@@ -12,9 +12,9 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, StoreUnavailable, TooManyRequests
 from microsub.base.rate_limits import Place, public_network
-from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
 from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
 from microsub.posts.items import PIECE
 from microsub.reader.reading import undo
@@ -23,7 +23,7 @@ from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, ITEM_ID, PAGE_SIZE, POST, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.posts import PLAYED, PostForms, PostView, UnavailablePost, in_order
 from microsub.timelines.pages import shown
-from microsub.timelines.sync.live_events import Listeners, open_events
+from microsub.timelines.sync.live_events import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER, Listeners, open_events
 from microsub.timelines.views import feed_name
 from microsub.web.display import Display
 from microsub.web.headers import page_headers
@@ -41,7 +41,6 @@ from microsub.web.visit import (
 
 DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"
-_WEEK = 604_800
 _LIVE_SECONDS, _PING_SECONDS, _REST_SECONDS = 300.0, 15.0, 1.0
 Lack = Literal["", "unread", "posts", "feeds"]
 """Reasons for an empty page: no unread posts, no posts, no feeds."""
@@ -296,7 +295,7 @@ async def _image(visit: PageVisit) -> Response:
     user, asked = visit.require_session().user, visit.request.path_params
     found = await visit.site.services.images.fetch(user, asked["signature"], asked["address"])
     headers = {
-        **{"content-type": found.content_type, "cache-control": f"private, max-age={_WEEK}, immutable"},
+        **{"content-type": found.content_type, "cache-control": f"private, max-age={WEEK}, immutable"},
         **{"x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox"},
         **{"cross-origin-resource-policy": "same-origin", "referrer-policy": "no-referrer"},
     }

@@ -12,15 +12,23 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from microsub.base.errors import NotFound, TooManyRequests
-from microsub.base.rate_limits import RateLimiter, TakenPlaces
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedPlaces, TakenPlaces
 from microsub.base.texts import N_, Sentence
-from microsub.identity.limits import EXPORT_SHARES, EXPORTS_OF_USER, EXPORTS_SHARED
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import SETTINGS
 from microsub.transfer import MOST_BYTES
 from microsub.web.headers import page_headers
 from microsub.web.visit import Handler, PageSite, PageVisit, form, page, upload
+
+EXPORTS_OF_USER = RateLimit("exports of everything", "user", 4)
+EXPORTS_SHARED = SharedPlaces(
+    of_user=RateLimit("exports of everything", "user", 1, AT_ONCE),
+    in_all=RateLimit("exports of everything", "first ones of users, and further ones", 4, AT_ONCE),
+    first=RateLimit("exports of everything", "user", 1, 3600),
+)
+EXPORT_SHARES = 60.0
+"""Seconds for which an export takes one of the shared places. A slow reader costs little, and may take hours."""
 
 LISTS = f"{SETTINGS}/lists"
 UNDO = f"{LISTS}/undo"

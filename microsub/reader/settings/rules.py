@@ -9,6 +9,7 @@ from typing import Literal
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
@@ -21,7 +22,6 @@ from microsub.web.visit import PageSite, PageVisit, page
 
 _FEED = "feed:"
 """Prefix of a feed id in a form field that otherwise holds an address."""
-_DAY = 86_400.0
 
 Kind = Literal["mute", "block"]
 
@@ -104,4 +104,4 @@ def _until(visit: PageVisit) -> float | None:
     days = visit.form.text("days")
     if days not in MUTED_FOR:
         raise InvalidRequest(N_("choose a mute duration"))
-    return visit.now + int(days) * _DAY if days else None
+    return visit.now + int(days) * DAY if days else None

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, QuotaReached
 from microsub.identity.store import absent
 from microsub.model.reader import MOVE, SAVED, STANDING, FeedMove, Subscription, read_moves
@@ -24,7 +25,6 @@ from microsub.redis.scripts import load
 
 T = TypeVar("T")
 
-_DAY = 86_400
 _FORMER_DAYS = 400
 _MOST_FORMER = 1000
 """Maximum number of ids of former feeds per user; with one more, all are forgotten."""
@@ -78,10 +78,10 @@ class Follows:
 
     async def followed_on(self, user: str, now: float, more: int = 0) -> int:
         """The number of feeds newly followed in apps on the day of `now`, after adding `more`."""
-        key = keys.follows(user, str(int(now // _DAY)))
+        key = keys.follows(user, str(int(now // DAY)))
         if not more:
             return int(await self._redis.command("GET", key) or 0)
-        count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * _DAY)])
+        count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * DAY)])
         return int(count)
 
     async def move_subscription(self, user: str, move: FeedMove) -> None:
@@ -187,7 +187,7 @@ class Follows:
                 new = replace(new, name=name or None)
             if new_feed:
                 new = replace(new, feed=new_feed, first_feed=new.id)
-            values = (_encode(new), old, new.feed, _FORMER_DAYS * _DAY, _MOST_FORMER)
+            values = (_encode(new), old, new.feed, _FORMER_DAYS * DAY, _MOST_FORMER)
             if await self._write(user, uid, feed_id, "change", *values, other=[keys.former_feeds(user)]):
                 return new
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.accounts.store import grant, unauthorized
-from microsub.base.rate_limits import RateLimiter
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.model.reader import SAVED, Channel, Credential, Grant, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -25,7 +25,12 @@ from microsub.timelines.channels import FIELDS, read_settings
 
 KEPT_SECONDS = 6 * 3600
 """Seconds for which events are kept after the last app has listened."""
-AT_ONCE = 20
+EVENTS_OF_TOKEN = RateLimit("open event streams", "token", 10, AT_ONCE)
+EVENTS_OF_USER = RateLimit("open event streams", "user", 20, AT_ONCE)
+EVENTS_OF_NETWORK = RateLimit("open event streams", "network", 200, AT_ONCE)
+EVENTS_IN_ALL = RateLimit("open event streams", "all together", 5000, AT_ONCE)
+"""In each process. An open stream costs about 30 KB, and up to 80 KB more while its client doesn't read."""
+EVENTS_AT_ONCE = 20
 """Maximum number of events per read."""
 
 ITEMS = "items"
@@ -97,7 +102,7 @@ async def read_events(redis: Redis, credential: Credential, after: EventPlace, n
         *(keys.behind(user), keys.posts(user, SAVED)),
     ]
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
-    state, *reply = await redis.script(_READ, script_keys, [now, after.event, AT_ONCE, *patterns, after.item])
+    state, *reply = await redis.script(_READ, script_keys, [now, after.event, EVENTS_AT_ONCE, *patterns, after.item])
     if state == b"lost":
         return None
     if state:

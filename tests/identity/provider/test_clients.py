@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from microsub.base.clock import MINUTE
 from microsub.base.errors import TooManyRequests
-from microsub.base.rate_limits import MINUTE
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
 from microsub.identity.clients import MAX_LOGO, Asker, ClientApps
 from microsub.identity.limits import CLIENT_FAILURE, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
