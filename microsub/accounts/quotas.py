@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Literal
 
 from microsub.accounts.store import Accounts, User
-from microsub.backend_file.store import InForce, SettingsInForce
 from microsub.base.errors import (
     FollowersFull,
     QuotaReached,
@@ -22,9 +21,11 @@ from microsub.base.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
+from microsub.accounts.store import Accounts
 from microsub.base.clock import MINUTE
 from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
+from microsub.configuration.effective import InForce, SettingsInForce
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.redis import keys

@@ -24,7 +24,7 @@ from microsub.model.reader import GLOBAL, SAVED, Subscription
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts, User
-    from microsub.backend_file.store import Applied
+    from microsub.configuration.effective import DeclaredSettings
     from microsub.feeds.record import Feeds
     from microsub.micropub.sources import Sources
     from microsub.outputs import OutputFeeds
@@ -78,7 +78,7 @@ class Applier:
     feeds: Feeds
     rules: Rules
     following: Following
-    settings: Applied
+    settings: DeclaredSettings
     outputs: OutputFeeds
     sources: Sources
 

@@ -40,7 +40,7 @@ def applier(stores: Stores) -> Applier:
         stores.feeds,
         stores.rules,
         following(stores),
-        stores.applied,
+        stores.declared,
         stores.outputs,
         sources(stores),
     )

@@ -18,7 +18,8 @@ from microsub.base.settings import Settings, mask_password
 if TYPE_CHECKING:  # most commands need only a few of these, and each takes time to load
     from microsub.accounts.quotas import PostRoom
     from microsub.accounts.store import Accounts
-    from microsub.backend_file.store import Applied, SettingsInForce
+    from microsub.backend_file.store import Applied
+    from microsub.configuration.effective import DeclaredSettings, SettingsInForce
     from microsub.delivery.delivery import Delivered, Delivery
     from microsub.feeds.events import Events
     from microsub.feeds.queue import Schedule
@@ -56,6 +57,7 @@ _PARTS = {
     "adder": "timelines.add:Adder",
     "applied": "backend_file.store:Applied",
     "channels": "timelines.channels:Channels",
+    "declared": "configuration.effective:DeclaredSettings",
     "events": "feeds.events:Events",
     "feeds": "feeds.record:Feeds",
     "items": "posts.items:Items",
@@ -78,6 +80,7 @@ class Stores:
     adder: Adder
     applied: Applied
     channels: Channels
+    declared: DeclaredSettings
     events: Events
     feeds: Feeds
     items: Items
@@ -104,10 +107,10 @@ class Stores:
 
     @cached_property
     def in_force(self) -> SettingsInForce:
-        """See `backend_file.store`."""
-        from microsub.backend_file.store import SettingsInForce
+        """See `configuration.effective`."""
+        from microsub.configuration.effective import SettingsInForce
 
-        return SettingsInForce(self.applied, self.own_settings)
+        return SettingsInForce(self.declared, self.own_settings)
 
     @cached_property
     def room(self) -> PostRoom:

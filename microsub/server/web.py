@@ -16,10 +16,10 @@ from microsub.accounts.store import Accounts, Activity, ActivityNotes, ServiceTo
 from microsub.admin.health import Health, PushState
 from microsub.admin.hours import Hours
 from microsub.admin.overview import ServerOverview
-from microsub.backend_file.store import SettingsInForce
 from microsub.backend_file.sync import Configuration, Status
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
+from microsub.configuration.effective import SettingsInForce
 from microsub.configuration.model import Registration
 from microsub.discovery.directory import Directory
 from microsub.discovery.entered import EnteredAddresses

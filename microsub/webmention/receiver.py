@@ -29,7 +29,7 @@ from microsub.webmention.store import Written
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
-    from microsub.backend_file.store import InForce, SettingsInForce
+    from microsub.configuration.effective import InForce, SettingsInForce
     from microsub.timelines.rules import Rules
     from microsub.webmention.store import MentionStore
 

@@ -27,7 +27,7 @@ from microsub.webmention.store import DUE
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
-    from microsub.backend_file.store import SettingsInForce
+    from microsub.configuration.effective import SettingsInForce
     from microsub.fetch import Answered, Sender
     from microsub.model.jf2 import Entry
     from microsub.notices import Notifications

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from microsub.accounts.quotas import RequestRate, UserQuotas, resolved
-from microsub.backend_file.store import InForce
+from microsub.configuration.effective import InForce
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.timelines.follow import NEW_FOLLOWS

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
-from microsub.backend_file.store import Applied, AppliedFile, InForce, SettingsInForce
+from microsub.backend_file.store import Applied, AppliedFile
 from microsub.base.errors import StoreDamaged
+from microsub.configuration.effective import DeclaredSettings, InForce, SettingsInForce
 from microsub.configuration.model import (
     Backend,
     InstanceSettings,
@@ -71,9 +72,9 @@ async def test_a_lease_passes_on_when_its_holder_dies(redis: Redis, wait_until: 
 @pytest.mark.parametrize("field", ["instance", "user:alice"])
 async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: str) -> None:
     """A process that has read them before keeps those; another one reports the error; afterwards all is as before."""
-    applied, now = Applied(redis), [0.0]
-    await applied.set_instance(BACKEND.settings)
-    known = SettingsInForce(applied, World(redis).own_settings, clock=lambda: now[0])
+    declared, now = DeclaredSettings(redis), [0.0]
+    await declared.set_instance(BACKEND.settings)
+    known = SettingsInForce(declared, World(redis).own_settings, clock=lambda: now[0])
     before = await known.everything()
     kept = await redis.command("HGET", keys.settings(), field)
     await redis.command("HSET", keys.settings(), field, "{")
@@ -83,13 +84,13 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
             assert await known.everything() == before
     assert [line["event"] for line in lines] == ["can't read the settings; the previous ones stay in force"]
     with pytest.raises(StoreDamaged, match="config:settings"):
-        await SettingsInForce(applied, World(redis).own_settings).everything()
+        await SettingsInForce(declared, World(redis).own_settings).everything()
     await redis.command("HDEL", keys.settings(), field)
     if kept is not None:
         await redis.command("HSET", keys.settings(), field, kept)
     now[0] += 10
     assert await known.everything() == before
-    assert await SettingsInForce(applied, World(redis).own_settings).everything() == before
+    assert await SettingsInForce(declared, World(redis).own_settings).everything() == before
 
 
 async def test_an_unreadable_last_file_is_not_taken_for_a_missing_one(redis: Redis) -> None:

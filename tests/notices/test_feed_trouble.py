@@ -126,7 +126,7 @@ async def test_notices_can_be_disabled(it: World, site: Publisher, level: str) -
         settings = OwnChannelSettings(feed_trouble=False)
         await it.channels.set_settings("alice", "notifications", settings, it.now)
     else:
-        await it.applied.set_user("alice", UserSettings(feed_trouble=False))
+        await it.declared.set_user("alice", UserSettings(feed_trouble=False))
     site.serve("/feed", Answer(b"", 410))
     await it.poll(feed)
     assert await told(it) == []

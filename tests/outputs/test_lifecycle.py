@@ -257,7 +257,7 @@ async def test_quotas_hold(alice: Publisher) -> None:
     server = alice.server
     ids = await alice.items()
     quotas = UserSettings(quotas=Quotas(outputs=1, output_items=2))
-    await server.applied.set_user("alice", quotas)
+    await server.declared.set_user("alice", quotas)
     await alice.make(max_impressions=1)
     refused = await alice.reader.post(403, action="outputs", method="create", output="more")
     assert refused["error_description"] == "the limit for output feeds is reached: 1 of 1"

@@ -54,7 +54,7 @@ async def feed(alice: Publisher) -> dict[str, str]:
     """The addresses of `picks`, which passes on the large channel `home`, after its first request."""
     server = alice.server
     await server.redis.command("HSET", keys.channel("alice", "home"), "max_items", 10_000)
-    await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=10_000)))
+    await server.declared.set_user("alice", UserSettings(quotas=Quotas(output_items=10_000)))
     addresses = await alice.make(channel="home")
     assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
     return addresses
@@ -141,7 +141,7 @@ async def test_other_filters_lose_nothing(alice: Publisher) -> None:
 async def test_a_quota_bounds_what_is_taken_in(alice: Publisher, feed: dict[str, str]) -> None:
     """The latest items stay."""
     server = alice.server
-    await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=300)))
+    await server.declared.set_user("alice", UserSettings(quotas=Quotas(output_items=300)))
     await come(alice, 500, "early")
     late = await come(alice, 200, "late")
     await alice.shown(feed["json"])

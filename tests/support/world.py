@@ -24,11 +24,11 @@ from microsub.accounts.store import ServiceTokens
 from microsub.admin.check.command import CheckReport
 from microsub.admin.follow_repair import FollowRepair
 from microsub.backend_file.apply import Applier
-from microsub.backend_file.store import InForce, SettingsInForce
 from microsub.backend_file.sync import Configuration, Timing
 from microsub.base.errors import QuotaReached
 from microsub.base.settings import Settings
 from microsub.base.urls import host_of
+from microsub.configuration.effective import InForce, SettingsInForce
 from microsub.configuration.model import InstanceSettings, Polling
 from microsub.delivery.delivery import Delivery
 from microsub.delivery.look_ups import Completing
@@ -144,7 +144,7 @@ class WorldSettings(SettingsInForce):
     """The settings in force, read each time; those of the instance are `given`, unless a file sets them."""
 
     def __init__(self, stores: Stores, given: Callable[[], InstanceSettings]) -> None:
-        super().__init__(stores.applied, stores.own_settings, remembered=0.0)
+        super().__init__(stores.declared, stores.own_settings, remembered=0.0)
         self._given = given
 
     async def everything(self) -> InForce:

@@ -12,9 +12,9 @@ import pytest
 import structlog
 
 from microsub.accounts.store import User
-from microsub.backend_file.store import Applied
 from microsub.base.clock import DAY
 from microsub.base.periodic import RoundTiming
+from microsub.configuration.effective import DeclaredSettings
 from microsub.configuration.model import UserSettings
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import USUAL
@@ -140,7 +140,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
     for name in (ANN, "bob"):
         await world.accounts.add_user(name, "", NOW)
         await world.accounts.create_token(name, ["read"], "app", NOW)
-        await Applied(world.redis).set_user(name, UserSettings(max_items=7))
+        await DeclaredSettings(world.redis).set_user(name, UserSettings(max_items=7))
         await world.rules.mute(name, "global", "https://a.example/", NOW)
         await world.channels.create(name, "Put aside", NOW, "aside")
         await world.channels.disable(name, "aside", NOW + 9 * DAY)
@@ -157,7 +157,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
     assert await world.redis.command("KEYS", f"*{{{ANN}}}*") == []
     assert [user.name for user in await world.accounts.users()] == ["bob"]
     assert await world.redis.command("SMEMBERS", keys.users()) == [b"bob"]
-    assert (await Applied(world.redis).in_force()).users.keys() == {"bob"}
+    assert (await DeclaredSettings(world.redis).in_force()).users.keys() == {"bob"}
     assert len(await world.accounts.tokens("bob")) == 1
     assert await world.channels.removed("bob") == {"aside": NOW + 9 * DAY}
     assert (await world.retention.run(NOW + RESTORABLE, dry_run=True)).as_dict()["users"] == []

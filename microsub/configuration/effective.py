@@ -1,0 +1,181 @@
+"""The settings that backend.json declares, in Redis, and those in force.
+
+Processes on other machines have no backend.json, so they read the settings from here. Every page and every delivery
+needs the settings of a channel (its own, then its user's, the instance's, the defaults). So answers are cached for
+seconds; an edit of backend.json reaches every process within that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+import structlog
+
+from microsub.base.errors import NotFound, StoreDamaged, StoreError, StoreUnavailable
+from microsub.base.ttl_cache import TtlCache
+from microsub.configuration.model import InstanceSettings, UserSettings, decode, encode
+from microsub.model.reader import SAVED
+from microsub.model.settings import USUAL, ChannelSettings, OwnChannelSettings, UnreadStyle
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import raw_fields, reading
+
+_INSTANCE = "instance"
+_USER = "user:"
+_NOTHING_SET = UserSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The settings of the instance, and of users by name."""
+
+    instance: InstanceSettings = field(default_factory=InstanceSettings)
+    users: Mapping[str, UserSettings] = field(default_factory=dict)
+
+    def of_user(self, name: str) -> UserSettings:
+        """The settings that a user has of their own."""
+        return self.users.get(name, _NOTHING_SET)
+
+
+class DeclaredSettings:
+    """The settings of the instance and of users, in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def in_force(self) -> InForce:
+        """All settings, in one round trip. Raises StoreDamaged if one can't be read.
+
+        Falling back to a default isn't safe: cleanup could then remove posts that must be kept.
+        """
+        found = raw_fields(await self._redis.command("HGETALL", keys.settings()))
+        users = {}
+        for name, value in found.items():
+            if name.startswith(_USER):
+                with reading(f"{keys.settings()} {name}"):
+                    users[name.removeprefix(_USER)] = decode(UserSettings, orjson.loads(value))
+        with reading(f"{keys.settings()} {_INSTANCE}"):
+            return InForce(decode(InstanceSettings, orjson.loads(found.get(_INSTANCE, b"{}"))), users)
+
+    async def set_instance(self, settings: InstanceSettings) -> None:
+        """Put the instance's settings in force."""
+        await self._redis.command("HSET", keys.settings(), _INSTANCE, orjson.dumps(encode(settings)))
+
+    async def set_user(self, user: str, settings: UserSettings) -> None:
+        """Put the settings of a user in force."""
+        if settings == UserSettings():
+            await self._redis.command("HDEL", keys.settings(), _USER + user)
+        else:
+            await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(encode(settings)))
+
+
+log = structlog.get_logger(__name__)
+
+REMEMBERED = 1.0
+"""Seconds for which an answer is cached."""
+_MOST_CHANNELS = 10_000
+
+
+class SettingsInForce:
+    """The settings in force. `own` gives a channel's, or raises NotFound; `clock` is monotonic."""
+
+    def __init__(
+        self,
+        settings: DeclaredSettings,
+        own: Callable[[str, str], Awaitable[OwnChannelSettings]],
+        *,
+        remembered: float = REMEMBERED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._own_of = own
+        self._all: TtlCache[InForce] = TtlCache(lifetime=remembered, failures=0, most=1, clock=clock)
+        self._own: TtlCache[OwnChannelSettings] = TtlCache(
+            lifetime=remembered, failures=0, most=_MOST_CHANNELS, clock=clock
+        )
+        self._last: InForce | None = None
+        self._damage: str | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._of_users: tuple[InForce, Callable[[str], ChannelSettings]] | None = None
+
+    async def everything(self) -> InForce:
+        """All settings, including those of users."""
+        return await self._all.get("", self._read)
+
+    async def instance(self) -> InstanceSettings:
+        """The instance's settings."""
+        return (await self.everything()).instance
+
+    def instance_now(self) -> InstanceSettings:
+        """The instance's settings as last read; the defaults before the first read.
+
+        Doesn't wait: if the answer is old, a new one is fetched in the background.
+        """
+        if not self._all.has("") and (self._asking is None or self._asking.done()):
+            with contextlib.suppress(RuntimeError):  # no event loop
+                self._asking = asyncio.get_running_loop().create_task(self._ask_quietly())
+        return (self._last or InForce()).instance
+
+    async def _ask_quietly(self) -> None:
+        with contextlib.suppress(StoreError):
+            await self.everything()
+
+    async def of(self, user: str, uid: str) -> ChannelSettings:
+        """The settings of one channel, without None; an unknown channel has its user's.
+
+        In `saved`, items stay until the user removes them, whatever the settings say.
+        """
+
+        async def find() -> OwnChannelSettings:
+            try:
+                return await self._own_of(user, uid)
+            except NotFound:
+                return OwnChannelSettings()
+
+        everywhere = await self.everything()
+        own = await self._own.get(f"{user}/{uid}", find)
+        above = everywhere.of_user(user).over(everywhere.instance).over(USUAL)
+        kept = ChannelSettings(keep_read_days=0, keep_unread_days=0, max_items=0) if uid == SAVED else own.limits()
+        return kept.over(above)
+
+    async def of_users(self) -> Callable[[str], ChannelSettings]:
+        """User → the settings of their channels without own settings; no value is None."""
+        everywhere = await self.everything()
+        if self._of_users is None or self._of_users[0] is not everywhere:
+            common = everywhere.instance.limits().over(USUAL)
+            special = {user: own.limits().over(common) for user, own in everywhere.users.items()}
+            self._of_users = everywhere, lambda user: special.get(user, common)
+        return self._of_users[1]
+
+    async def unread_style(self, user: str) -> UnreadStyle:
+        """The style of unread counts in this user's channels without own settings."""
+        everywhere = await self.everything()
+        return everywhere.of_user(user).unread or everywhere.instance.unread or "count"
+
+    def forget(self) -> None:
+        """Drop cached answers, because this process changed something."""
+        self._all.forget()
+        self._own.forget()
+
+    async def _read(self) -> InForce:
+        try:
+            self._last = await self._settings.in_force()
+        except StoreUnavailable:
+            if self._last is None:
+                raise
+            # Their master of a cluster may be away, and a reader's own may not. Until it is back they can't change.
+        except StoreDamaged as error:
+            if self._last is None:
+                raise
+            # Corrupt settings don't replace those in force.
+            if self._damage != error.key:
+                log.warning("can't read the settings; the previous ones stay in force", error=str(error))
+            self._damage = error.key
+        else:
+            self._damage = None
+        return self._last
