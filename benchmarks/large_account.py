@@ -25,9 +25,9 @@ from benchmarks.report import aligned
 from benchmarks.shelves import entry
 from benchmarks.world import SETTINGS, rewritten, web
 from microsub import server
+from microsub.accounts.sessions import Sessions
 from microsub.base.settings import Settings
 from microsub.formats.wire import dump, to_wire
-from microsub.identity.store.sessions import Sessions
 from microsub.posts.ingest import PostWriter
 from microsub.posts.values import ItemToStore
 from microsub.redis.scripts import batches

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
 from microsub.accounts.store import Accounts
 from microsub.feeds.record import Feeds
 from microsub.formats.wire import dump, to_wire
-from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import Cursor
 from microsub.posts.ingest import PostWriter

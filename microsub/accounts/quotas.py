@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
+from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.store import Accounts, User
+from microsub.base.clock import MINUTE
 from microsub.base.errors import (
     FollowersFull,
     QuotaReached,
@@ -21,13 +23,10 @@ from microsub.base.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
-from microsub.accounts.store import Accounts
-from microsub.base.clock import MINUTE
 from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
 from microsub.configuration.effective import InForce, SettingsInForce
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
-from microsub.identity.store.credentials import AttemptCounts
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.scripts import load

@@ -18,12 +18,12 @@ from typing import Any, Generic, TypeVar
 import orjson
 import structlog
 
+from microsub.accounts import absent, listed
+from microsub.accounts.credentials import forget_credentials
+from microsub.accounts.grants import LONGEST_SECRET, owner_in, revoke_token
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest, StoreError, Unauthorized, UserDisabled
-from microsub.identity.store import absent, listed
-from microsub.identity.store.credentials import forget_credentials
-from microsub.identity.store.grants import LONGEST_SECRET, owner_in, revoke_token
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import GLOBAL, MOVE, NAME, STANDING, Credential, FeedMove, Grant, read_moves

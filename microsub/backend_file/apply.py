@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from microsub.backend_file.facts import Change, Clash, Current, Forms, What
 from microsub.base.errors import InvalidRequest, NotFound
-from microsub.base.identifiers import PROFILE, unfit_profile
+from microsub.base.identifiers import PROFILE, same_me, unfit_profile
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, normalise_person, normalise_profile
 from microsub.configuration.model import ChannelConfig, FeedConfig, SourceConfig, UserConfig
@@ -263,8 +263,6 @@ class Applier:
         there = await self.accounts.user(user)
         # While nobody can sign in: a returning user with another URL may not be the same person.
         if there is not None and there.me != me:
-            from microsub.identity.protocol.links import same_me  # with the parsers of pages
-
             if not same_me(there.me, me):
                 await self.accounts.end_access(user)
             await self.accounts.set_me(user, me)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote
 
+from microsub.accounts import absent
 from microsub.base.digests import new_secret, short_digest
 from microsub.base.errors import RequestError
 from microsub.base.locks import KeyedLocks
@@ -24,7 +25,6 @@ from microsub.discovery.directory import is_public
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
-from microsub.identity.store import absent
 from microsub.outputs import HUB, FillTimelines, OutputContents, OutputFeed, OutputFeeds
 from microsub.outputs.values import PATH as OUTPUTS
 from microsub.outputs.values import OutputAddress

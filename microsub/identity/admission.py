@@ -24,13 +24,13 @@ import structlog
 from microsub.accounts.store import Accounts, User
 from microsub.base import metrics
 from microsub.base.errors import InvalidRequest, ProfileError, SignInFailed
+from microsub.base.identifiers import known_me, path_of_me, site_of_me
 from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
 from microsub.base.urls import domain, host_of, parts_of, within
 from microsub.configuration.model import Registration
 from microsub.identity.limits import USER_ADDRESSES
 from microsub.identity.profiles import Profile, Profiles
-from microsub.identity.protocol.links import known_me, path_of_me, site_of_me
 from microsub.model.reader import NAME, RESERVED
 
 log = structlog.get_logger(__name__)

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import orjson
 from starlette.types import Receive, Scope
 
+from microsub.accounts.grants import OwnToken, is_refresh
 from microsub.accounts.store import MARK, Accounts
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import (
@@ -38,7 +39,6 @@ from microsub.identity.protocol.documents import (
     own_document,
 )
 from microsub.identity.provider import CodeExchange, IndieAuthProvider, Redeemed
-from microsub.identity.store.grants import OwnToken, is_refresh
 from microsub.model.plaintext import shown
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.server.surface import Services

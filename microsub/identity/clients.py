@@ -18,8 +18,9 @@ from typing import TypeVar
 
 import structlog
 
+from microsub.accounts.credentials import AttemptCounts
 from microsub.base.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
-from microsub.base.identifiers import identifier
+from microsub.base.identifiers import identifier, same_origin, shown
 from microsub.base.rate_limits import Place, RateLimiter, is_public, network_of, wide_network_of
 from microsub.base.texts import N_, Sentence, duration
 from microsub.base.ttl_cache import TtlCache
@@ -27,8 +28,6 @@ from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
 from microsub.formats.xml.media import type_of
 from microsub.identity.limits import CLIENT, CLIENT_FAILURE, CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
 from microsub.identity.protocol.clients import ClientInfo, may_be_asked
-from microsub.identity.protocol.links import same_origin, shown
-from microsub.identity.store.credentials import AttemptCounts
 from microsub.parsing.pool import ParsePool
 
 MOST = 200

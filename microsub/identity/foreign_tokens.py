@@ -6,7 +6,7 @@ profile page names, or that the admin has set for the user. The response counts 
 that user.
 
 The provider is asked only if the store doesn't know the token as valid: its response is stored as a token record
-(`identity.store.foreign`) for `token_cache` seconds, then the provider is asked again, which shows revocations. If the
+(`accounts.foreign`) for `token_cache` seconds, then the provider is asked again, which shows revocations. If the
 provider can't be asked, its last response remains valid for `token_grace` seconds more; after that the reply is 503,
 because a 401 would sign users out.
 
@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from microsub.accounts.foreign import ForeignTokens, Principal, Standing, TokenOrigin, UnknownTokens, Vouched
 from microsub.base import metrics
 from microsub.base.errors import (
     Forbidden,
@@ -39,15 +40,14 @@ from microsub.base.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from microsub.base.identifiers import same_me
 from microsub.base.rate_limits import network_of, wide_network_of
 from microsub.base.urls import mask_credentials
 from microsub.configuration.model import IdentitySettings
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
-from microsub.identity.limits import PROFILE_RECENT, REFUSED_TOKEN, UnknownTokens
+from microsub.identity.limits import PROFILE_RECENT, REFUSED_TOKEN
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.documents import TokenAnswer, read_check, read_introspection
-from microsub.identity.protocol.links import same_me
-from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, TokenOrigin, Vouched
 from microsub.model.reader import Credential, Grant, understood
 
 SECONDS = 10.0

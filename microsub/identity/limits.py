@@ -1,4 +1,4 @@
-"""All rate limits and lifetimes of identity.
+"""Rate limits of identity, and lifetimes of what it caches. Lifetimes of sessions and tokens stand in `accounts`.
 
 Each process counts `RateLimit`s for itself; `GrowingPauses` are counted in Redis for all processes. Quotas and requests
 per minute of users are in backend.json (`quotas`). "Network" is a client's IPv4 address, or its /64 of IPv6; private
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.base.clock import DAY, HOUR
+from microsub.base.clock import HOUR
 from microsub.base.rate_limits import AT_ONCE, GrowingPauses, RateLimit
 
 # Starting a sign-in needs no account, and makes this server fetch a page.
@@ -76,67 +76,8 @@ PAGE_CHECKS_OF_SITE = RateLimit("page checks", "site", 12)
 PAGE_CHECKS_IN_ALL = RateLimit("page checks", "all together", 8, AT_ONCE)
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownTokens:
-    """Requests per minute to a user's provider about unknown tokens, counted in Redis; 60 in all.
-
-    `known`: from networks that sent a valid token lately; `first`: the first ones of any network; `rest`: further
-    ones. `of_…`: how many of them one network may use (`of_first`: in IPv6, one /48).
-    """
-
-    known: int = 20
-    of_known: int = 10
-    first: int = 24
-    of_first: int = 2
-    rest: int = 16
-    of_rest: int = 16
-
-
-# Sessions of our own pages.
-
-SESSION = 30 * DAY
-"""From the last visit until a session ends."""
-SESSION_SECRET = 1 * DAY
-"""Until the secret of a session is renewed."""
-SESSION_OVERLAP = 1 * DAY
-"""Maximum time for which the old secret stays valid after a renewal: the reply with the new one may get lost."""
-SESSION_SETTLED = 60
-"""How long the old secret stays valid after the first request with the new one, for requests in progress."""
-VISIT_NOTED = 300
-"""Minimum time between two recorded visits of a session, so that not every request writes."""
-KNOWN_BROWSER = 400 * DAY
-"""How long a browser stays known after a user has signed in with it."""
-CONFIRMATION = 600
-"""How long after a sign-in or a confirmation a user may change password and passkeys."""
-
-# Signing in.
-
-SIGN_IN = 900
-"""Maximum time at the provider, where people may have to look up their password."""
-PASSKEY_CHALLENGE = 300
-INVITATION = 1 * DAY
-"""Lifetime of a one-time link."""
-ATTEMPTS = 1 * DAY
-"""Time without an attempt after which wrong passwords are counted from zero again."""
-
-# Codes, tokens and grants of apps.
-
-CODE = 120
-"""A code takes seconds from the browser to the app."""
-CODE_REPEAT = 10
-"""How long an identical exchange of a code or refresh token gets the same reply: some apps send it twice."""
-CODE_KEPT = 1 * HOUR
-"""How long a second use of a code is noticed."""
-ACCESS_TOKEN = 180 * DAY
-GRANT = 365 * DAY
-"""Lifetime of a refresh token from the last renewal."""
-TOKEN_OVERLAP = 600
-"""How long older access tokens stay valid after a renewal, for requests in progress."""
-
 # Tokens of other providers. backend.json says how long a valid answer is cached (`identity.token_cache`).
 
-KNOWN_NETWORK = 30 * DAY
-"""How long a network stays known after it sent a valid token."""
 REFUSED_TOKEN = 60
 """How long a refusal is cached."""
 

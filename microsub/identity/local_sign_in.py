@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.accounts.credentials import ATTEMPTS, PASSKEY_CHALLENGE, AttemptCounts, InvitationSpent, LocalCredentials
+from microsub.accounts.grants import owner_in
+from microsub.accounts.sessions import Sessions, SignedInPerson
 from microsub.accounts.store import Accounts
 from microsub.base.errors import RequestError, TooManyRequests, Unauthorized
 from microsub.base.metrics import LOCAL_SIGN_INS
 from microsub.base.rate_limits import GrowingPauses, network_of, wide_network_of
 from microsub.base.texts import N_, Sentence, duration
 from microsub.identity.limits import (
-    ATTEMPTS,
     CHALLENGES,
     CHALLENGES_OF_WIDE_NETWORK,
-    CONFIRMATION,
     HASHES,
-    PASSKEY_CHALLENGE,
     PASSWORDS_OF_BROWSER,
     PASSWORDS_OF_NETWORK,
     PASSWORDS_OF_WIDE_NETWORK,
@@ -40,10 +40,8 @@ from microsub.identity.limits import (
 )
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
 from microsub.identity.passwords import Hasher, Passwords
-from microsub.identity.store.credentials import AttemptCounts, InvitationSpent, LocalCredentials
-from microsub.identity.store.grants import owner_in
-from microsub.identity.store.sessions import Sessions, SignedInPerson
 from microsub.redis.protocol import Redis
+from microsub.web.visit import CONFIRMATION
 
 if TYPE_CHECKING:
     from microsub.identity.admission import UserAddresses

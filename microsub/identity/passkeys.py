@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from microsub.accounts.credentials import LocalCredentials, Passkey
 from microsub.base.digests import base64url
 from microsub.base.errors import InvalidRequest, NotImplementedHere
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import ascii_host, parts_of
-from microsub.identity.store.credentials import LocalCredentials, Passkey
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server

@@ -12,11 +12,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
+from microsub.accounts.credentials import LocalCredentials
 from microsub.base.digests import is_same
 from microsub.base.errors import InvalidRequest, TooManyRequests
 from microsub.base.texts import N_, Sentence
 from microsub.identity.limits import PASSWORDS_WAITING
-from microsub.identity.store.credentials import LocalCredentials
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from microsub.base.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable
+from microsub.base.identifiers import canonical_me, endpoint, known_me, path_of_me, site_of_me
 from microsub.base.ttl_cache import TtlCache
 from microsub.base.urls import mask_credentials, parts_of
 from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sender, Sending, SendLimits
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.protocol.documents import ServerMetadata, is_own, metadata_behind, own_metadata
-from microsub.identity.protocol.links import Endpoints, canonical_me, endpoint, known_me, path_of_me, site_of_me
+from microsub.identity.protocol.links import Endpoints
 from microsub.parsing.pool import ParsePool
 
 MOST = 2000

@@ -12,6 +12,7 @@ from itertools import groupby
 
 import structlog
 
+from microsub.accounts.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Spent
 from microsub.accounts.store import Accounts, ServiceTokens, Token
 from microsub.base import metrics
 from microsub.base.digests import is_same
@@ -24,12 +25,11 @@ from microsub.base.errors import (
     QuotaReached,
     Unauthorized,
 )
+from microsub.base.identifiers import known_me
 from microsub.base.texts import N_, Sentence
 from microsub.identity.clients import App, ClientApps
 from microsub.identity.protocol.clients import AuthorizationRequest, canonical_client_id, pkce_matches, read_scope
 from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
-from microsub.identity.protocol.links import known_me
-from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Spent
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 

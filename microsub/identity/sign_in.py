@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 import structlog
 
+from microsub.accounts.sessions import SIGN_IN, PendingStore, SignedInPerson, SignInUnderWay
 from microsub.base import metrics
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.base.errors import (
@@ -26,19 +27,17 @@ from microsub.base.errors import (
     ProfileUnreachable,
     SignInFailed,
 )
-from microsub.base.identifiers import identifier
+from microsub.base.identifiers import alike, canonical_me, identifier, shown, site_of_me
 from microsub.base.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
 from microsub.base.texts import Sentence
 from microsub.base.urls import parts_of
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity import limits
 from microsub.identity.admission import Admission, Refusal, UserAddresses, failed, proven
-from microsub.identity.limits import PROFILE_RECENT, SIGN_IN
+from microsub.identity.limits import PROFILE_RECENT
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.protocol.documents import PKCE_METHOD, CodeAnswer, is_own, read_code_answer, read_error
-from microsub.identity.protocol.links import alike, canonical_me, shown, site_of_me
-from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignInUnderWay
 
 log = structlog.get_logger(__name__)
 

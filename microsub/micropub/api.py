@@ -15,6 +15,7 @@ from typing import Any, Self
 import orjson
 from starlette.types import Scope
 
+from microsub.accounts.grants import OwnToken
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import (
     Forbidden,
@@ -29,7 +30,6 @@ from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
 from microsub.formats.documents.page import PAGE_POLICY, write_post
 from microsub.identity.protocol.documents import MICROPUB as PATH
-from microsub.identity.store.grants import OwnToken
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.media import PATH as MEDIA
 from microsub.micropub.posting import PATH as POSTS

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import orjson
 
+from microsub.accounts import absent
+from microsub.accounts.grants import SOURCE_MARK, end_source
 from microsub.accounts.store import Accounts
 from microsub.base.digests import new_secret
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.configuration.model import SourceConfig
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import Feeds
-from microsub.identity.store import absent
-from microsub.identity.store.grants import SOURCE_MARK, end_source
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import NAME, POSTING_SCOPES, SAVED
 from microsub.redis import keys

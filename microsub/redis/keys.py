@@ -347,7 +347,7 @@ token = key_of_two("user:{<name>}:token:<digest>")
 token it is stored at the grant), `grant` (its id, if an app was granted the token), `mark` (if there may be only one
 token of its kind). A token of the user's own provider also has `foreign`, `checked` (Unix time of the provider's last
 reply) and `ends` (the token's own expiry); its `expires` is the time of the next check. Permanent, or until it expires.
-`accounts.store`, `identity.store.foreign`; read by every request.
+`accounts.store`, `accounts.foreign`; read by every request.
 """
 
 tokens = key_of("user:{<name>}:tokens")
@@ -582,88 +582,88 @@ Permanent, until its user deletes it or it was unused for 31 days. `micropub.med
 
 credentials = key_of("user:{<name>}:credentials")
 """Hash: `password` (argon2id in PHC form), `changed` (Unix time), `handle` (the user's id in passkeys). Permanent,
-until the user is disabled. `identity.store.credentials`.
+until the user is disabled. `accounts.credentials`.
 """
 
 passkeys = key_of("user:{<name>}:passkeys")
 """Hash: credential id in base64url → JSON: `name`, `key` (public), `count`, `created`, `used`, `transports`. Lifetime:
-permanent, until the user is disabled. `identity.store.credentials`.
+permanent, until the user is disabled. `accounts.credentials`.
 """
 
 invitation = key_of("user:{<name>}:invitation")
 """String: SHA-256 of the one-time link by which the user chooses how to sign in. Lifetime: 24 hours, once.
-`identity.store.credentials`.
+`accounts.credentials`.
 """
 
 devices = key_of("user:{<name>}:devices")
 """Sorted set: SHA-256 of a known browser's cookie by Unix time of the last sign-in there; attempts from known browsers
-are counted separately. Lifetime: 400 days after the last one. `identity.store.credentials`.
+are counted separately. Lifetime: 400 days after the last one. `accounts.credentials`.
 """
 
 confirmed = key_of_two("user:{<name>}:confirmed:<session>")
 """String: empty; present if the user has just confirmed their identity in the session of that id. Lifetime: 10 minutes.
-`identity.store.credentials`.
+`accounts.credentials`.
 """
 
 handles = key("identity:handles")
-"""Hash: handle in passkeys → user. Permanent, entries are deleted with their users. `identity.store.credentials`."""
+"""Hash: handle in passkeys → user. Permanent, entries are deleted with their users. `accounts.credentials`."""
 
 ceremony = key_of("identity:ceremony:<digest>")
 """String: JSON of a passkey's challenge and its user, by SHA-256 of the secret that the browser got with it; or the
-user of the sign-in link that the server shows at its start. Lifetime: 5 minutes, once. `identity.store.credentials`.
+user of the sign-in link that the server shows at its start. Lifetime: 5 minutes, once. `accounts.credentials`.
 """
 
 attempts = key_of("identity:attempts:<digest>")
 """Hash: `count` of failed and unfinished attempts, `until` (Unix time of the next allowed one), by SHA-256 of the
 counted network or browser. Lifetime: 24 hours after the last; for challenges of passkeys five minutes.
-`identity.store.credentials`.
+`accounts.credentials`.
 """
 
 in_minute = key_of_two("identity:minute:<digest>:<minute>")
 """String: the number of actions in that minute (Unix time divided by 60), by SHA-256 of the action and account.
-Lifetime: two minutes. `identity.store.credentials`.
+Lifetime: two minutes. `accounts.credentials`.
 """
 
 # --- tokens of other providers -----------------------------------------------------------------------------------
 
 foreign = key_of("user:{<name>}:foreign")
 """Sorted set: digest of each token that the user's own provider has confirmed, by the Unix time at which that record
-ends. Lifetime: that of the last record. `identity.store.foreign`.
+ends. Lifetime: that of the last record. `accounts.foreign`.
 """
 
 foreign_checks = key_of("user:{<name>}:foreign:checks")
 """Hash: `known`, `first`, `rest` → number of requests to the user's provider about unknown tokens in this minute, by
-share; `known <digest>` … the same for one network, by its SHA-256. Lifetime: a minute. `identity.store.foreign`.
+share; `known <digest>` … the same for one network, by its SHA-256. Lifetime: a minute. `accounts.foreign`.
 """
 
 foreign_networks = key_of("user:{<name>}:foreign:networks")
 """Sorted set: SHA-256 of each network from which a valid token of the user's own provider came, by Unix time of the
-last one. Lifetime: 30 days after that; 50 at most. `identity.store.foreign`.
+last one. Lifetime: 30 days after that; 50 at most. `accounts.foreign`.
 """
 
 foreign_refused = key_of_two("user:{<name>}:foreign:refused:<digest>")
 """String: why the user's provider refused that token or couldn't be asked, or that it was one of our own tokens, which
-has ended. Lifetime: a minute, seconds, or a day. `identity.store.foreign`, `accounts.store`.
+has ended. Lifetime: a minute, seconds, or a day. `accounts.foreign`, `accounts.store`.
 """
 
 foreign_owner = key_of("foreign:<digest>")
 """String: the user whose provider confirmed that token, for requests to the address without a user's name. Lifetime: as
-the token's record. `identity.store.foreign`.
+the token's record. `accounts.foreign`.
 """
 
 # --- sessions of our own pages -----------------------------------------------------------------------------------
 
 session = key_of_two("user:{<name>}:session:<digest>")
 """Hash: `id`, `me`, `how`, `device`, `created`, `seen`, `renewed` (Unix time), `salt`, `next` and `previous` (digests).
-Lifetime: 30 days after the last visit; 24 hours after its secret was renewed. `identity.store.sessions`.
+Lifetime: 30 days after the last visit; 24 hours after its secret was renewed. `accounts.sessions`.
 """
 
 sessions = key_of("user:{<name>}:sessions")
-"""Set: digests of the user's sessions. Lifetime: as the last session. `identity.store.sessions`."""
+"""Set: digests of the user's sessions. Lifetime: as the last session. `accounts.sessions`."""
 
 sign_in = key_of("identity:sign-in:<digest>")
 """String: JSON of a sign-in in progress (user, provider, browser, page to open afterwards), by SHA-256 of its `state`.
-Lifetime: 15 minutes, once. `identity.store.sessions`.
+Lifetime: 15 minutes, once. `accounts.sessions`.
 """
 
 # --- our own IndieAuth server ------------------------------------------------------------------------------------
@@ -671,18 +671,18 @@ Lifetime: 15 minutes, once. `identity.store.sessions`.
 code = key_of_two("user:{<name>}:code:<digest>")
 """Hash, an authorization code of our own IndieAuth server: `client`, `title`, `redirect`, `scope`, `challenge`, `seed`,
 `expires`, `used`, `use`, `grant`, `source` (id of the source with which the app will post). Lifetime: an hour.
-`identity.store.grants`.
+`accounts.grants`.
 """
 
 grant = key_of_two("user:{<name>}:grant:<grant_id>")
 """Hash, a grant of an app: `client`, `title`, `scope`, `created`, `renewed`, `expires`, `refresh` and `before` (SHA-256
 of the refresh token and of the previous one), `seed`, `before_seed`, `tokens`, `source` (id of the source with which
 the app posts, if any), `used` (Unix time of the last use of its tokens, to within minutes). Lifetime: a year after its
-last renewal. `identity.store.grants`.
+last renewal. `accounts.grants`.
 """
 
 grants = key_of("user:{<name>}:grants")
-"""Set: ids of the user's grants. Permanent. `identity.store.grants`."""
+"""Set: ids of the user's grants. Permanent. `accounts.grants`."""
 
 # --- keys that are deleted together ------------------------------------------------------------------------------
 

@@ -199,7 +199,7 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
 
 async def end_sessions(stores: Stores, name: str) -> None:
     """Sign a user out of all browsers."""
-    from microsub.identity.store.sessions import Sessions
+    from microsub.accounts.sessions import Sessions
 
     await Sessions(stores.redis).end_all(name)
 

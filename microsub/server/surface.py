@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from microsub.accounts.quotas import UserQuotas
+from microsub.accounts.sessions import Sessions
 from microsub.accounts.store import Accounts, Activity, ActivityNotes, ServiceTokens
 from microsub.admin.figures import Figures
 from microsub.admin.health import Health
@@ -28,7 +29,6 @@ from microsub.identity.page_check import PageDoctor
 from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.sign_in import SignInClient
-from microsub.identity.store.sessions import Sessions
 from microsub.library.posts import Posts
 from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting

@@ -11,7 +11,10 @@ from functools import partial
 
 from starlette.types import ASGIApp
 
+from microsub.accounts.credentials import AttemptCounts
+from microsub.accounts.foreign import ForeignTokens
 from microsub.accounts.quotas import RequestRate, UserQuotas
+from microsub.accounts.sessions import PendingStore, Sessions
 from microsub.accounts.store import Accounts, Activity, ActivityNotes, ServiceTokens, TokenUse
 from microsub.admin.health import Health, PushState
 from microsub.admin.hours import Hours
@@ -36,9 +39,6 @@ from microsub.identity.profiles import Profiles
 from microsub.identity.protocol.documents import profile_page
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.sign_in import SignInClient, SignInLimits
-from microsub.identity.store.credentials import AttemptCounts
-from microsub.identity.store.foreign import ForeignTokens
-from microsub.identity.store.sessions import PendingStore, Sessions
 from microsub.library.post_store import post_store
 from microsub.library.posts import Posts
 from microsub.micropub.media import Media

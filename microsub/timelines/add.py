@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import orjson
 
+from microsub.accounts import absent
 from microsub.base.logs import LibraryLogger
-from microsub.identity.store import absent
 from microsub.model.filters import Filter, Searched
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import ChannelSettings

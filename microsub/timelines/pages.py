@@ -17,9 +17,9 @@ from functools import lru_cache
 from itertools import compress
 from typing import Any, Literal, NamedTuple
 
+from microsub.accounts import absent
 from microsub.accounts.store import unauthorized
 from microsub.formats.wire import not_ahead
-from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.posts.items import PIECE, Items, within
 from microsub.redis import keys

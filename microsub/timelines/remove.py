@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import compress
 
+from microsub.accounts import absent
 from microsub.base.errors import NotFound, QuotaReached
-from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, Reason
 from microsub.posts.items import Items
 from microsub.redis import keys

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from microsub.identity.store import absent
+from microsub.accounts import absent
 from microsub.model.reader import Reason, TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
+from microsub.accounts import absent
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import normalise_profile
-from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys

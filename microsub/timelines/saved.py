@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from microsub.accounts import absent
 from microsub.base.errors import QuotaReached
-from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, SAVED, Reason
 from microsub.posts.items import Items
 from microsub.redis import keys

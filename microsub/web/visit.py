@@ -19,6 +19,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from microsub.accounts.credentials import KNOWN_BROWSER
+from microsub.accounts.sessions import SESSION, SignedIn, SignedInPerson
 from microsub.base.digests import new_secret
 from microsub.base.errors import (
     Forbidden,
@@ -42,19 +44,20 @@ from microsub.base.locks import KeyedLocks
 from microsub.base.texts import N_, Sentence
 from microsub.fetch import asking_for
 from microsub.identity.clients import Asker
-from microsub.identity.limits import CONFIRMATION, KNOWN_BROWSER, SESSION
 from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.passwords import repeated_password
 from microsub.identity.protocol.documents import is_own, profile_page
 from microsub.identity.provider import ACCESS
-from microsub.identity.store.sessions import SignedIn, SignedInPerson
 from microsub.server.surface import IdentityServices, Services
 from microsub.web.display import Display
 from microsub.web.forms import FIELD, SentForm, check_form, cookie_value, form_token, read_form, read_upload
 from microsub.web.headers import PublicAddress, client_address, page_headers
 from microsub.web.pages import Templates, preferred_language
 from microsub.web.responses import retry_after, until_sent
+
+CONFIRMATION = 600
+"""How long after a sign-in or a confirmation a user may change password and passkeys."""
 
 log = structlog.get_logger(__name__)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 import structlog
 
+from microsub.accounts.sessions import VISIT_NOTED
 from microsub.base.clock import DAY
 from microsub.base.metrics import DEVICE_MESSAGES
 from microsub.base.periodic import RoundTiming, for_ever
@@ -24,7 +25,6 @@ from microsub.base.texts import N_
 from microsub.base.urls import host_of
 from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument, retry_after
 from microsub.formats.wire import post_title
-from microsub.identity.limits import VISIT_NOTED
 from microsub.model.reader import NOTIFICATIONS, Channel
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
@@ -32,8 +32,8 @@ from microsub.redis.replies import text
 from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceState
 
 if TYPE_CHECKING:
+    from microsub.accounts.sessions import Sessions
     from microsub.accounts.store import Activity
-    from microsub.identity.store.sessions import Sessions
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels

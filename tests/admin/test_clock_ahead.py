@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.accounts.credentials import AttemptCounts
 from microsub.feeds.record import Feeds
-from microsub.identity.store.credentials import AttemptCounts
 from microsub.posts import garbage
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import structlog
 
+from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
+from microsub.accounts.grants import Codes, Consent, Grants
+from microsub.accounts.sessions import Sessions
 from microsub.base.errors import NotFound, Unauthorized
 from microsub.configuration.effective import SettingsInForce
 from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
-from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
-from microsub.identity.store.grants import Codes, Consent, Grants
-from microsub.identity.store.sessions import Sessions
 from microsub.model.reader import Credential
 from microsub.model.settings import ChannelSettings, Filters
 from microsub.redis.protocol import Redis

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from microsub.backend_file.document import examine
-from microsub.base.identifiers import identifier
+from microsub.base.identifiers import canonical_me, identifier, site_of_me
 from microsub.base.urls import (
     ascii_host,
     asked_host,
@@ -28,7 +28,6 @@ from microsub.base.urls import (
 from microsub.fetch.targets import follow, target_of
 from microsub.fetch.values import HopError
 from microsub.identity.passkeys import relying_party
-from microsub.identity.protocol.links import canonical_me, site_of_me
 from microsub.web.headers import origin
 
 HOSTS = {

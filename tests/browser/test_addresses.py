@@ -9,8 +9,9 @@ import pytest
 from playwright.async_api import Page
 
 from microsub.base.errors import InvalidRequest
+from microsub.base.identifiers import canonical_me
 from microsub.identity.protocol.clients import ClientInfo, allowed_redirect
-from microsub.identity.protocol.links import canonical_me, profile_links
+from microsub.identity.protocol.links import profile_links
 from tests.browser.tab import Tab
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.accounts import foreign
+from microsub.accounts.foreign import (
+    KNOWN_NETWORK,
+    MOST_NETWORKS,
+    ForeignTokens,
+    Principal,
+    Standing,
+    TokenOrigin,
+    UnknownTokens,
+    Vouched,
+)
 from microsub.accounts.store import Accounts
 from microsub.base.errors import Unauthorized
-from microsub.identity.limits import KNOWN_NETWORK, UnknownTokens
-from microsub.identity.store import foreign
-from microsub.identity.store.foreign import MOST_NETWORKS, ForeignTokens, Principal, Standing, TokenOrigin, Vouched
 from microsub.model.reader import Credential
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
+from microsub.accounts.foreign import ForeignTokens, Principal, UnknownTokens, Vouched
 from microsub.accounts.store import Accounts
 from microsub.base.errors import Forbidden, MicrosubError, ProviderUnavailable, Unauthorized
 from microsub.base.metrics import TOKEN_CHECKS
@@ -22,8 +23,6 @@ from microsub.identity.foreign_tokens import (
     Said,
     Silent,
 )
-from microsub.identity.limits import UnknownTokens
-from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.model.reader import Credential, Grant
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW

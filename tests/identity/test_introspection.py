@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from microsub.accounts.foreign import Principal, Vouched
 from microsub.fetch import Fetcher, FetchSettings
 from microsub.identity import foreign_tokens
 from microsub.identity.foreign_tokens import Another, Denied, Introspection, Said, Silent
 from microsub.identity.profiles import Profiles
-from microsub.identity.store.foreign import Principal, Vouched
 from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import LOOPBACK, nowhere

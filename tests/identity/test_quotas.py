@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.quotas import STEPS, PostRoom, RequestRate, step_of, too_many_requests
 from microsub.backend_file.store import InForce
 from microsub.base.errors import FollowersFull, QuotaReached, StoreIncomplete, StoreUnavailable, TooManyRequests
 from microsub.configuration.model import InstanceSettings, Quotas
-from microsub.identity.store.credentials import AttemptCounts
 from microsub.redis.protocol import Redis, ScriptCall
 from tests.support import examples
 

@@ -12,9 +12,8 @@ from microsub.base.clock import DAY
 from microsub.configuration.model import UserSettings
 from microsub.feeds.record import FeedRecord
 from microsub.model.settings import OwnChannelSettings
-from microsub.polling.plan import DAY, LASTING_FAILURES, MOVE_SIGHTINGS
-from microsub.work import Patience
 from microsub.polling.plan import LASTING_FAILURES, MOVE_SIGHTINGS
+from microsub.work import Patience
 from tests.support.polling import World, dated, rss, world
 from tests.support.redis_wrappers import KilledError, Killing
 from tests.support.web import Answer, Publisher

@@ -11,9 +11,8 @@ from selectolax.lexbor import LexborNode as Node
 
 import microsub
 from microsub.admin import overview
-from microsub.admin.hours import HOUR, HourFigures
-from microsub.backend_file.facts import Change, Conflict, What
 from microsub.admin.hours import HourFigures
+from microsub.backend_file.facts import Change, Conflict, What
 from microsub.base.clock import HOUR
 from microsub.base.errors import StoreUnavailable
 from microsub.configuration.model import FeedConfig

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.identity.limits import PASSKEY_CHALLENGE
+from microsub.accounts.credentials import PASSKEY_CHALLENGE
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 from tests.support.visitor import Visitor

@@ -6,16 +6,11 @@ import contextlib
 
 import pytest
 
-from microsub.redis import keys
-from microsub.redis.due import SHARDS
-from microsub.redis.protocol import Redis
-from microsub.websub.agreement import DAY, HOUR
-from microsub.work import Patience
 from microsub.base.clock import DAY, HOUR
-from microsub.delivery.stage import Patience
 from microsub.redis import keys
 from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
+from microsub.work import Patience
 from tests.support.hub import hub
 from tests.support.polling import world
 from tests.support.push import BASE, Push

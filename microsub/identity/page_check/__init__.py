@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from microsub.base.clock import MINUTE
 from microsub.base.errors import ParseError, TooManyRequests
+from microsub.base.identifiers import canonical_me, site_of_me
 from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, parts_of
@@ -31,7 +32,7 @@ from microsub.identity.protocol.documents import (
     microsub_line,
     profile_page,
 )
-from microsub.identity.protocol.links import canonical_me, site_of_me, usable
+from microsub.identity.protocol.links import usable
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from microsub.base.identifiers import identifier
+from microsub.base.identifiers import endpoint, identifier, shown
 from microsub.base.texts import N_, Sentence, duration
 from microsub.fetch import Answered, FetchFailed, Hop
 from microsub.identity.profiles import RedirectTrail
@@ -26,7 +26,7 @@ from microsub.identity.protocol.documents import (
     provider_lines,
     webmention_line,
 )
-from microsub.identity.protocol.links import ExaminedPage, WrittenLink, endpoint, shown, usable, written_links
+from microsub.identity.protocol.links import ExaminedPage, WrittenLink, usable, written_links
 from microsub.model.reader import NAME
 
 FindingLevel = Literal["ok", "advice", "problem"]

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
+from microsub.base.identifiers import alike, known_me, shown
 from microsub.base.texts import N_, Sentence
 from microsub.identity.clients import App
 from microsub.identity.limits import PROFILE_RECENT
@@ -31,7 +32,6 @@ from microsub.identity.protocol.clients import (
     read_target,
 )
 from microsub.identity.protocol.documents import MICROPUB, PROFILE_SCOPE, is_own
-from microsub.identity.protocol.links import alike, known_me, shown
 from microsub.identity.provider import LONGEST_NAME, GrantedApp
 from microsub.model.reader import ALL_SCOPES, NAME, NOTIFICATIONS, OTHER_NAMES, SAVED, meant
 from microsub.web.headers import origin

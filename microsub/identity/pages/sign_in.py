@@ -16,14 +16,14 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.credentials import InvitationSpent
+from microsub.accounts.grants import owner_in
 from microsub.base.errors import NotFound, SignInFailed
 from microsub.base.texts import N_, Sentence
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
 from microsub.identity.protocol.documents import microsub_line, provider_lines
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
-from microsub.identity.store.credentials import InvitationSpent
-from microsub.identity.store.grants import owner_in
 from microsub.model.reader import NAME as ACCOUNT
 from microsub.web.headers import is_of_this_machine, own_path, page_headers
 from microsub.web.visit import (

@@ -6,6 +6,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.identifiers import shown
 from microsub.base.rate_limits import network_of
 from microsub.base.texts import N_, Sentence
 from microsub.identity.limits import PROFILE_PAGE
@@ -19,7 +20,6 @@ from microsub.identity.protocol.documents import (
     provider_lines,
     webmention_line,
 )
-from microsub.identity.protocol.links import shown
 from microsub.model.reader import NAME
 from microsub.web.visit import PageSite, PageVisit, form, page, public
 

@@ -21,8 +21,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 from microsub.base.errors import InvalidRequest, ParseError
-from microsub.base.identifiers import MAX_URL, Identifier, identifier
-from microsub.identity.protocol.links import canonical_me, endpoint, shown
+from microsub.base.identifiers import MAX_URL, Identifier, canonical_me, endpoint, identifier, shown
 from microsub.model.reader import ALL_SCOPES, read_scopes
 
 MAX_BODY = 64 * 1024

@@ -1,9 +1,6 @@
-"""Addresses of people, apps and servers, and the links by which a page names them.
+"""The links by which a page names its people, apps and servers.
 
-`me`: https://indieauth.spec.indieweb.org/#user-profile-url, #url-canonicalization. `base.identifiers` decides which
-URLs can be identifiers at all.
-
-Links: https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-editor.org/rfc/rfc8288. HTTP `Link`
+https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-editor.org/rfc/rfc8288. HTTP `Link`
 comes first, then `<link>` in the page's head, in document order. Links in the body are ignored: on many sites others
 may write there, and a `<link>` in a comment would name their server as the owner's. The boundary of head and body is
 that of the tree that browsers build: a `<div>` among the metadata ends the head, whatever follows.
@@ -11,7 +8,6 @@ that of the tree that browsers build: a `<div>` among the metadata ends the head
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,130 +16,13 @@ from typing import Literal
 from selectolax.lexbor import LexborHTMLParser
 
 from microsub.base.errors import InvalidRequest
-from microsub.base.identifiers import MAX_URL, UNFIT, Identifier, identifier
+from microsub.base.identifiers import canonical_me, endpoint
 from microsub.base.urls import safe_url
 from microsub.discovery.links import discover
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.parse import sniff
 from microsub.web.links import links_of
-
-_DOT_AT_END = re.compile(r"(?i)https?://[^/?#]*?[.\u3002\uff0e\uff61](?::[0-9]*)?(?:[/?#]|\Z)")
-
-
-def same_origin(one: str, other: str) -> bool:
-    """Whether two addresses have the same scheme, host and port, ignoring fragments.
-
-    False if one is invalid. As in browsers, a trailing dot makes another host.
-    """
-    try:
-        return _origin(one) == _origin(other)
-    except ValueError:
-        return False
-
-
-def _origin(url: str) -> tuple[str, bool]:
-    url = url.partition("#")[0]
-    return identifier(url).origin, _DOT_AT_END.match(url) is not None
-
-
-def endpoint(value: object, base: str = "") -> str | None:
-    """An absolute address for requests.
-
-    None if `value` can't be trusted with a secret. It is resolved as in browsers. User and password, fragments (RFC
-    6749, 3.1), control characters and ambiguous addresses are refused. An empty relative address is the page itself
-    (RFC 3986, 4.4).
-    """
-    if not isinstance(value, str) or len(value) > MAX_URL:
-        return None
-    text = value.strip(" ")
-    if UNFIT.search(text):
-        return None
-    found = safe_url(text, base) if text else safe_url(base.partition("#")[0])
-    if found is None:
-        return None
-    try:
-        return identifier(found).url
-    except ValueError:
-        return None
-
-
-def shown(text: str) -> str:
-    """The text in a form for messages: short, printable, and without credentials."""
-    clean = "".join(char if char.isprintable() else "\ufffd" for char in text[:200])
-    return re.sub(r"//[^/?#]*@", "//***@", clean)
-
-
-_BARE_DOMAIN = re.compile(r"[^:/?#@\s\\]+(?::[0-9]+)?(?:[/?].*)?", re.DOTALL)
-EXPECTED_ME = "a profile URL such as https://alice.example/: a domain, without port, user, fragment or dot segments"
-
-
-def canonical_me(text: str, *, private: bool = False) -> str:
-    """The canonical form of a profile URL; a bare domain gets https. Raises InvalidRequest.
-
-    The scheme isn't changed: a host's http and https pages are different until a redirect says otherwise, because
-    anybody on the network path can answer for the first. `private` also allows ports and IP addresses, for machines
-    that aren't publicly reachable.
-    """
-    written = text.strip(" ")
-    if not re.match(r"(?i)[a-z][a-z0-9+.-]*://", written) and _BARE_DOMAIN.fullmatch(written):
-        written = f"https://{written}"
-    try:
-        found = identifier(written)
-        _check_public(found, written, private)
-    except ValueError as problem:
-        raise InvalidRequest(f"'me' can't be used: found '{shown(text)}', {problem}; expected {EXPECTED_ME}") from None
-    return found.url
-
-
-def known_me(me: str) -> str | None:
-    """The canonical form of an account's address, in any network; None if it is invalid."""
-    try:
-        return canonical_me(me, private=True)
-    except InvalidRequest:
-        return None
-
-
-def same_me(one: str, other: str) -> bool:
-    """Whether two profile URLs are the same, compared as text.
-
-    The host's case and the optional path `/` don't matter. False for invalid ones. http and https, and other addresses
-    that lead to the same page, are compared by discovery.
-    """
-    first = known_me(one)
-    return first is not None and first == known_me(other)
-
-
-def alike(one: str, other: str) -> bool:
-    """Whether two profile URLs differ only in the scheme and a trailing slash.
-
-    Clients add and remove both, so this difference doesn't show another person; nor does it prove the same one. False
-    if one isn't a profile URL.
-    """
-    first, second = ((known_me(me) or "").partition("://")[2].removesuffix("/") for me in (one, other))
-    return first == second != ""
-
-
-def site_of_me(me: str) -> str:
-    """Host and port of a canonical profile URL, without `www.`, which identify a site."""
-    found = identifier(me)
-    return found.host.removeprefix("www.") + (f":{found.port}" if found.port is not None else "")
-
-
-def path_of_me(me: str) -> str:
-    """Path and query of a canonical profile URL, which identify a page of its site."""
-    found = identifier(me)
-    return found.path + found.query
-
-
-def _check_public(found: Identifier, written: str, private: bool) -> None:
-    if private:
-        return
-    if found.is_address:
-        raise ValueError("with an IP address as its host")
-    if re.match(r"(?i)https?://[^/?#]*:", written):
-        raise ValueError("with a port")
-
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MOST_LINKS = 500

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.sessions import device as browser_name
 from microsub.base.errors import NotFound
 from microsub.base.texts import N_
-from microsub.identity.store.sessions import device as browser_name
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks, links
 from microsub.reader.reading.pages import reader_of

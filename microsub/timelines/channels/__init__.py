@@ -16,10 +16,10 @@ from typing import Any, get_type_hints
 
 import orjson
 
+from microsub.accounts import absent
 from microsub.accounts.store import grant, unauthorized
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.configuration.model import Quotas
-from microsub.identity.store import absent
 from microsub.model.reader import (
     NAME,
     RESERVED,

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import orjson
 
+from microsub.accounts import absent
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, QuotaReached
-from microsub.identity.store import absent
 from microsub.model.reader import MOVE, SAVED, STANDING, FeedMove, Subscription, read_moves
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis

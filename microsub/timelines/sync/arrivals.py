@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from microsub.accounts import absent
 from microsub.accounts.store import grant, unauthorized
-from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis

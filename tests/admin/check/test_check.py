@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.identity.store.credentials import LocalCredentials, Passkey
-from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
+from microsub.accounts.credentials import LocalCredentials, Passkey
+from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from microsub.base.errors import InvalidRequest
-from microsub.base.identifiers import identifier
-from microsub.identity.protocol.links import alike, canonical_me, endpoint, same_me, site_of_me
+from microsub.base.identifiers import alike, canonical_me, endpoint, identifier, same_me, site_of_me
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 import pytest
 
+from microsub.accounts.grants import Codes
 from microsub.accounts.store import ActivityNotes, TokenUse
 from microsub.identity.clients import MAX_LOGO
-from microsub.identity.store.grants import Codes
 from microsub.server.app import create_app
 from microsub.web.pages import moment
 from tests.support.apps import Apps

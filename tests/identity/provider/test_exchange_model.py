@@ -12,10 +12,9 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, rule
 
+from microsub.accounts.grants import CODE, CODE_REPEAT, TOKEN_OVERLAP, Codes, Consent, Grants, Issued, Spent
 from microsub.accounts.store import Accounts
 from microsub.base.errors import Unauthorized
-from microsub.identity.limits import CODE, CODE_REPEAT, TOKEN_OVERLAP
-from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
 from tests.support import examples
 from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import assert_no_stray_keys

@@ -8,11 +8,10 @@ import sys
 
 import pytest
 
+from microsub.accounts.grants import GRANT, Codes, Consent, Grants, Issued, Spent
 from microsub.accounts.store import Accounts
 from microsub.admin.check.look import look
 from microsub.base.errors import Unauthorized
-from microsub.identity.limits import GRANT
-from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
@@ -97,7 +96,7 @@ async def test_all_of_a_code_lies_with_its_user(redis: Redis, accounts: Accounts
 
 REDEEMER = """
 import asyncio, json, sys
-from microsub.identity.store.grants import Codes
+from microsub.accounts.grants import Codes
 from microsub.redis.multiplexer import Multiplexed
 
 async def main(url, code, now):

@@ -9,9 +9,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from microsub.accounts.grants import ACCESS_TOKEN, CODE, Codes, Consent
 from microsub.base.digests import sha256_hex
-from microsub.identity.limits import ACCESS_TOKEN, CODE
-from microsub.identity.store.grants import Codes, Consent
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import microsub.identity
 from microsub.accounts.store import Accounts
 from microsub.base.errors import ProfileUnreachable
+from microsub.base.identifiers import canonical_me
 from microsub.base.rate_limits import FixedWindow
 from microsub.configuration.model import Registration
 from microsub.fetch import Hop
@@ -30,7 +31,7 @@ from microsub.identity.admission import (
 from microsub.identity.limits import USER_ADDRESSES
 from microsub.identity.profiles import Claims, Profile, RedirectTrail, trail_of
 from microsub.identity.protocol.documents import is_own
-from microsub.identity.protocol.links import Endpoints, canonical_me
+from microsub.identity.protocol.links import Endpoints
 from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.accounts.store import Accounts
-from microsub.base.errors import InvalidRequest, NotFound
-from microsub.identity.limits import ATTEMPTS
-from microsub.identity.store.credentials import (
+from microsub.accounts.credentials import (
+    ATTEMPTS,
     MOST_DEVICES,
     MOST_PASSKEYS,
     AttemptCounts,
     LocalCredentials,
     Passkey,
 )
+from microsub.accounts.store import Accounts
+from microsub.base.errors import InvalidRequest, NotFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from microsub.accounts.credentials import InvitationSpent
+from microsub.accounts.sessions import Sessions
 from microsub.accounts.store import Accounts
 from microsub.base.errors import NotFound
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.passkeys import PasskeyAnswer
-from microsub.identity.store.credentials import InvitationSpent
-from microsub.identity.store.sessions import Sessions
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import Authenticator
 from tests.support.one_reader import ANN, NOW

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from microsub.accounts.credentials import InvitationSpent, LocalCredentials
 from microsub.accounts.store import Accounts
 from microsub.base.errors import InvalidRequest, NotImplementedHere
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyRefused, Passkeys, RelyingParty, relying_party
-from microsub.identity.store.credentials import InvitationSpent, LocalCredentials
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import UP, UV, Authenticator, b64, unb64
 from tests.support.one_reader import ANN, NOW

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from microsub.accounts.credentials import PASSKEY_CHALLENGE, AttemptCounts, LocalCredentials
 from microsub.accounts.store import Accounts
 from microsub.base.errors import InvalidRequest, TooManyRequests
 from microsub.base.rate_limits import GrowingPauses, network_of
 from microsub.identity.limits import (
     CHALLENGES_OF_WIDE_NETWORK,
     HASHES,
-    PASSKEY_CHALLENGE,
     PASSWORDS_OF_BROWSER,
     PASSWORDS_OF_NETWORK,
     PASSWORDS_OF_WIDE_NETWORK,
@@ -31,7 +31,6 @@ from microsub.identity.passwords import (
     chosen_password,
     normal_password,
 )
-from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
+from microsub.accounts.sessions import SESSION_SECRET, Sessions, device
 from microsub.accounts.store import Accounts
 from microsub.base.errors import Unauthorized
-from microsub.identity.limits import SESSION_SECRET
-from microsub.identity.store.sessions import Sessions, device
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
@@ -118,7 +117,7 @@ async def test_an_ended_session_is_not_written_again(sessions: Sessions, redis: 
 
 async def test_old_sessions_make_room(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of sessions per user is limited."""
-    monkeypatch.setattr("microsub.identity.store.sessions.MOST", 3)
+    monkeypatch.setattr("microsub.accounts.sessions.MOST", 3)
     cookies = [await begun(sessions, NOW + n) for n in range(5)]
     assert [await sessions.find(cookie, NOW + 9) is not None for cookie in cookies] == [False, False, True, True, True]
 

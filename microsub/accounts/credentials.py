@@ -17,18 +17,26 @@ from typing import Any
 
 import orjson
 
+from microsub.accounts import absent
+from microsub.accounts.grants import LONGEST_SECRET, owner_in
+from microsub.base.clock import DAY
 from microsub.base.digests import new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
-from microsub.identity.limits import ATTEMPTS, INVITATION, KNOWN_BROWSER, PASSKEY_CHALLENGE
-from microsub.identity.store import absent
-from microsub.identity.store.grants import LONGEST_SECRET, owner_in
 from microsub.model.reader import NAME
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
+
+KNOWN_BROWSER = 400 * DAY
+"""How long a browser stays known after a user has signed in with it."""
+PASSKEY_CHALLENGE = 300
+INVITATION = 1 * DAY
+"""Lifetime of a one-time link."""
+ATTEMPTS = 1 * DAY
+"""Time without an attempt after which wrong passwords are counted from zero again."""
 
 MOST_DEVICES = 20
 MOST_PASSKEYS = 20

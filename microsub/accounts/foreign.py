@@ -12,13 +12,33 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from microsub.base.clock import DAY
 from microsub.base.digests import sha256_hex
-from microsub.identity.limits import KNOWN_NETWORK, UnknownTokens
 from microsub.model.reader import Credential
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTokens:
+    """Requests per minute to a user's provider about unknown tokens, counted in Redis; 60 in all.
+
+    `known`: from networks that sent a valid token lately; `first`: the first ones of any network; `rest`: further
+    ones. `of_…`: how many of them one network may use (`of_first`: in IPv6, one /48).
+    """
+
+    known: int = 20
+    of_known: int = 10
+    first: int = 24
+    of_first: int = 2
+    rest: int = 16
+    of_rest: int = 16
+
+
+KNOWN_NETWORK = 30 * DAY
+"""How long a network stays known after it sent a valid token."""
 
 MOST_REMEMBERED = 100
 """Tokens of one user's provider that are stored; if there are more, expired ones are removed first."""

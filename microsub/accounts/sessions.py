@@ -14,16 +14,30 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
+from microsub.accounts import listed
+from microsub.base.clock import DAY
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.base.errors import Unauthorized
+from microsub.base.identifiers import same_me
 from microsub.base.texts import N_
-from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, SESSION_SETTLED, SIGN_IN, VISIT_NOTED
-from microsub.identity.store import listed
 from microsub.model.reader import NAME
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading
 from microsub.redis.scripts import load
+
+SESSION = 30 * DAY
+"""From the last visit until a session ends."""
+SESSION_SECRET = 1 * DAY
+"""Until the secret of a session is renewed."""
+SESSION_OVERLAP = 1 * DAY
+"""Maximum time for which the old secret stays valid after a renewal: the reply with the new one may get lost."""
+SESSION_SETTLED = 60
+"""How long the old secret stays valid after the first request with the new one, for requests in progress."""
+VISIT_NOTED = 300
+"""Minimum time between two recorded visits of a session, so that not every request writes."""
+SIGN_IN = 900
+"""Maximum time at the provider, where people may have to look up their password."""
 
 LONGEST_COOKIE = 256
 
@@ -246,8 +260,6 @@ def _is_same(me: str, former: str) -> bool:
     if me == former:
         return True
     # Imported here, because it loads page parsing, and addresses rarely change their spelling.
-    from microsub.identity.protocol.links import same_me
-
     return same_me(me, former)
 
 

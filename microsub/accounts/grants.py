@@ -18,15 +18,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from microsub.accounts import absent, listed
+from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
-from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT, GRANT, TOKEN_OVERLAP
-from microsub.identity.store import absent, listed
 from microsub.model.reader import NAME
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, text, texts
 from microsub.redis.scripts import load
+
+CODE = 120
+"""A code takes seconds from the browser to the app."""
+CODE_REPEAT = 10
+"""How long an identical exchange of a code or refresh token gets the same reply: some apps send it twice."""
+CODE_KEPT = 1 * HOUR
+"""How long a second use of a code is noticed."""
+ACCESS_TOKEN = 180 * DAY
+GRANT = 365 * DAY
+"""Lifetime of a refresh token from the last renewal."""
+TOKEN_OVERLAP = 600
+"""How long older access tokens stay valid after a renewal, for requests in progress."""
 
 LONGEST_SECRET = 512
 """Maximum characters of a token or code; longer ones aren't looked up."""
