@@ -34,6 +34,8 @@ SESSION_OVERLAP = 1 * DAY
 """Maximum time for which the old secret stays valid after a renewal: the reply with the new one may get lost."""
 SESSION_SETTLED = 60
 """How long the old secret stays valid after the first request with the new one, for requests in progress."""
+CONFIRMATION = 600
+"""How long after a sign-in or a confirmation a user may change password and passkeys."""
 VISIT_NOTED = 300
 """Minimum time between two recorded visits of a session, so that not every request writes."""
 SIGN_IN = 900

@@ -23,7 +23,7 @@ import structlog
 
 from microsub.accounts.credentials import ATTEMPTS, PASSKEY_CHALLENGE, AttemptCounts, InvitationSpent, LocalCredentials
 from microsub.accounts.grants import owner_in
-from microsub.accounts.sessions import Sessions, SignedInPerson
+from microsub.accounts.sessions import CONFIRMATION, Sessions, SignedInPerson
 from microsub.accounts.store import Accounts
 from microsub.base.errors import RequestError, TooManyRequests, Unauthorized
 from microsub.base.metrics import LOCAL_SIGN_INS
@@ -41,7 +41,6 @@ from microsub.identity.limits import (
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
 from microsub.identity.passwords import Hasher, Passwords
 from microsub.redis.protocol import Redis
-from microsub.web.visit import CONFIRMATION
 
 if TYPE_CHECKING:
     from microsub.identity.admission import UserAddresses

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from microsub.accounts.credentials import KNOWN_BROWSER
-from microsub.accounts.sessions import SESSION, SignedIn, SignedInPerson
+from microsub.accounts.sessions import CONFIRMATION, SESSION, SignedIn, SignedInPerson
 from microsub.base.digests import new_secret
 from microsub.base.errors import (
     Forbidden,
@@ -55,9 +55,6 @@ from microsub.web.forms import FIELD, SentForm, check_form, cookie_value, form_t
 from microsub.web.headers import PublicAddress, client_address, page_headers
 from microsub.web.pages import Templates, preferred_language
 from microsub.web.responses import retry_after, until_sent
-
-CONFIRMATION = 600
-"""How long after a sign-in or a confirmation a user may change password and passkeys."""
 
 log = structlog.get_logger(__name__)
 

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from starlette.requests import Request
 
+from microsub.accounts.sessions import CONFIRMATION
 from microsub.accounts.store import ActivityNotes, TokenUse
 from microsub.server.app import create_app
 from microsub.server.backend import GREETING
 from microsub.web import visit
 from microsub.web.pages import moment
-from microsub.web.visit import CONFIRMATION
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.visitor import (
