@@ -183,6 +183,38 @@ def test_every_format_keeps_to_its_rules(path: Path) -> None:
         rules(FORMATS[form].write(made))
 
 
+def test_a_feed_with_a_language_has_its_words() -> None:
+    """Of its page, and of what a post responds to, where and when; English for languages that aren't known."""
+    there = Card(name="Hafen")
+    entries = (
+        Entry(
+            guid="urn:1", published=NOW, updated=NOW, repost_of=("https://b.example/1",), featured="https://b.example/p"
+        ),
+        Entry(guid="urn:2", published=NOW, checkin=there, rsvp="yes", start="2026-03-05T10:00", location=there),
+        Entry(guid="urn:3", published=NOW, review=Review(item=Card(name="Tee"), rating="4", best="5")),
+        Entry(guid="urn:4", published=NOW),
+    )
+    said = {}
+    for language in ("", "fr", "de-AT"):
+        made = FeedDocument(
+            "urn:f", "Kim", ADDRESSES, NOW, entries, language=language, previous={"html": "https://r.example/older"}
+        )
+        said[language] = [html_to_text(FORMATS[form].write(made).decode()) for form in FORMATS]
+    assert [text for text in said["fr"] if text in said[""] and "Follow:" in text]
+    page = next(text for text in said["de-AT"] if "Folgen:" in text)
+    wanted = (
+        "Folgen: RSS, Atom, JSON Feed",
+        "Weitergegeben: https://b.example/1",
+        "Ältere Beiträge",
+        "Bild",
+        "Ohne Titel",
+    )
+    dated = ("23. November 2026, 05:00", "geändert 2026-11-23", "Wann: 5. März 2026, 10:00", "Wo: Hafen", "Zusage: yes")
+    assert [one for one in (*wanted, *dated, "Eingecheckt: Hafen", "Bewertung: 4 von 5") if one not in page] == []
+    english = r"Follow|Reposted|Older|Picture|Untitled|changed|When|Where|RSVP|Checked|Review|Rating|March"
+    assert [re.findall(english, text) for text in said["de-AT"]] == [[]] * len(FORMATS)
+
+
 def test_a_page_links_the_players_in_a_post() -> None:
     """The page of an output feed shows no foreign frames; followers get them."""
     player = "https://www.youtube.com/embed/dQw4w9WgXcQ"

@@ -13,6 +13,7 @@ from typing import Any
 
 from microsub.formats.documents import page, xml
 from microsub.formats.documents.values import FeedDocument, files, link, media_type, printable, shown, title, uri
+from microsub.formats.documents.words import Words, words
 from microsub.formats.wire import dump, timestamp
 from microsub.model.jf2 import Card, Enclosure, Entry
 
@@ -47,19 +48,20 @@ def json_feed(document: FeedDocument) -> bytes:
         "next_url": document.previous.get("json"),
         "hubs": [{"type": "WebSub", "url": hub} for hub in document.hubs],
     }
+    said = words(document.language)
     # A line for each entry: inside of the JSON of one there is no end of a line.
-    items = b",".join(b"\n" + dump(_item(printable(entry))) for entry in document.entries)
+    items = b",".join(b"\n" + dump(_item(printable(entry), said)) for entry in document.entries)
     return b'%b,"items":[%b]}' % (dump(_stated(head))[:-1], items)
 
 
-def _item(entry: Entry) -> dict[str, Any]:
-    content = shown(entry)
+def _item(entry: Entry, said: Words) -> dict[str, Any]:
+    content = shown(entry, said)
     external = next((target for target in entry.bookmark_of if target != entry.url), None)
     found = {
         "id": entry.guid,
         "url": uri(link(entry)),
         "external_url": external and uri(external),
-        "title": title(entry),
+        "title": title(entry, said),
         "content_html": content,
         "summary": entry.summary,
         "image": uri(entry.featured) if entry.featured and entry.name else None,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from html import escape
 
+from microsub.formats.documents.words import Words, day
 from microsub.formats.html.text import html_to_text
 from microsub.model.jf2 import Card, Entry, Review
 
@@ -23,47 +24,49 @@ _QUOTED = 300
 """Characters quoted of a post that is only referred to."""
 
 
-def context(entry: Entry) -> str:
-    """Paragraphs that say what the post's own content doesn't; empty if there is nothing to say."""
-    return "\n".join(_paragraphs(entry))
+def context(entry: Entry, said: Words = str) -> str:
+    """Paragraphs that say what the post's own content doesn't, in the words of `said`; empty if there is nothing."""
+    return "\n".join(_paragraphs(entry, said))
 
 
-def told(entry: Entry) -> str:
+def told(entry: Entry, said: Words = str) -> str:
     """These paragraphs as plain text in one line, for a title."""
-    return " ".join(html_to_text(context(entry)).split())
+    return " ".join(html_to_text(context(entry, said)).split())
 
 
-def _paragraphs(entry: Entry) -> Iterator[str]:
+def _paragraphs(entry: Entry, said: Words) -> Iterator[str]:
     content = (entry.content and (entry.content.html or escape(entry.content.text or ""))) or ""
     for name, verb in _RESPONSES.items():
         for target in getattr(entry, name):
             if _lacks(content, target) and target != entry.url:
-                yield from _response(entry, target, verb, f"u-{name.replace('_', '-')}", whole=name == "repost_of")
+                yield from _response(
+                    entry, target, said(verb), f"u-{name.replace('_', '-')}", whole=name == "repost_of"
+                )
     quoted = entry.quotation_of
     if quoted and _lacks(content, quoted):
-        yield from _response(entry, quoted, "Quotes", "u-quotation-of", whole=True)
+        yield from _response(entry, quoted, said("Quotes"), "u-quotation-of", whole=True)
     if entry.rsvp and _lacks(content, entry.rsvp):
-        yield f'<p>RSVP: <span class="p-rsvp">{escape(entry.rsvp)}</span></p>'
-    if entry.start and _lacks(content, begins := _shown(entry.start)):
-        end = f" – {_time(entry.end, _shown(entry.end), 'dt-end')}" if entry.end else ""
-        yield f"<p>When: {_time(entry.start, begins, 'dt-start')}{end}</p>"
+        yield f'<p>{said("RSVP:")} <span class="p-rsvp">{escape(entry.rsvp)}</span></p>'
+    if entry.start and _lacks(content, begins := _shown(entry.start, said)):
+        end = f" – {_time(entry.end, _shown(entry.end, said), 'dt-end')}" if entry.end else ""
+        yield f"<p>{said('When:')} {_time(entry.start, begins, 'dt-start')}{end}</p>"
     if entry.review is not None:
-        yield from _review(entry.review, content)
+        yield from _review(entry.review, content, said)
     for place, verb, kind in (
         (entry.checkin, "Checked in at", "u-checkin"),
         (entry.location, "Where:" if entry.start else "At", "p-location"),
     ):
         if place is not None and (where := _place(place, kind)) and _lacks(content, place.name or where):
-            yield f"<p>{verb} {where}</p>"
+            yield f"<p>{said(verb)} {where}</p>"
 
 
-def _review(review: Review, content: str) -> Iterator[str]:
+def _review(review: Review, content: str, said: Words) -> Iterator[str]:
     """The reviewed thing and the rating."""
     item = review.item and _place(review.item, "u-item")
     if review.item and item and _lacks(content, review.item.name or item):
-        yield f"<p>Review of {item}</p>"
-    best = f" of {escape(review.best)}" if review.best else ""
-    rating = f"<p>Rating: {escape(review.rating or '')}{best}</p>"
+        yield f"<p>{said('Review of')} {item}</p>"
+    best = f" {said('of')} {escape(review.best)}" if review.best else ""
+    rating = f"<p>{said('Rating:')} {escape(review.rating or '')}{best}</p>"
     if review.rating and rating not in content:
         yield rating
 
@@ -93,16 +96,16 @@ def _response(entry: Entry, target: str, verb: str, kind: str, *, whole: bool) -
         yield f"<blockquote>{quoted}</blockquote>"
 
 
-def _shown(text: str) -> str:
+def _shown(text: str, said: Words) -> str:
     """A time as people write it; as the publisher writes it if it can't be read."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return text
-    day, offset = f"{moment.day} {moment:%B %Y}", moment.strftime("%z")
+    begin, offset = day(moment, said), moment.strftime("%z")
     if ":" not in text:
-        return day
-    return f"{day}, {moment:%H:%M}" + (f" (UTC{offset[:3]}:{offset[3:5]})" if offset else "")
+        return begin
+    return f"{begin}, {moment:%H:%M}" + (f" (UTC{offset[:3]}:{offset[3:5]})" if offset else "")
 
 
 def _time(text: str, shown: str, kind: str) -> str:

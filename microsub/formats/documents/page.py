@@ -10,6 +10,7 @@ from typing import Literal
 
 from microsub.formats.documents.context import context
 from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title
+from microsub.formats.documents.words import Words, day, words
 from microsub.formats.html.players import page_of, player_link
 from microsub.formats.wire import timestamp
 from microsub.formats.xml.media import kind_of
@@ -38,7 +39,7 @@ def write_post(entry: Entry, address: str, stylesheet: str) -> bytes:
     lines = (
         *_head(title(entry), stylesheet),
         f'<link rel="canonical" href="{escape(address)}"></head><body><main>',
-        *_entry(printable(replace(entry, guid=address))),
+        *_entry(printable(replace(entry, guid=address)), str),
         "</main></body></html>",
     )
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
@@ -54,7 +55,7 @@ def _head(name: str, stylesheet: str, language: str = "") -> Iterator[str]:
 
 
 def _page(document: FeedDocument) -> Iterator[str]:
-    name = escape(document.title)
+    name, said = escape(document.title), words(document.language)
     yield from _head(document.title, document.stylesheet, document.language)
     yield f'<link rel="canonical self" href="{escape(document.addresses["html"])}">'
     feeds = document.current or document.addresses
@@ -72,33 +73,33 @@ def _page(document: FeedDocument) -> Iterator[str]:
     if document.description:
         yield f'<p class="p-summary">{escape(document.description)}</p>'
     addresses = (f'<a href="{escape(feeds[form])}">{_NAMES[form]}</a>' for form in _ALTERNATES)
-    yield f"<p>Follow: {', '.join(addresses)}</p>"
+    yield f"<p>{said('Follow:')} {', '.join(addresses)}</p>"
     for entry in map(printable, document.entries):
-        yield from _entry(entry)
+        yield from _entry(entry, said)
     if older := document.previous.get("html"):
-        yield f'<p><a rel="prev-archive" href="{escape(older)}">Older posts</a></p>'
+        yield f'<p><a rel="prev-archive" href="{escape(older)}">{said("Older posts")}</a></p>'
     yield "</main></body></html>"
 
 
-def _entry(entry: Entry) -> Iterator[str]:
+def _entry(entry: Entry, said: Words) -> Iterator[str]:
     yield '<article class="h-entry">'
-    address, name = link(entry), escape(title(entry))
+    address, name = link(entry), escape(title(entry, said))
     heading = "p-name" if entry.name else ""
     if address:
         yield f'<h2 dir="auto"><a class="{f"{heading} u-url".strip()}" href="{escape(address)}">{name}</a></h2>'
     else:
         yield f'<h2 class="{heading}" dir="auto">{name}</h2>' if heading else f'<h2 dir="auto">{name}</h2>'
     yield f'<data class="u-uid" value="{escape(entry.guid or "")}"></data>'
-    yield f"<p>{' · '.join(_byline(entry))}</p>"
+    yield f"<p>{' · '.join(_byline(entry, said))}</p>"
     if entry.summary:
         yield f'<p class="p-summary" dir="auto">{escape(entry.summary)}</p>'
-    if about := context(entry):
+    if about := context(entry, said):
         yield f'<div dir="auto">{about}</div>'
     if content := body(entry):
         yield f'<div class="e-content" dir="auto">{content}</div>'
         yield from map(_player, _FRAME.findall(content))
     if entry.featured:
-        yield f'<p><a class="u-featured" href="{escape(entry.featured)}">Picture</a></p>'
+        yield f'<p><a class="u-featured" href="{escape(entry.featured)}">{said("Picture")}</a></p>'
     for one in files(entry):
         yield _file(one)
     if entry.category:
@@ -107,13 +108,14 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield "</article>"
 
 
-def _byline(entry: Entry) -> Iterator[str]:
+def _byline(entry: Entry, said: Words) -> Iterator[str]:
     if entry.author and (entry.author.name or entry.author.url):
         yield _card(entry.author)
     dated: tuple[Literal["published"], Literal["updated"]] = ("published", "updated")
     for name in dated:
         if moment := getattr(entry, name):
-            text = f"{moment.day} {moment:%B %Y, %H:%M}" if name == "published" else f"changed {moment:%Y-%m-%d}"
+            written = f"{day(moment, said)}, {moment:%H:%M}"
+            text = written if name == "published" else f"{said('changed')} {moment:%Y-%m-%d}"
             yield f'<time class="dt-{name}" datetime="{timestamp(moment)}">{text}</time>'
 
 

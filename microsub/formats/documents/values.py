@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from microsub.base.urls import ascii_host, parts_of
 from microsub.formats.documents.context import context, told
+from microsub.formats.documents.words import Words
 from microsub.formats.xml.media import kind_of
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
@@ -99,9 +100,9 @@ def permanent_id(guid: str, feed: str) -> str:
     return f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{feed} {guid}')}"
 
 
-def shown(entry: Entry) -> str:
+def shown(entry: Entry, said: Words = str) -> str:
     """The HTML of a post without context: what it is about, and its content; its pictures if there is neither."""
-    return "\n".join(filter(None, (context(entry), body(entry)))) or "\n".join(_pictures(entry))
+    return "\n".join(filter(None, (context(entry, said), body(entry)))) or "\n".join(_pictures(entry))
 
 
 def _pictures(entry: Entry) -> Iterator[str]:
@@ -118,15 +119,15 @@ def body(entry: Entry) -> str:
     return entry.content.html or html.escape(entry.content.text or "", quote=False).replace("\n", "<br>\n")
 
 
-def title(entry: Entry) -> str:
+def title(entry: Entry, said: Words = str) -> str:
     """The title, else the beginning of the text, else what it is about or shows, else the address, else "Untitled"."""
     if entry.name:
         return entry.name
-    text = " ".join(((entry.content and entry.content.text) or entry.summary or "").split()) or told(entry)
+    text = " ".join(((entry.content and entry.content.text) or entry.summary or "").split()) or told(entry, said)
     text = text or next((one.title for one in entry.enclosure if one.title), "")
     if len(text) > _TITLE:
         text = text[:_TITLE].rsplit(" ", 1)[0] + "…"
-    return text or link(entry) or "Untitled"
+    return text or link(entry) or said("Untitled")
 
 
 def link(entry: Entry) -> str:

@@ -28,6 +28,7 @@ from microsub.formats.documents.values import (
     title,
     uri,
 )
+from microsub.formats.documents.words import Words, words
 from microsub.formats.wire import timestamp
 from microsub.model.jf2 import Card, Enclosure, Entry, Podcast
 
@@ -61,7 +62,7 @@ def rss(document: FeedDocument) -> bytes:
         *_relations(document, "rss", "atom:link"),
     ]
     for entry in map(printable, document.entries):
-        parts += _rss_item(entry)
+        parts += _rss_item(entry, words(document.language))
     return _written([*parts, "</channel>", "</rss>"])
 
 
@@ -123,13 +124,13 @@ def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
         yield "<fh:complete/>"
 
 
-def _rss_item(entry: Entry) -> Iterator[str]:
-    content = shown(entry)
+def _rss_item(entry: Entry, said: Words) -> Iterator[str]:
+    content = shown(entry, said)
     # Readers take the longer one as the content, so a longer summary is left out.
     summary = escape(entry.summary or "", quote=False)
     summary = summary if not content or len(summary) < len(content) else ""
     yield "<item>"
-    yield _element("title", _as_html(title(entry)))
+    yield _element("title", _as_html(title(entry, said)))
     if address := link(entry):
         yield _element("link", uri(address))
     yield _element("guid", entry.guid or "", isPermaLink="false")
@@ -157,9 +158,10 @@ def _rss_item(entry: Entry) -> Iterator[str]:
 
 
 def _atom_entry(entry: Entry, document: FeedDocument) -> Iterator[str]:
-    content, address = shown(entry), link(entry)
+    said = words(document.language)
+    content, address = shown(entry, said), link(entry)
     yield "<entry>"
-    yield _element("title", title(entry))
+    yield _element("title", title(entry, said))
     yield _element("id", entry.guid or "")
     yield _element("updated", timestamp(entry.updated or entry.published or document.updated))
     if entry.published:
