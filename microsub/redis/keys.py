@@ -333,8 +333,9 @@ user = key_of("user:{<name>}")
 `admin` (1), `shape` (grows when a channel's name or settings change), `names` (grows when the user's own names for
 feeds change; 0: there never was one), `rule_count` (number of mutes and blocks, once counted),
 `post_bytes` (the user's share of the bytes of posts, corrected by upkeep daily), `move <feed id> <uid>`
-(target and begin of a move of the feed's items from that channel). Permanent, or until 30 days after the user was
-disabled. `accounts.store`, `timelines.channels`, `timelines.channels.follows`, `timelines.views`.
+(target and begin of a move of the feed's items from that channel; to the channel itself: of an unfollow). Permanent,
+or until 30 days after the user was disabled. `accounts.store`, `timelines.channels`, `timelines.channels.follows`,
+`timelines.views`.
 """
 
 former_feeds = key_of("user:{<name>}:former-feeds")

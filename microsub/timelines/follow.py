@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreUnavailable
 from microsub.base.rate_limits import RateLimit
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
@@ -162,15 +162,16 @@ class Following:
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
         """Stop following. Unread items of the feed leave, read ones stay until retention removes them.
 
-        Unfollowing a feed that isn't followed is no error.
+        Unfollowing a feed that isn't followed is no error. If a master of a cluster that has the feed or its items is
+        away, upkeep finishes the unfollow when it is back.
         """
         while subscription := _named(await self._channels.subscriptions(user, uid), url):
-            if await self._leave(user, uid, subscription.feed, now):
+            if await self._leave_now(user, uid, subscription.feed, now):
                 return
             # Meanwhile it became another feed's subscription, or another request ended it: look again.
         feed_id = await self._feeds.find(url)
         if feed_id is not None:
-            await self._leave(user, uid, feed_id, now)
+            await self._leave_now(user, uid, feed_id, now)
 
     async def move(self, user: str, target: str, url: str, now: float) -> Followed:
         """Follow a feed only in the channel `target`; its items move too. Raises NotFound if no channel follows it."""
@@ -186,26 +187,31 @@ class Following:
                 # The subscription first, so that nothing is added to the former channel after its items were read.
                 await self._channels.move_subscription(user, FeedMove(held.feed, uid, target, now))
         # Together with interrupted moves.
-        moves = [move for move in await self._channels.moves(user) if move.feed == held.feed and move.source != target]
+        moves = [
+            move
+            for move in await self._channels.moves(user)
+            if move.feed == held.feed and move.source not in {target, move.target}
+        ]
         await self._feeds.subscribe(held.feed, user, target)
         await self._carry_over(user, target, moves, now)
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
         return await self._one(user, target, record)
 
     async def finish_moves(self, user: str, moves: Sequence[FeedMove], now: float) -> None:
-        """Finish a user's interrupted moves that no request has repeated."""
+        """Finish a user's interrupted moves and unfollows that no request has repeated."""
         further = {(move.feed, move.source): move.target for move in moves}
         for move in moves:
             target, known = move.target, {move.source}
             while (move.feed, target) in further and target not in known:
                 known.add(target)
                 target = further[move.feed, target]
-            if await self._channels.follows(user, target, move.feed):
+            if move.source != move.target and await self._channels.follows(user, target, move.feed):
                 await self._feeds.subscribe(move.feed, user, target)
                 await self._carry_over(user, target, [move], now)
             else:
-                # The user has unfollowed it there too: unfollow as usual.
-                await self._leave(user, move.source, move.feed, now)
+                # The user has unfollowed it there too, or only there: unfollow as usual, unless it is followed again.
+                if not await self._channels.follows(user, move.source, move.feed):
+                    await self._leave(user, move.source, move.feed, now)
                 await self._channels.moved(user, move)
 
     async def remove_channel(self, user: str, uid: str, now: float) -> None:
@@ -259,12 +265,25 @@ class Following:
         for move in moves:
             await self._channels.moved(user, move)
 
-    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
-        """Unfollow; returns whether there was a subscription. The feed's lists are corrected in any case."""
+    async def _leave_now(self, user: str, uid: str, feed_id: str, now: float) -> bool:
+        """`_leave`, finished by upkeep if only the user's own keys can be reached; whether there was a subscription."""
         ended = await self._channels.unfollow(user, uid, feed_id)
+        try:
+            await self._clear(user, uid, feed_id, now)
+        except StoreUnavailable:
+            await self._channels.note_unfinished(user, uid, feed_id, now)
+            with suppress(StoreUnavailable):  # upkeep also looks once a day
+                await self._begin(user, now)
+        return ended
+
+    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> None:
+        await self._channels.unfollow(user, uid, feed_id)
+        await self._clear(user, uid, feed_id, now)
+
+    async def _clear(self, user: str, uid: str, feed_id: str, now: float) -> None:
+        """Remove what a follow that has ended leaves: unread items, and the entry in the feed's list."""
         await take_out_feed(self._redis, self._items, user, uid, feed_id, now)
         await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
-        return ended
 
     async def _fill(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> None:
         if ids:

@@ -11,7 +11,7 @@ import pytest
 from microsub.redis import keys
 from microsub.redis.cluster import Address, ClusterRedis, slot_of
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
-from tests.support.readers import Reader, instance
+from tests.support.readers import FEED, Reader, instance
 
 NAMES = [f"p{number}" for number in range(9, 0, -1)]
 
@@ -92,6 +92,29 @@ async def test_users_of_the_missing_master_get_503(ann: ReadingVisitor, redis: C
         page = await ann.get("/channel/home")
         assert (page.status, page.response.headers["retry-after"]) == (503, "5")
         assert "Try again in a few seconds" in page.text
+
+
+async def test_users_unfollow_while_another_master_is_away(ann: ReadingVisitor, redis: ClusterRedis) -> None:
+    """What needs the feed or its items is done when the master is back."""
+    server, reader = ann.server, ann.reader
+    home = redis._address_of(slot_of(keys.user("ann")))
+    feed = await server.feeds.find(FEED)
+    assert feed is not None
+    unfinished = 0
+    for number, address in enumerate(sorted(redis._masters.keys() - {home})):
+        async with without(redis, address):
+            await reader.post(action="unfollow", channel="home", url=FEED)
+            assert (await reader.get(action="follow", channel="home"))["items"] == []
+        unfinished += len(await server.channels.moves("ann"))
+        await server.follow_repair.run_for("ann", server.now + 31)
+        assert await reader.unread() == 0
+        assert await server.feeds.subscribers(feed) == []
+        assert await server.channels.moves("ann") == []
+        await server.follow_unscheduled(FEED, "ann", "home")
+        await ann.publish(*(f"again-{number}-{name}" for name in NAMES))
+    assert unfinished
+    await server.channels.note_unfinished("ann", "home", feed, server.now)
+    assert await server.channels.moves("ann") == []
 
 
 async def seen(reader: Reader, **params: int) -> list[str]:

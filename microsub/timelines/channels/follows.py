@@ -76,6 +76,13 @@ class Follows:
         """End a follow; False if there was none. Then `remove.take_out_feed` removes the unread items."""
         return bool(await self._write(user, uid, feed_id, "unfollow"))
 
+    async def note_unfinished(self, user: str, uid: str, feed_id: str, now: float) -> None:
+        """Note that the feed's unread items must still leave the channel, until `moved`, or until it is followed again.
+
+        The note is a move of the items to the channel itself.
+        """
+        await self._write(user, uid, feed_id, "unfinished", f"{uid} {now:.3f}")
+
     async def followed_on(self, user: str, now: float, more: int = 0) -> int:
         """The number of feeds newly followed in apps on the day of `now`, after adding `more`."""
         key = keys.follows(user, str(int(now // DAY)))

@@ -9,13 +9,13 @@
 --
 -- KEYS  1 channels  2 channel  3 its feeds  4 user  5 former feeds ('change')
 --       5 channel that takes the feed  6 its feeds ('move')
--- ARGV  1 uid  2 feed  3 'follow', 'unfollow', 'move' or 'change'
+-- ARGV  1 uid  2 feed  3 'follow', 'unfollow', 'unfinished' (an unfollow), 'move' or 'change'
 --       'follow': 4 value  5 limit of feeds that all channels together follow, 0 for no limit  6 pattern: feeds of a
---       channel  7 the score from which on its items are unread, or ''; 'move': 4 uid of the other channel  5 the note;
+--       channel  7 the score from which on its items are unread, or ''; 'move': 4 uid of the other channel  5 the note; 'unfinished': 4 the note;
 --       'change': 4 value  5 old value  6 the feed that replaces this one, or the feed itself  7 lifetime of the former
 --       feeds in seconds  8 how many are kept
 -- reply -1: no such channel ('move': the other one); 1 done; 0 nothing to do ('follow': is followed; 'unfollow' and
---       'move': isn't; 'change': other value); 2 + count: that many feeds are followed: the limit is reached
+--       'move': isn't; 'unfinished': is followed again; 'change': other value); 2 + count: that many feeds are followed: the limit is reached
 local uid, feed, action = ARGV[1], ARGV[2], ARGV[3]
 local function from(id) return 'unread_from ' .. id end
 
@@ -73,6 +73,11 @@ if action == 'unfollow' then
   note_names(redis.call('HGET', KEYS[3], feed))
   redis.call('HDEL', KEYS[2], from(feed))
   return redis.call('HDEL', KEYS[3], feed)
+end
+if action == 'unfinished' then
+  if redis.call('HEXISTS', KEYS[3], feed) == 1 then return 0 end
+  redis.call('HSET', KEYS[4], 'move ' .. feed .. ' ' .. uid, ARGV[4])
+  return 1
 end
 if redis.call('HGET', KEYS[3], feed) ~= ARGV[5] then return 0 end
 if ARGV[6] == feed then
