@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub import server
-from microsub.base.identifiers import PROFILE, unfit_profile
+from microsub.base.identifiers import PROFILE, identifier, unfit_profile
 from microsub.base.settings import Settings, mask_password
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
@@ -27,6 +27,7 @@ from microsub.cli.options import (
     run,
     run_on,
     say,
+    server_address,
     settings_flags,
 )
 from microsub.cli.transfer import user_export, user_import
@@ -265,10 +266,11 @@ async def user_invite(settings: Settings, stores: Stores, name: str, afresh: boo
         if afresh:
             await local.forget(name)
         code = await local.credentials.invite(name)
-    if settings.base_url is None:
-        where = f"only on this machine, if the server listens on port {settings.port}"
+    base = await server_address(stores, settings)
+    if settings.base_url is None and (base is None or identifier(base).is_loopback):
+        where = "only on this machine" + ("" if base else f", if the server listens on port {settings.port}")
         say(f"warning: the link works {where}; for a public link use --base-url", err=True)
-    say(f"{settings.public_url}{INVITATION_PATH}#{code}")
+    say(f"{base or settings.public_url}{INVITATION_PATH}#{code}")
 
 
 @user.command("password")

@@ -267,3 +267,11 @@ def say_json(value: object, *, indent: bool = False) -> None:
 def clear_line() -> None:
     """Clear the line of a progress bar on standard error."""
     click.echo("\r\033[K", nl=False, err=True)
+
+
+async def server_address(stores: Stores, settings: Settings) -> str | None:
+    """The URL of the server on this data, None if it isn't known: as configured, or of the one that started last."""
+    usual = read_settings({}, {})
+    if settings.base_url is not None or settings.host != usual.host or settings.port not in {usual.port, 0}:
+        return settings.public_url
+    return await stores.applied.address()

@@ -11,9 +11,9 @@ import click
 
 from microsub import server
 from microsub.base.errors import InvalidRequest
-from microsub.base.settings import Settings, read_settings
+from microsub.base.settings import Settings
 from microsub.cli.groups import Group
-from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say
+from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say, server_address
 from microsub.model.plaintext import counted, on_one_line
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
         feeds = await stores.outputs.all_of(user)
         sizes = [await stores.outputs.size(feed) for feed in feeds]
         if as_json:
-            base = await _base(stores, settings) or settings.public_url
+            base = await server_address(stores, settings) or settings.public_url
             print_json([feed.as_dict(base, size) for feed, size in zip(feeds, sizes, strict=True)])
         else:
             await _print_feeds(stores, feeds, sizes, settings)
@@ -174,7 +174,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
     for start in range(0, len(items), _STEP):
         titles |= await contents.titles([item.id for item in items[start : start + _STEP]])
     if as_json:
-        base = await _base(stores, settings) or settings.public_url
+        base = await server_address(stores, settings) or settings.public_url
         about = feed.as_dict(base, await stores.outputs.size(feed))
         print_json({**about, "items": [item.as_dict(titles.get(item.id, "")) for item in items]})
         return
@@ -304,16 +304,8 @@ async def _items(stores: Stores, feed: OutputFeed) -> list[OutputItem]:
     return found
 
 
-async def _base(stores: Stores, settings: Settings) -> str | None:
-    """The URL of the server on this data, None if it isn't known: as configured, or of the one that started last."""
-    usual = read_settings({}, {})
-    if settings.base_url is not None or settings.host != usual.host or settings.port not in {usual.port, 0}:
-        return settings.public_url
-    return await stores.applied.address()
-
-
 async def _print_addresses(stores: Stores, feed: OutputFeed, settings: Settings, as_json: bool) -> None:
-    base = await _base(stores, settings)
+    base = await server_address(stores, settings)
     if as_json:
         print_json(feed.as_dict(base or settings.public_url, await stores.outputs.size(feed)))
         return
@@ -334,7 +326,7 @@ def _say_assumed(settings: Settings) -> None:
 async def _print_feeds(
     stores: Stores, feeds: Sequence[OutputFeed], sizes: Sequence[tuple[int, int]], settings: Settings
 ) -> None:
-    base = await _base(stores, settings)
+    base = await server_address(stores, settings)
     for feed, (published, imported) in zip(feeds, sizes, strict=True):
         say(f"{feed.name}  {on_one_line(feed.title)}  {published} published, {imported} imported")
         for form, address in feed.addresses(base or settings.public_url).items():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from microsub import server
 from microsub.accounts.store import Accounts
+from microsub.base.settings import read_settings
 from microsub.cli import accounts
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.redis.connect import connect
@@ -57,6 +60,21 @@ def test_a_link_without_an_address_comes_with_a_warning(run: Run) -> None:
     result = run("user", "invite", "alice")
     assert result.stdout.startswith("http://127.0.0.1:8080/enrol#alice.")
     assert "--base-url" in result.stderr
+
+
+@pytest.mark.usefixtures("data")
+def test_a_link_leads_to_the_server_that_started_last(run: Run) -> None:
+    """Without a warning if others reach it."""
+
+    async def start(url: str) -> None:
+        async with server.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
+            await stores.applied.note_address(url)
+
+    for url, warning in (("http://127.0.0.1:9321", "only on this machine"), ("https://reader.example", "")):
+        asyncio.run(start(url))
+        result = run("user", "invite", "alice")
+        assert result.stdout.startswith(f"{url}/enrol#alice.")
+        assert warning in result.stderr and bool(warning) == bool(result.stderr)
 
 
 def test_inviting_afresh_ends_all_access_first(run: Run, looked: Looked) -> None:
