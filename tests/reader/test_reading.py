@@ -106,6 +106,8 @@ async def test_one_source(ann: ReadingVisitor) -> None:
     ]
     only = await ann.get((sources[0] or "").replace("show=all&", ""))
     assert (only.title, titles(only)) == ("A blog", ["b2", "b1"])
+    (feeds,) = [one.attributes["href"] for one in only.tree.css(".views a") if one.text() == "Feeds"]
+    assert (await ann.get(feeds or "")).tree.css_first((feeds or "").removeprefix("/channels/home")) is not None
     await ann.mark_all(only)
     assert await ann.titles("/channel/home") == ["a2", "a1"]
 
@@ -380,6 +382,23 @@ async def test_a_feed_has_the_name_that_its_reader_gave_it(ann: ReadingVisitor) 
     (feed,) = await ann.server.channels.subscriptions("ann", "home")
     await ann.server.channels.update_subscription("ann", "home", feed.feed, name="")
     assert "ZZ my name" not in (await ann.get("/channel/home")).text
+
+
+async def test_the_name_of_a_feed_leads_to_its_posts(ann: ReadingVisitor) -> None:
+    """As the byline or next to it; a guest's name leads to the guest, and in the list of the feed to its site."""
+    await _named(ann)
+    (feed,) = await ann.server.channels.subscriptions("ann", "home")
+    only = f"/channel/home?show=all&source={feed.feed}"
+
+    async def bold(path: str) -> dict[str, str | None]:
+        posts = (await ann.get(path)).tree.css(".post")
+        links = {one.css_first("h2").text().strip(): one.css_first(".byline b a") for one in posts}
+        return {name: link.attributes["href"] if link else None for name, link in links.items()}
+
+    listed, of_feed = await bold("/channel/home"), await bold(only)
+    assert (listed["own"], listed["nobody"]) == (only, only)
+    assert listed["guest"] == of_feed["guest"] != only
+    assert only not in of_feed.values()
 
 
 async def test_apps_show_the_readers_name_for_a_missing_author(ann: ReadingVisitor, server: World) -> None:
