@@ -74,7 +74,8 @@ def test_a_link_leads_to_the_server_that_started_last(run: Run) -> None:
         asyncio.run(start(url))
         result = run("user", "invite", "alice")
         assert result.stdout.startswith(f"{url}/enrol#alice.")
-        assert warning in result.stderr and bool(warning) == bool(result.stderr)
+        assert warning in result.stderr
+        assert bool(warning) == bool(result.stderr)
 
 
 def test_inviting_afresh_ends_all_access_first(run: Run, looked: Looked) -> None:
