@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.scale.model import distinct_feeds
-from microsub.model.reader import STANDING
+from microsub.model.reader import BUILT_IN
 
 TOP = 0.3
 """Share of the users who follow the most popular feed."""
@@ -34,7 +34,7 @@ class Size:
     @property
     def all_channels(self) -> int:
         """The number of all channels, including those that every user has."""
-        return self.users * (self.channels + len(STANDING))
+        return self.users * (self.channels + len(BUILT_IN))
 
 
 def size_for(users: int) -> Size:

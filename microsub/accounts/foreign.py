@@ -79,7 +79,7 @@ class Vouched:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KnownToken:
     """The stored facts about a token, before a provider is asked.
 
     `principal` is None if the user doesn't exist or is disabled. `vouched` is the last positive response, `until` the
@@ -98,7 +98,7 @@ class ForeignTokens:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def standing(self, credential: Credential) -> Standing:
+    async def known_token(self, credential: Credential) -> KnownToken:
         """The stored facts about the token and its user, in one round trip."""
         user, digest = credential.user, credential.digest
         (me, endpoint, disabled), record, refused = await self._redis.pipeline(
@@ -116,7 +116,7 @@ class ForeignTokens:
         if foreign is not None:
             end = None if ends is None else float(ends)
             vouched = Vouched(frozenset(scope.decode().split()), client.decode(), float(checked), end)
-        return Standing(principal, vouched, float(expires or 0), refused.decode() if refused else None)
+        return KnownToken(principal, vouched, float(expires or 0), refused.decode() if refused else None)
 
     async def remember(
         self, principal: Principal, digest: str, vouched: Vouched, *, until: float, grace: float

@@ -86,7 +86,7 @@ class AppGrant:
     source: str = ""
 
 
-class Spent(Enum):
+class RedemptionResult(Enum):
     """The outcome of using a code or a refresh token. AGAIN: it was used a moment ago, with the same result.
 
     REFUSED: the request doesn't match the code, which is used up by that. REUSED: it was used before, or isn't the
@@ -106,7 +106,7 @@ class Spent(Enum):
     @property
     def good(self) -> bool:
         """Whether the app gets the code's result."""
-        return self in {Spent.GIVEN, Spent.AGAIN}
+        return self in {RedemptionResult.GIVEN, RedemptionResult.AGAIN}
 
 
 class Grants:
@@ -120,15 +120,17 @@ class Grants:
         place = _place(refresh)
         return place and _grant(*place, await self._fields(*place))
 
-    async def renew(self, refresh: str, scopes: frozenset[str] | None, now: float) -> tuple[Spent, Issued | None]:
-        """Exchange a refresh token; returns the new tokens if `Spent.good`.
+    async def renew(
+        self, refresh: str, scopes: frozenset[str] | None, now: float
+    ) -> tuple[RedemptionResult, Issued | None]:
+        """Exchange a refresh token; returns the new tokens if `RedemptionResult.good`.
 
         `scopes` are those of the access token, None for all of the grant; the caller checks that they are among these.
         """
         place = _place(refresh)
         fields = await self._fields(*place) if place else {}
         if place is None or "refresh" not in fields:
-            return Spent.UNKNOWN, None
+            return RedemptionResult.UNKNOWN, None
         user, grant = place
         older = is_same(sha256_hex(refresh), fields.get("before", ""))
         seed = fields["before_seed"] if older else fields["seed"]
@@ -146,7 +148,9 @@ class Grants:
             keys.grants(user),
             keys.token(user, sha256_hex(access)),
         ]
-        renewed = Spent((await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode())
+        renewed = RedemptionResult(
+            (await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode()
+        )
         if not renewed.good:
             return renewed, None
         return renewed, Issued(user, fields["client"], access, successor, frozenset(scope.split()), ACCESS_TOKEN)
@@ -349,11 +353,11 @@ class Codes:
         found = await self._read(code)
         return found[0] if found else None
 
-    async def redeem_profile(self, code: str, fits: Callable[[Consent], bool], now: float) -> Spent:
+    async def redeem_profile(self, code: str, fits: Callable[[Consent], bool], now: float) -> RedemptionResult:
         """Use up the code only to learn its user. `fits`: see `redeem`."""
         found = await self._read(code)
         if found is None:
-            return Spent.UNKNOWN
+            return RedemptionResult.UNKNOWN
         consent, seed = found
         return await self._spend(
             consent.user, code, _grant_of_code(seed, code), "-", [now, *_verdict(fits, consent), "profile"]
@@ -361,8 +365,8 @@ class Codes:
 
     async def redeem(
         self, code: str, verifier: str, fits: Callable[[Consent], bool], now: float, most: int = 0
-    ) -> tuple[Spent, Issued | None]:
-        """Use up the code for a grant; returns its tokens if `Spent.good`.
+    ) -> tuple[RedemptionResult, Issued | None]:
+        """Use up the code for a grant; returns its tokens if `RedemptionResult.good`.
 
         The caller checks that it has a scope. `fits`: client, redirect and `verifier` (which may be empty) match the
         code. If they don't, the code was stolen, and nobody gets anything for it any more. `most` is the user's quota
@@ -370,7 +374,7 @@ class Codes:
         """
         found = await self._read(code)
         if found is None:
-            return Spent.UNKNOWN, None
+            return RedemptionResult.UNKNOWN, None
         consent, seed = found
         user, grant = consent.user, _grant_of_code(seed, code)
         access = f"{user}.{derive(seed, 'access', code, verifier)}"
@@ -392,7 +396,7 @@ class Codes:
 
     async def _spend(
         self, user: str, code: str, grant: str, access: str, head: list[Arg], more: list[Arg] | None = None
-    ) -> Spent:
+    ) -> RedemptionResult:
         where = [
             *(
                 keys.user(user),
@@ -405,7 +409,7 @@ class Codes:
         reply = await self._redis.script(
             load("code_redeem"), where, [*head, CODE_REPEAT, keys.token(user, "*"), *(more or [])]
         )
-        return Spent(reply.decode())
+        return RedemptionResult(reply.decode())
 
     async def _read(self, code: str) -> tuple[Consent, str] | None:
         """The grant of the code, and its seed."""

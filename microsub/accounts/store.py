@@ -26,7 +26,7 @@ from microsub.base.digests import is_same, new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest, StoreError, Unauthorized, UserDisabled
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
-from microsub.model.reader import GLOBAL, MOVE, NAME, STANDING, Credential, FeedMove, Grant, read_moves
+from microsub.model.reader import BUILT_IN, GLOBAL, MOVE, NAME, Credential, FeedMove, Grant, read_moves
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Redis
@@ -37,7 +37,7 @@ from microsub.redis.scripts import batches, load
 ENDED_TOKEN = 1 * DAY
 """How long a replaced token is remembered as ended."""
 
-STANDING_NAMES = tuple(uid.title() for uid in STANDING)
+BUILT_IN_NAMES = tuple(uid.title() for uid in BUILT_IN)
 _LONGEST_CLIENT = 200
 _STEP = 500
 _LISTS = ((keys.tokens, keys.token), (keys.sessions, keys.session), (keys.grants, keys.grant))
@@ -117,8 +117,8 @@ class Accounts:
     async def _create(self, name: str, me: str, now: float, how: str = "") -> None:
         await self._redis.script(
             load("user_create"),
-            [keys.user(name), keys.channels(name), *(keys.channel(name, uid) for uid in STANDING)],
-            [me, now, *STANDING_NAMES, how],
+            [keys.user(name), keys.channels(name), *(keys.channel(name, uid) for uid in BUILT_IN)],
+            [me, now, *BUILT_IN_NAMES, how],
         )
         # Another slot, so not in the script; if a crash leaves a user unlisted, creating it again lists it.
         await self._redis.command("SADD", keys.users(), name)

@@ -45,7 +45,12 @@ def arrivals_to_wire(found: Arrivals) -> bytes:
     """The reply as the bytes of a JSON object."""
     items = b",".join(
         b'{"_id":"%b","_is_read":%b,%b"_arrived":%d}'
-        % (row.id.encode(), b"true" if row.is_read else b"false", b'"_saved":true,' if row.is_saved else b"", row.place)
+        % (
+            row.id.encode(),
+            b"true" if row.is_read else b"false",
+            b'"_saved":true,' if row.is_saved else b"",
+            row.position,
+        )
         for row in found.rows
     )
     places = (("after", found.resume), ("since", found.newest))
@@ -65,7 +70,7 @@ async def mark_read(call: Call) -> Reply:
     if last == EVERYTHING:
         updated |= await mark_all(redis, call.user, uid, call.now)
     elif last is not None:
-        updated |= await mark_before(redis, call.user, uid, last, call.services.items.places, call.now)
+        updated |= await mark_before(redis, call.user, uid, last, call.services.items.scores, call.now)
     return _updated(len(updated))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from microsub.backend_file.facts import Change, Clash, Current, Forms, What
+from microsub.backend_file.facts import Change, ChangeKind, Clash, Current, Forms
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.identifiers import PROFILE, same_me, unfit_profile
 from microsub.base.settings import mask_password
@@ -37,7 +37,7 @@ _AT_ONCE = 8
 _CHANNELS_AT_ONCE = 200
 """How many of a user's channels are read in one round trip, so that other requests don't wait longer."""
 
-_GIVE_ADDRESS = frozenset({What.USER_ADDED, What.USER_RETURNED, What.SITE})
+_GIVE_ADDRESS = frozenset({ChangeKind.USER_ADDED, ChangeKind.USER_RETURNED, ChangeKind.SITE})
 
 
 def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: bool = False) -> list[Clash]:
@@ -52,7 +52,7 @@ def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: b
     for change in changes:
         if change.what in _GIVE_ADDRESS:
             addresses[change.user] = given[change.user] = change.value
-        elif change.what is What.USER_REMOVED:
+        elif change.what is ChangeKind.USER_REMOVED:
             addresses.pop(change.user, None)
             given.pop(change.user, None)
     holders: dict[str, list[str]] = {}
@@ -196,53 +196,53 @@ class Applier:
             await self.vet(change)
         user, uid, value = change.user, change.uid, change.value
         match change.what:
-            case What.INSTANCE:
+            case ChangeKind.INSTANCE:
                 await self.settings.set_instance(value)
-            case What.USER_SETTINGS:
+            case ChangeKind.USER_SETTINGS:
                 await self.settings.set_user(user, value)
-            case What.USER_ADDED:
+            case ChangeKind.USER_ADDED:
                 await self._add_user(user, value, change.restored, now)
-            case What.USER_RETURNED:
+            case ChangeKind.USER_RETURNED:
                 await self._bring_back(user, value, now)
-            case What.SITE | What.TOKEN_ENDPOINT | What.ADMIN:
+            case ChangeKind.SITE | ChangeKind.TOKEN_ENDPOINT | ChangeKind.ADMIN:
                 await self._change_account(change)
-            case What.USER_REMOVED:
+            case ChangeKind.USER_REMOVED:
                 await self._remove_user(user, now)
-            case What.CHANNEL_ADDED:
+            case ChangeKind.CHANNEL_ADDED:
                 await self._add_channel(change, now)
-            case What.CHANNEL_RENAMED:
+            case ChangeKind.CHANNEL_RENAMED:
                 await self.channels.rename(user, uid, value, now)
-            case What.CHANNEL_REMOVED:
+            case ChangeKind.CHANNEL_REMOVED:
                 await self.following.remove_channel(user, uid, now)
-            case What.CHANNEL_SETTINGS:
+            case ChangeKind.CHANNEL_SETTINGS:
                 await self.channels.set_settings(user, uid, value, now)
-            case What.REORDERED:
+            case ChangeKind.REORDERED:
                 there = {channel.uid for channel in await self.channels.list(user)}
                 await self.channels.order(user, [uid for uid in value if uid in there])
-            case What.MUTED:
+            case ChangeKind.MUTED:
                 await self.rules.mute(user, uid, value, now)
-            case What.UNMUTED:
+            case ChangeKind.UNMUTED:
                 await self.rules.unmute(user, uid, value, now)
-            case What.BLOCKED:
+            case ChangeKind.BLOCKED:
                 await self.rules.block(user, uid, value, now)
-            case What.UNBLOCKED:
+            case ChangeKind.UNBLOCKED:
                 await self.rules.unblock(user, uid, value, now)
-            case What.OUTPUT_ADDED | What.OUTPUT_CHANGED:
+            case ChangeKind.OUTPUT_ADDED | ChangeKind.OUTPUT_CHANGED:
                 await self.outputs.put(user, uid, value, now)
-            case What.OUTPUT_REMOVED:
+            case ChangeKind.OUTPUT_REMOVED:
                 with contextlib.suppress(NotFound):
                     await self.outputs.remove(user, uid, now)
-            case What.SOURCE_ADDED | What.SOURCE_CHANGED | What.SOURCE_REMOVED:
+            case ChangeKind.SOURCE_ADDED | ChangeKind.SOURCE_CHANGED | ChangeKind.SOURCE_REMOVED:
                 await self._source(change, now)
-            case What.FEED_REMOVED:
+            case ChangeKind.FEED_REMOVED:
                 await self.following.unfollow(user, uid, value.url, now)
-            case What.FEED_ADDED | What.FEED_RENAMED:
+            case ChangeKind.FEED_ADDED | ChangeKind.FEED_RENAMED:
                 await self._follow(change, now)
 
     async def _change_account(self, change: Change) -> None:
-        if change.what is What.SITE:
+        if change.what is ChangeKind.SITE:
             await self.accounts.set_me(change.user, change.value)
-        elif change.what is What.ADMIN:
+        elif change.what is ChangeKind.ADMIN:
             await self.accounts.set_admin(change.user, change.value)
         else:
             await self.accounts.set_token_endpoint(change.user, change.value)
@@ -290,7 +290,7 @@ class Applier:
             await self.channels.rename(user, uid, name, now)
 
     async def _source(self, change: Change, now: float) -> None:
-        if change.what is not What.SOURCE_REMOVED:
+        if change.what is not ChangeKind.SOURCE_REMOVED:
             await self.sources.put(change.user, change.uid, change.value, now)
             return
         with contextlib.suppress(NotFound):
@@ -298,7 +298,7 @@ class Applier:
 
     async def _follow(self, change: Change, now: float) -> None:
         user, uid, wanted = change.user, change.uid, change.value
-        if change.what is What.FEED_ADDED:
+        if change.what is ChangeKind.FEED_ADDED:
             followed = await self.following.follow(user, uid, wanted.url, now, wanted.name)
             if followed.subscription.name == wanted.name:
                 return

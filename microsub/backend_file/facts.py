@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from microsub.backend_file.document import BackendDocument
 
 
-class What(Enum):
+class ChangeKind(Enum):
     """Kinds of changes in the order in which they are applied; the text is the line in the log."""
 
     INSTANCE = "settings of the instance changed"
@@ -67,12 +67,12 @@ class What(Enum):
 
 
 _NAMED = {
-    "output": ("output feed", (What.OUTPUT_ADDED, What.OUTPUT_CHANGED, What.OUTPUT_REMOVED)),
-    "source": ("source", (What.SOURCE_ADDED, What.SOURCE_CHANGED, What.SOURCE_REMOVED)),
+    "output": ("output feed", (ChangeKind.OUTPUT_ADDED, ChangeKind.OUTPUT_CHANGED, ChangeKind.OUTPUT_REMOVED)),
+    "source": ("source", (ChangeKind.SOURCE_ADDED, ChangeKind.SOURCE_CHANGED, ChangeKind.SOURCE_REMOVED)),
 }
 """Kinds of named things of a user: their label, and the changes that add, change and remove them."""
 
-_RANK = {what: rank for rank, what in enumerate(What)}
+_RANK = {what: rank for rank, what in enumerate(ChangeKind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Change:
     removed user or channel with its data.
     """
 
-    what: What
+    what: ChangeKind
     user: str = ""
     uid: str = ""
     value: Any = None
@@ -93,11 +93,11 @@ class Change:
 
     def __str__(self) -> str:
         value = self.value
-        if value is None and self.what is What.TOKEN_ENDPOINT:
+        if value is None and self.what is ChangeKind.TOKEN_ENDPOINT:
             value = "the one named by the user's page"
         if isinstance(value, FeedConfig):
-            value = value.url if self.what is not What.FEED_RENAMED else f"'{value.name or ''}' for {value.url}"
-        if self.what is What.ADMIN:
+            value = value.url if self.what is not ChangeKind.FEED_RENAMED else f"'{value.name or ''}' for {value.url}"
+        if self.what is ChangeKind.ADMIN:
             value = "on" if value else "off"
         value = ", ".join(value) if isinstance(value, tuple) else _text(value)
         line = self.what.value.format(user=self.user, uid=self.uid, value=value)
@@ -176,14 +176,14 @@ Fact = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FactValue:
     """The value of a fact; `url` is the original spelling of a URL, ignored in comparisons."""
 
     value: Hashable
     url: str = field(default="", compare=False)
 
 
-Facts = Mapping[Fact, Said]
+Facts = Mapping[Fact, FactValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,23 +195,23 @@ class Forms:
 
     def facts(self, user: UserConfig) -> dict[str, Facts]:
         """All facts of a user by channel uid, or `global` for facts that concern no single channel."""
-        own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
-        outputs: dict[Fact, Said] = {("output", name): Said(output) for name, output in user.outputs.items()}
-        sources: dict[Fact, Said] = {("source", name): Said(source) for name, source in user.sources.items()}
+        own = {name: FactValue(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
+        outputs: dict[Fact, FactValue] = {("output", name): FactValue(output) for name, output in user.outputs.items()}
+        sources: dict[Fact, FactValue] = {("source", name): FactValue(source) for name, source in user.sources.items()}
         everywhere = {(name, ""): said for name, said in own.items()} | self._rules(user) | outputs | sources
         facts: dict[str, Facts] = {GLOBAL: everywhere}
         for channel in user.channels:
             facts[channel.uid] = {
-                ("name", ""): Said(channel.name),
-                **{("setting", name): Said(value) for name, value in stated(channel.settings).items()},
+                ("name", ""): FactValue(channel.name),
+                **{("setting", name): FactValue(value) for name, value in stated(channel.settings).items()},
                 **self._rules(channel),
-                **{("feed", self.feed(feed.url)): Said(feed.name, feed.url) for feed in channel.feeds},
+                **{("feed", self.feed(feed.url)): FactValue(feed.name, feed.url) for feed in channel.feeds},
             }
         return facts
 
-    def _rules(self, part: UserConfig | ChannelConfig) -> dict[Fact, Said]:
+    def _rules(self, part: UserConfig | ChannelConfig) -> dict[Fact, FactValue]:
         both = (("mute", part.mute), ("block", part.block))
-        return {(kind, self.profile(url)): Said(True, url) for kind, urls in both for url in urls}
+        return {(kind, self.profile(url)): FactValue(True, url) for kind, urls in both for url in urls}
 
 
 URLS = Forms()
@@ -239,7 +239,7 @@ def merge(
     conflicts: list[Conflict] = []
     channelless: list[Change] = []
     if file.settings not in (base.settings, current.settings):
-        changes.append(Change(What.INSTANCE, value=file.settings))
+        changes.append(Change(ChangeKind.INSTANCE, value=file.settings))
     for name, user in file.users.items():
         merger = _UserMerger(name, current, edited_at, forms, again)
         merger.user(base.users.get(name), user)
@@ -255,22 +255,22 @@ def merge(
 def _removed(name: str, current: Current) -> Iterable[Change]:
     """Remove a user who is no longer in the file; registered users stay, without the file's settings."""
     if name not in current.registered:
-        yield Change(What.USER_REMOVED, name)
+        yield Change(ChangeKind.USER_REMOVED, name)
         return
     now = current.users[name]
     if now.token_endpoint is not None:
-        yield Change(What.TOKEN_ENDPOINT, name, value=None)
+        yield Change(ChangeKind.TOKEN_ENDPOINT, name, value=None)
     if now.admin:
-        yield Change(What.ADMIN, name, value=False)
+        yield Change(ChangeKind.ADMIN, name, value=False)
     if now.settings != UserSettings():
-        yield Change(What.USER_SETTINGS, name, value=UserSettings())
+        yield Change(ChangeKind.USER_SETTINGS, name, value=UserSettings())
 
 
 def _lacks_channel(change: Change, there: Collection[str]) -> bool:
     """Whether a change gives an output feed or a source a channel that isn't in `there`, its user's channels."""
-    if change.what in {What.OUTPUT_ADDED, What.OUTPUT_CHANGED}:
+    if change.what in {ChangeKind.OUTPUT_ADDED, ChangeKind.OUTPUT_CHANGED}:
         return change.value.channel not in {None, SAVED, *there}
-    return change.what in {What.SOURCE_ADDED, What.SOURCE_CHANGED} and change.value.channel not in there
+    return change.what in {ChangeKind.SOURCE_ADDED, ChangeKind.SOURCE_CHANGED} and change.value.channel not in there
 
 
 @dataclass
@@ -284,7 +284,7 @@ class _UserMerger:
     conflicts: list[Conflict] = field(default_factory=list)
     channelless: list[Change] = field(default_factory=list)
 
-    def change(self, what: What, uid: str = "", value: Any = None, *, restored: bool = False) -> None:
+    def change(self, what: ChangeKind, uid: str = "", value: Any = None, *, restored: bool = False) -> None:
         self.changes.append(Change(what, self.name, uid, value, restored))
 
     def user(self, base: UserConfig | None, file: UserConfig) -> None:
@@ -294,11 +294,11 @@ class _UserMerger:
                 return  # the user was disabled elsewhere, and the file has no edit
             former = self.current.disabled.get(self.name)
             if former is None:
-                self.change(What.USER_ADDED, value=file.me)
+                self.change(ChangeKind.USER_ADDED, value=file.me)
                 base, now = None, UserConfig(file.me)
             else:
                 # The file may mean another person, so it doesn't restore earlier data: the user gets what it declares.
-                self.change(What.USER_RETURNED, value=file.me)
+                self.change(ChangeKind.USER_RETURNED, value=file.me)
                 base = now = replace(former, me=file.me)
         base = base or UserConfig()
         was, wanted, there = map(self.forms.facts, (base, file, now))
@@ -314,13 +314,13 @@ class _UserMerger:
                     gone.add(uid)
             elif uid in there:
                 if uid not in was and self.again:
-                    self.change(What.CHANNEL_ADDED, uid, present["name", ""].value, restored=True)
+                    self.change(ChangeKind.CHANNEL_ADDED, uid, present["name", ""].value, restored=True)
                 self.edits(uid, before, after, present)
             elif before != after:  # otherwise it was removed through the API, and the file has no edit
                 if before:
                     self.conflict(f"channel {self.name}/{uid}", "an edit", "removed it")
                 restored = (self.name, uid) in self.current.removed
-                self.change(What.CHANNEL_ADDED, uid, after["name", ""].value, restored=restored)
+                self.change(ChangeKind.CHANNEL_ADDED, uid, after["name", ""].value, restored=restored)
                 added.append(uid)
                 self.edits(uid, {}, after, {("name", ""): after["name", ""]})
         self.order(base, file, now, added, gone)
@@ -331,12 +331,12 @@ class _UserMerger:
         """Decide on a channel that is no longer in the file; whether it is removed."""
         if present is None:
             if self.again and (self.name, uid) in self.current.removed:
-                self.change(What.CHANNEL_REMOVED, uid)
+                self.change(ChangeKind.CHANNEL_REMOVED, uid)
             return False
         what = f"channel {self.name}/{uid}"
         if before != present and not self.conflict(what, "removed it", "another content", uid):
             return False
-        self.change(What.CHANNEL_REMOVED, uid)
+        self.change(ChangeKind.CHANNEL_REMOVED, uid)
         return True
 
     def edits(self, uid: str, before: Facts, after: Facts, present: Facts) -> None:
@@ -358,44 +358,50 @@ class _UserMerger:
                     self.named(kind, name, was, wanted, there)
                 case ("name", _) if wanted and uid != NOTIFICATIONS:
                     if self.wins(f"name of channel {self.name}/{uid}", was, wanted, there, uid):
-                        self.change(What.CHANNEL_RENAMED, uid, wanted.value)
+                        self.change(ChangeKind.CHANNEL_RENAMED, uid, wanted.value)
                 case ("me", _) if wanted:
                     if self.wins(f"site of user {self.name}", was, wanted, there):
-                        self.change(What.SITE, value=wanted.value)
+                        self.change(ChangeKind.SITE, value=wanted.value)
                 case ("admin", _) if wanted:
                     if self.wins(f"whether user {self.name} is an admin", was, wanted, there):
-                        self.change(What.ADMIN, value=wanted.value)
+                        self.change(ChangeKind.ADMIN, value=wanted.value)
                 case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # only the file sets it
-                    self.change(What.TOKEN_ENDPOINT if fact == _ENDPOINT else What.USER_SETTINGS, value=wanted.value)
+                    self.change(
+                        ChangeKind.TOKEN_ENDPOINT if fact == _ENDPOINT else ChangeKind.USER_SETTINGS, value=wanted.value
+                    )
         if settings:
             now = {name: said.value for (kind, name), said in present.items() if kind == "setting"} | settings
             value = OwnChannelSettings(**{name: part for name, part in now.items() if part is not None})
-            self.change(What.CHANNEL_SETTINGS, uid, value)
+            self.change(ChangeKind.CHANNEL_SETTINGS, uid, value)
 
-    def rule(self, kind: str, uid: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+    def rule(
+        self, kind: str, uid: str, was: FactValue | None, wanted: FactValue | None, there: FactValue | None
+    ) -> None:
         if wanted and (there is None or self.again):
-            self.change(What.MUTED if kind == "mute" else What.BLOCKED, uid, wanted.url)
+            self.change(ChangeKind.MUTED if kind == "mute" else ChangeKind.BLOCKED, uid, wanted.url)
         elif was and not wanted and (there or self.again):
-            self.change(What.UNMUTED if kind == "mute" else What.UNBLOCKED, uid, was.url)
+            self.change(ChangeKind.UNMUTED if kind == "mute" else ChangeKind.UNBLOCKED, uid, was.url)
 
-    def feed(self, uid: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+    def feed(self, uid: str, was: FactValue | None, wanted: FactValue | None, there: FactValue | None) -> None:
         if wanted is None:
             if there or self.again:
-                self.change(What.FEED_REMOVED, uid, FeedConfig((there or was or Said(None)).url))
+                self.change(ChangeKind.FEED_REMOVED, uid, FeedConfig((there or was or FactValue(None)).url))
             return
         name: Any = wanted.value
         if there is None:
             if was:
                 self.conflict(f"feed {mask_password(wanted.url)} in {self.name}/{uid}", "an edit", "removed it")
-            self.change(What.FEED_ADDED, uid, FeedConfig(wanted.url, name))
+            self.change(ChangeKind.FEED_ADDED, uid, FeedConfig(wanted.url, name))
         elif was is None and self.again:
-            self.change(What.FEED_ADDED, uid, FeedConfig(there.url, there.value))  # type: ignore[arg-type]
+            self.change(ChangeKind.FEED_ADDED, uid, FeedConfig(there.url, there.value))  # type: ignore[arg-type]
         elif was or name:  # a feed that already exists keeps its name
             what = f"name of {mask_password(wanted.url)} in {self.name}/{uid}"
-            if self.wins(what, was or Said(None), wanted, there, uid):
-                self.change(What.FEED_RENAMED, uid, FeedConfig(there.url, name))
+            if self.wins(what, was or FactValue(None), wanted, there, uid):
+                self.change(ChangeKind.FEED_RENAMED, uid, FeedConfig(there.url, name))
 
-    def named(self, kind: str, name: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+    def named(
+        self, kind: str, name: str, was: FactValue | None, wanted: FactValue | None, there: FactValue | None
+    ) -> None:
         if wanted == there:
             return
         what, (added, changed, removed) = _NAMED[kind]
@@ -425,10 +431,15 @@ class _UserMerger:
                 order = permuted(order, [uid for uid in wanted if uid in here])
         order = inserted(order, wanted, [uid for uid in added if uid not in known])
         if order != [*there, *added]:
-            self.change(What.REORDERED, value=tuple(order))
+            self.change(ChangeKind.REORDERED, value=tuple(order))
 
     def wins(
-        self, what: str, was: Said | None, wanted: Said | None, there: Said | None, uid: str | None = None
+        self,
+        what: str,
+        was: FactValue | None,
+        wanted: FactValue | None,
+        there: FactValue | None,
+        uid: str | None = None,
     ) -> bool:
         """Whether an edit from `was` to `wanted` is applied if `there` is the present value."""
         if wanted == there:

@@ -32,7 +32,7 @@ from microsub.cli.options import (
 )
 from microsub.cli.transfer import user_export, user_import
 from microsub.model.plaintext import counted, escaped
-from microsub.model.reader import ALL_SCOPES, STANDING, read_scopes
+from microsub.model.reader import ALL_SCOPES, BUILT_IN, read_scopes
 
 if TYPE_CHECKING:
     from microsub.accounts.store import ServiceTokens
@@ -68,7 +68,7 @@ async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
             "admin": found.admin,
             "disabled": as_instant(found.disabled),
             "registered": as_instant(found.created) if found.registered else None,
-            "channels": sum(each.uid not in STANDING for each in await stores.channels.list(found.name)),
+            "channels": sum(each.uid not in BUILT_IN for each in await stores.channels.list(found.name)),
         }
         for found in await stores.accounts.users()
     ]

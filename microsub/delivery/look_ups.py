@@ -170,7 +170,7 @@ class _News:
 
 
 @dataclass(eq=False, repr=False)
-class Populate:
+class LookUpStage:
     """Handles `ItemIncomplete`. `notify` is called when there is work for the next stage."""
 
     feeds: Feeds
@@ -236,7 +236,7 @@ _PAUSE = 0.005
 
 
 @dataclass(eq=False, repr=False)
-class AskingAgain:
+class LookUpRetry:
     """Requests postponed look-ups. Several processes may do it; requesting one twice is harmless."""
 
     redis: Redis
@@ -279,7 +279,7 @@ class AskingAgain:
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Request postponed look-ups repeatedly, until cancelled."""
-        await for_ever(lambda _: self.run(), "asking_again", pace)
+        await for_ever(lambda _: self.run(), "look_up_retry", pace)
 
 
 def _most_urgent(found: Sequence[LookUpLeft], most: int) -> list[LookUpLeft]:

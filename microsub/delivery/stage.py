@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.base.errors import StoreError
-from microsub.delivery.look_ups import Populate
+from microsub.delivery.look_ups import LookUpStage
 from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.work import Bounds, DeadLetter, DeadLetters, Handler, Patience, Stage, Stream
@@ -87,8 +87,8 @@ class Stages:
         self._stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
         self._stages = [self._stage(self.stored, delivery.handle)]
         if completing is not None:
-            populate = Populate(feeds, items, completing, self.stored, events, clock=clock, notify=self.wake)
-            self._stages.append(self._stage(Stream(redis, "incomplete"), populate, at_once=LOOK_UPS_AT_ONCE))
+            look_up = LookUpStage(feeds, items, completing, self.stored, events, clock=clock, notify=self.wake)
+            self._stages.append(self._stage(Stream(redis, "incomplete"), look_up, at_once=LOOK_UPS_AT_ONCE))
 
     def serve(self, name: str, handle: Handler) -> None:
         """Handle another stream too, if there is room for delivery's backlog."""

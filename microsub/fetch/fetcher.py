@@ -20,7 +20,7 @@ from microsub.fetch.body import Room, read_body
 from microsub.fetch.network import Guard, IsOurs, Resolver, ThreadedResolver, nobodys
 from microsub.fetch.spacing import HostPace
 from microsub.fetch.targets import HopTarget, follow, target_of
-from microsub.fetch.transport import Carrier, Outgoing, Reply
+from microsub.fetch.transport import HttpClient, Outgoing, Reply
 from microsub.fetch.values import (
     Answered,
     Fetched,
@@ -68,7 +68,7 @@ class Fetcher:
         self._clock = clock
         resolve = resolver if resolver is not None else ThreadedResolver()
         guard = Guard(resolve, settings.allow_private_networks, is_ours)
-        self._carrier = Carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
+        self._http = HttpClient(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document, following redirects. Failures are returned, never raised."""
@@ -110,7 +110,7 @@ class Fetcher:
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._carrier.aclose()
+        await self._http.aclose()
 
     async def _follow(
         self,
@@ -128,7 +128,7 @@ class Fetcher:
         hops: list[Hop] = []
         while True:
             async with nullcontext() if pace is None else pace.turn(asked_host(target.host)):
-                reply = await self._carrier.ask(outgoing(target), self._settings.limits.idle)
+                reply = await self._http.ask(outgoing(target), self._settings.limits.idle)
                 try:
                     if statuses is not None:
                         statuses.append(reply.status)

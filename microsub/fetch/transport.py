@@ -32,7 +32,7 @@ _LEAST_SECONDS = 0.1
 _QUOTED = re.compile(r":? (?:bytearray\(|b['\"])")
 
 
-class Wire(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection. `seconds` limits each wait."""
 
     def __init__(self, seconds: float) -> None:
@@ -134,7 +134,7 @@ class Wire(asyncio.Protocol):
 
 async def connect(
     guard: Guard, host: str, port: int, seconds: float, *, inside: bool = False, web_ports: bool = False
-) -> Wire:
+) -> Connection:
     """Connect to the first permitted address of `host` that answers, within `seconds` in total.
 
     Connects to the very address that was checked; `inside` and `web_ports` are the guard's.
@@ -146,10 +146,10 @@ async def connect(
     for place, address in enumerate(addresses):
         last = place == len(addresses) - 1
         left = max(_LEAST_SECONDS, deadline - time.monotonic())
-        wire = Wire(seconds)
+        connection = Connection(seconds)
         try:
             async with asyncio.timeout(left if last else min(left, _EARLY_ATTEMPT_SECONDS)):
-                await loop.create_connection(lambda wire=wire: wire, str(address), port)  # type: ignore[misc]
+                await loop.create_connection(lambda connection=connection: connection, str(address), port)  # type: ignore[misc]
         except TimeoutError:
             if last:
                 raise HopError("timeout", "the connection was not made in time") from None
@@ -159,7 +159,7 @@ async def connect(
             if last:
                 raise HopError("connect", f"the server can't be reached: {reason_of(error)}") from None
         else:
-            return wire
+            return connection
     raise AssertionError("the guard returns one address at least")
 
 
@@ -216,7 +216,7 @@ class Reply:
     aclose: Callable[[], Awaitable[None]]
 
 
-class Carrier:
+class HttpClient:
     """Sends requests to publishers, over one connection each, or through an outgoing proxy.
 
     The guard checks all targets. Raises ValueError for a proxy whose URL is neither http nor https.
@@ -237,13 +237,13 @@ class Carrier:
         if self._proxy is not None:
             await self._guard.addresses(target.host, target.port, all_must_pass=True, **bounds)
             return await _proxied(self._proxy, request, idle)
-        wire = await connect(self._guard, target.host, target.port, idle, **bounds)
+        connection = await connect(self._guard, target.host, target.port, idle, **bounds)
         try:
             if target.scheme == "https":
-                await wire.secure(self._ssl, target.host)
-            return await self._reply(wire, request)
+                await connection.secure(self._ssl, target.host)
+            return await self._reply(connection, request)
         except BaseException:
-            wire.close()
+            connection.close()
             raise
 
     async def aclose(self) -> None:
@@ -251,11 +251,11 @@ class Carrier:
         if self._proxy is not None:
             await self._proxy.aclose()
 
-    async def _reply(self, wire: Wire, request: Outgoing) -> Reply:
+    async def _reply(self, connection: Connection, request: Outgoing) -> Reply:
         """Read the head of the reply; it must be complete within the limit, 1xx replies included."""
-        incoming = _Incoming(wire, self._limits.head, "the headers are too long")
+        incoming = _Incoming(connection, self._limits.head, "the headers are too long")
         with _as_hop_failure():
-            wire.write(_written(incoming.http, request))
+            connection.write(_written(incoming.http, request))
         while isinstance(event := await incoming.event(), h11.InformationalResponse):
             if event.status_code == _SERVER_SPOKE_OF_UPGRADE:
                 break
@@ -270,7 +270,7 @@ class Carrier:
                 yield bytes(event.data)
 
         async def close() -> None:
-            wire.close()
+            connection.close()
 
         return Reply(event.status_code, list(event.headers), parts(), close)
 
@@ -278,11 +278,11 @@ class Carrier:
 class _Incoming:
     """A publisher's reply as h11 events: at most `left` bytes, else the failure `too_much`."""
 
-    def __init__(self, wire: Wire, left: int, too_much: str) -> None:
+    def __init__(self, connection: Connection, left: int, too_much: str) -> None:
         self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEADER_BLOCK)
         self.left = left
         self.too_much = too_much
-        self._wire = wire
+        self._connection = connection
 
     async def event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         while True:
@@ -292,7 +292,7 @@ class _Incoming:
                 return event
             if self.left <= 0:
                 raise HopError("protocol", self.too_much)
-            data = await self._wire.read(min(_READ, self.left))
+            data = await self._connection.read(min(_READ, self.left))
             if not data and self.http.their_state is h11.SEND_RESPONSE:
                 raise HopError(
                     "protocol",

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from microsub.accounts.foreign import ForeignTokens, Principal, Standing, TokenOrigin, UnknownTokens, Vouched
+from microsub.accounts.foreign import ForeignTokens, KnownToken, Principal, TokenOrigin, UnknownTokens, Vouched
 from microsub.base import metrics
 from microsub.base.errors import (
     Forbidden,
@@ -68,14 +68,14 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
-class Another:
+class OtherUsersToken:
     """The token is valid, but belongs to another user."""
 
     me: str
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class NoAnswer:
     """The check had no result.
 
     `wait` is the number of seconds for which the provider wants no requests; `lasting`: the problem isn't temporary,
@@ -91,7 +91,7 @@ class Silent:
     detail: str = ""
 
 
-Said = Vouched | Denied | Another | Silent
+TokenVerdict = Vouched | Denied | OtherUsersToken | NoAnswer
 
 
 _Places = tuple[str | None, str | None]
@@ -111,27 +111,27 @@ class Introspection:
         self._own = None if own is None else own.rstrip("/") + "/"
         self._private = private
 
-    async def ask(self, who: Principal, token: str, now: float) -> Said:
+    async def ask(self, who: Principal, token: str, now: float) -> TokenVerdict:
         """The verdict of `who`'s provider on the token; failing pages and networks raise nothing."""
         try:
             async with asyncio.timeout(SECONDS):
                 return await self._ask(who, token, now)
         except TimeoutError:
-            return Silent(f"no answer after {SECONDS:g} s")
+            return NoAnswer(f"no answer after {SECONDS:g} s")
         except ProfileUnreachable as error:
-            return Silent("the user's page, or what it names, can't be reached", detail=str(error))
+            return NoAnswer("the user's page, or what it names, can't be reached", detail=str(error))
         except ParserUnavailable as error:
-            return Silent(str(error))
+            return NoAnswer(str(error))
         except (ProfileError, InvalidRequest) as error:
-            return Silent(_NOBODY, lasting=True, detail=str(error))
+            return NoAnswer(_NOBODY, lasting=True, detail=str(error))
 
-    async def _ask(self, who: Principal, token: str, now: float) -> Said:
+    async def _ask(self, who: Principal, token: str, now: float) -> TokenVerdict:
         if not who.me:
             return Denied("this user has no 'me', so no provider can be asked")
         if who.token_endpoint is not None:
-            return self._about(who, None, await self._said((None, who.token_endpoint), token, now), now)
+            return self._about(who, None, await self._answer_of((None, who.token_endpoint), token, now), now)
         profile = await self._profiles.discover(who.me)
-        said = await self._said(_places(profile), token, now)
+        said = await self._answer_of(_places(profile), token, now)
         if isinstance(said, TokenAnswer) and said.active:
             return self._about(who, profile, said, now)
         # The user may have changed to another provider, which issued this token.
@@ -140,20 +140,20 @@ class Introspection:
         except ProfileError:
             return self._about(who, profile, said, now)
         if _places(newer) != _places(profile):
-            said = await self._said(_places(newer), token, now)
+            said = await self._answer_of(_places(newer), token, now)
         return self._about(who, newer, said, now)
 
-    def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | Silent, now: float) -> Said:
+    def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | NoAnswer, now: float) -> TokenVerdict:
         """The meaning of the provider's response for this user."""
-        if isinstance(said, Silent):
+        if isinstance(said, NoAnswer):
             return said
         if not said.active or said.me is None:
             return Denied(_REFUSED)
         if not (_is_called(who.me, said.me) if profile is None else profile.is_known_as(said.me)):
-            return Another(said.me)
+            return OtherUsersToken(said.me)
         return Vouched(understood(said.scopes), said.client or "", now, said.expires)
 
-    async def _said(self, places: _Places, token: str, now: float) -> TokenAnswer | Silent:
+    async def _answer_of(self, places: _Places, token: str, now: float) -> TokenAnswer | NoAnswer:
         introspection, check = places
         refused: TokenAnswer | None = None
         if introspection is not None:
@@ -162,41 +162,41 @@ class Introspection:
             sending = Sending(introspection, method="POST", form={"token": token}, bearer=token)
             answer = await self._sender.send(sending)
             if isinstance(answer, FetchFailed):
-                return Silent("the server can't be reached", detail=answer.detail)
+                return NoAnswer("the server can't be reached", detail=answer.detail)
             if answer.status == 200:
                 return self._read(answer, now, is_introspection=True)
             if answer.status not in _TRY_OTHERWISE:
-                return _silent(answer)
+                return _no_answer(answer)
             if answer.status in _NO:
                 # The refused bearer may be the token itself, or our authentication.
                 refused = TokenAnswer(active=False)
         if check is None:
-            return refused or Silent("the user's page names no server that checks tokens", lasting=True)
+            return refused or NoAnswer("the user's page names no server that checks tokens", lasting=True)
         return await self._checked(check, token, now, refused)
 
-    async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | Silent:
+    async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | NoAnswer:
         """The older check; `refused` is the result of introspection, returned if there is no older check."""
         if self._is_own(url):
             return TokenAnswer(active=False)
         answer = await self._sender.send(Sending(url, bearer=token, accept="application/json"))
         if isinstance(answer, FetchFailed):
-            return Silent("the server can't be reached", detail=answer.detail)
+            return NoAnswer("the server can't be reached", detail=answer.detail)
         if answer.status == 200:
             return self._read(answer, now, is_introspection=False)
         if answer.status in _NO:
             return TokenAnswer(active=False)
         if answer.status in _NOT_CHECKED:
-            return refused or Silent("the user's provider has no way to check tokens", lasting=True)
-        return _silent(answer)
+            return refused or NoAnswer("the user's provider has no way to check tokens", lasting=True)
+        return _no_answer(answer)
 
-    def _read(self, answer: Answered, now: float, *, is_introspection: bool) -> TokenAnswer | Silent:
+    def _read(self, answer: Answered, now: float, *, is_introspection: bool) -> TokenAnswer | NoAnswer:
         url = answer.final_url
         try:
             if is_introspection:
                 return read_introspection(answer.body, url, now=now, private=self._private)
             return read_check(answer.body, url, answer.content_type, now=now, private=self._private)
         except ParseError as error:
-            return Silent("the answer can't be used", detail=error.detail)
+            return NoAnswer("the answer can't be used", detail=error.detail)
 
     def _is_own(self, url: str) -> bool:
         return self._own is not None and url.startswith(self._own)
@@ -211,10 +211,10 @@ def _places(profile: Profile) -> _Places:
     return profile.introspection_endpoint, profile.token_endpoint
 
 
-def _silent(answer: Answered) -> Silent:
+def _no_answer(answer: Answered) -> NoAnswer:
     wait = answer.headers.get("retry-after", "")
     seconds = min(int(wait), _LONGEST_WAIT) if wait.isascii() and wait.isdigit() and len(wait) < 10 else None
-    return Silent(f"the server answered {answer.status}", seconds)
+    return NoAnswer(f"the server answered {answer.status}", seconds)
 
 
 log = structlog.get_logger(__name__)
@@ -276,25 +276,27 @@ class ForeignTokenCheck:
         until = time.monotonic() + self._pace.patience
         pause = self._pace.look
         while True:
-            known = decided(credential.user, await self.tokens.standing(credential), now)
+            known = decided(credential.user, await self.tokens.known_token(credential), now)
             if known is not None:
                 return _outcome(known)
             async with self.tokens.asking(credential, self._pace.patience) as ours:
                 if ours:
-                    standing = await self.tokens.standing(credential)
-                    known = decided(credential.user, standing, now)
+                    known_token = await self.tokens.known_token(credential)
+                    known = decided(credential.user, known_token, now)
                     if known is not None:
                         return _outcome(known)
-                    return await self._ask(credential, standing, token, address, now)
+                    return await self._ask(credential, known_token, token, address, now)
             if time.monotonic() >= until:
                 raise ProviderUnavailable("another check of this token takes too long", self._pace.again)
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.5)
 
-    async def _ask(self, credential: Credential, standing: Standing, token: str, address: str, now: float) -> Grant:
-        principal = standing.principal
+    async def _ask(
+        self, credential: Credential, known_token: KnownToken, token: str, address: str, now: float
+    ) -> Grant:
+        principal = known_token.principal
         assert principal is not None  # `decided` has refused it
-        if standing.vouched is None:
+        if known_token.vouched is None:
             wait = await self.tokens.count(credential.user, place_of(address), self._pace.shares, now)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
@@ -309,12 +311,12 @@ class ForeignTokenCheck:
                 await self.tokens.refuse(credential, _INVALID, self._pace.refused)
                 _count("invalid", credential.user)
                 raise Unauthorized(said.why)
-            case Another():
+            case OtherUsersToken():
                 await self.tokens.refuse(credential, _ANOTHER, self._pace.refused)
                 _count("somebody_else", credential.user, me=mask_credentials(said.me))
                 raise _another(credential.user)
-            case Silent():
-                return await self._without(credential, standing.vouched, said, now)
+            case NoAnswer():
+                return await self._without(credential, known_token.vouched, said, now)
 
     async def _remember(self, credential: Credential, principal: Principal, said: Vouched) -> Grant:
         settings = self._settings()
@@ -327,7 +329,7 @@ class ForeignTokenCheck:
         _count("valid", credential.user, client=mask_credentials(said.client), scope=" ".join(sorted(said.scopes)))
         return Grant(credential.user, said.scopes)
 
-    async def _without(self, credential: Credential, vouched: Vouched | None, said: Silent, now: float) -> Grant:
+    async def _without(self, credential: Credential, vouched: Vouched | None, said: NoAnswer, now: float) -> Grant:
         """Handle a provider that couldn't be asked."""
         until = None if vouched is None else grace_until(vouched, self._settings(), now, self._pace.while_known)
         if vouched is not None and until is not None and await self.tokens.prolong(credential, until):
@@ -356,13 +358,13 @@ def place_of(address: str) -> TokenOrigin:
     return TokenOrigin(network, wide_network_of(address) or network)
 
 
-def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError | None:
+def decided(user: str, known_token: KnownToken, now: float) -> Grant | MicrosubError | None:
     """The cached verdict on the token; None: the provider must be asked."""
-    if standing.principal is None or not standing.principal.me:
+    if known_token.principal is None or not known_token.principal.me:
         return Unauthorized("the token is unknown, expired or revoked")
-    if standing.vouched is not None and now < standing.until:
-        return Grant(user, standing.vouched.scopes)
-    reason = standing.refused
+    if known_token.vouched is not None and now < known_token.until:
+        return Grant(user, known_token.vouched.scopes)
+    reason = known_token.refused
     if reason is None:
         return None
     if reason == _ENDED:

@@ -12,7 +12,7 @@ from itertools import groupby
 
 import structlog
 
-from microsub.accounts.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Spent
+from microsub.accounts.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, RedemptionResult
 from microsub.accounts.store import Accounts, ServiceTokens, Token
 from microsub.base import metrics
 from microsub.base.digests import is_same
@@ -191,7 +191,7 @@ class IndieAuthProvider:
             shown.code, shown.verifier, lambda found: _fits(found, client, shown), now, most
         )
         self._note(spent, "tokens", consent)
-        if spent is Spent.FULL:
+        if spent is RedemptionResult.FULL:
             raise QuotaReached(ACCESS, await self._grants.held(consent.user), most)
         if issued is None:
             raise _bad_code(spent)
@@ -282,7 +282,7 @@ class IndieAuthProvider:
         """The grant and the user of the code. Raises OAuthRefused."""
         consent = await self._codes.find(code)
         if consent is None:
-            raise _bad_code(Spent.UNKNOWN)
+            raise _bad_code(RedemptionResult.UNKNOWN)
         return consent, await self._person(consent.user, consent.scopes)
 
     async def _found(self, token: str, now: float) -> OwnToken | None:
@@ -301,11 +301,11 @@ class IndieAuthProvider:
             raise OAuthRefused("invalid_grant", "the user no longer exists")
         return Redeemed(me, _profile(user, me) if PROFILE_SCOPE in scopes else None)
 
-    def _note(self, became: Spent, what: str, of: Consent | AppGrant) -> None:
-        if became is Spent.REUSED:
+    def _note(self, became: RedemptionResult, what: str, of: Consent | AppGrant) -> None:
+        if became is RedemptionResult.REUSED:
             metrics.GRANTS.labels("misused").inc()
             log.warning("used twice, so its grant was revoked", what=what, user=of.user, client=of.client)
-        elif became is Spent.GIVEN:
+        elif became is RedemptionResult.GIVEN:
             metrics.GRANTS.labels(what).inc()
         else:
             metrics.GRANTS.labels("again" if became.good else "refused").inc()
@@ -333,10 +333,12 @@ def _app(client: str, grants: list[AppGrant]) -> GrantedApp:
     return GrantedApp(client, newest.title, scopes, first, newest.created, used, len(grants), sources)
 
 
-def _bad_code(spent: Spent) -> OAuthRefused:
+def _bad_code(spent: RedemptionResult) -> OAuthRefused:
     told = {
-        Spent.EXPIRED: "the code has expired",
-        Spent.REUSED: "the code was used before, and what was given for it has been taken back",
-        Spent.REFUSED: "the code was made for another 'client_id', 'redirect_uri' or 'code_verifier', and is used up",
+        RedemptionResult.EXPIRED: "the code has expired",
+        RedemptionResult.REUSED: "the code was used before, and what was given for it has been taken back",
+        RedemptionResult.REFUSED: (
+            "the code was made for another 'client_id', 'redirect_uri' or 'code_verifier', and is used up"
+        ),
     }
     return OAuthRefused("invalid_grant", told.get(spent, "the code is unknown, or was made too long ago"))

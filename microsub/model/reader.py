@@ -19,9 +19,9 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 GLOBAL = "global"
 NOTIFICATIONS = "notifications"
 SAVED = "saved"
-STANDING = (NOTIFICATIONS, SAVED)
+BUILT_IN = (NOTIFICATIONS, SAVED)
 """The channels that every user has: the first and the last one."""
-RESERVED = frozenset({GLOBAL, *STANDING})
+RESERVED = frozenset({GLOBAL, *BUILT_IN})
 
 View = Literal["all", "unread", "read"]
 

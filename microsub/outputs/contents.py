@@ -215,9 +215,9 @@ class OutputContents:
             found = await self._store.newcomers(feed, feed.settings.channel or GLOBAL, place, _WINDOW)
             fitting, is_whole = await self._matching(feed, found.ids, now)
             await self._offer(feed, fitting, now)
-            if not is_whole or found.place == place:
+            if not is_whole or found.position == place:
                 break
-            place = found.place
+            place = found.position
             await self._store.note_taken(feed, source, place)
             if not found.more:
                 break

@@ -26,7 +26,7 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, score_text, text, texts
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines import Newcomers, last_place, read_newcomers
+from microsub.timelines import Newcomers, last_position, read_newcomers
 from microsub.timelines.pages import shown_among
 from microsub.timelines.timelinekeys import members_at
 
@@ -302,7 +302,7 @@ class OutputFeeds:
 
     async def last_place(self, feed: OutputFeed) -> int:
         """The last place in the order of arrival: whatever arrives later is after it."""
-        return await last_place(self._redis, feed.user)
+        return await last_position(self._redis, feed.user)
 
     async def newcomers(self, feed: OutputFeed, uid: str, after: int, limit: int) -> Newcomers:
         """The items that arrived in a channel, or (`global`) in any channel, after a place."""

@@ -53,7 +53,7 @@ class PollPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class HostManners:
+class HostLimits:
     """Seconds between two requests to a host, and how many may run at a time."""
 
     interval: float = 1.0
@@ -70,13 +70,13 @@ def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
     return bounds if own is None else replace(bounds, fixed=own.interval, ttl=own.ttl)
 
 
-def host_manners(settings: InstanceSettings, host: str) -> HostManners:
+def host_limits(settings: InstanceSettings, host: str) -> HostLimits:
     """The request rate for `host`; a setting may name it with or without its port."""
     polling = settings.polling
     own = settings.hosts.get(host) or settings.hosts.get(host.rpartition(":")[0])
     interval = polling.host_interval if own is None or own.interval is None else own.interval
     concurrency = polling.host_concurrency if own is None or own.concurrency is None else own.concurrency
-    return HostManners(interval, max(1, concurrency))
+    return HostLimits(interval, max(1, concurrency))
 
 
 DEFAULT_POLICY = PollPolicy()

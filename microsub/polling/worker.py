@@ -24,7 +24,7 @@ from microsub.base.errors import StoreError
 from microsub.base.metrics import HOSTS_IN_FLIGHT
 from microsub.configuration.model import InstanceSettings
 from microsub.fetch import out_of_descriptors
-from microsub.polling.plan import HostManners, host_manners
+from microsub.polling.plan import HostLimits, host_limits
 from microsub.polling.poll import PollResult
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Left:
 class Turn:
     """Gives hosts their turns. One instance serves all hosts of a worker at once.
 
-    The `pause` of the host's manners is between the end of a turn and the start of the next; the schedule enforces it,
+    The `pause` of the host's limits is between the end of a turn and the start of the next; the schedule enforces it,
     so it applies to all workers, and other hosts get their turns meanwhile.
     """
 
@@ -101,12 +101,12 @@ class Turn:
 
         A store error ends the turn and is logged, not raised: the feeds are still due.
         """
-        manners = host_manners(self._settings(), lease.host)
-        pause = manners.interval
+        limits = host_limits(self._settings(), lease.host)
+        pause = limits.interval
         keeper = asyncio.create_task(self._keep(lease, asyncio.current_task()))
         left = _Left()
         try:
-            return await self._poll_due(lease, manners, left)
+            return await self._poll_due(lease, limits, left)
         except StoreError as error:
             pause = max(pause, _PAUSE_AFTER_STORE_TROUBLE)
             log.warning("store error during a poll", host=lease.host, error=str(error))
@@ -116,15 +116,15 @@ class Turn:
             if not left.is_over:
                 await self._hand_back(lease, pause, left)
 
-    async def _poll_due(self, lease: HostLease, manners: HostManners, left: _Left) -> int:
+    async def _poll_due(self, lease: HostLease, limits: HostLimits, left: _Left) -> int:
         polled = 0
         while polled < _MOST_PER_TURN and not self._stopping and not self.rests:
-            due = await self._schedule.due_feeds(lease, self._clock(), manners.concurrency)
+            due = await self._schedule.due_feeds(lease, self._clock(), limits.concurrency)
             if not due.ids:
                 break
             ending = None
-            if manners.interval > 0 and len(due.ids) == 1:
-                ending = functools.partial(self._ending, lease, manners.interval, due)
+            if limits.interval > 0 and len(due.ids) == 1:
+                ending = functools.partial(self._ending, lease, limits.interval, due)
             ends = await asyncio.gather(
                 *(self._feed(lease, feed_id, left, ending) for feed_id in due.ids), return_exceptions=True
             )
@@ -132,7 +132,7 @@ class Turn:
                 if end is not None:
                     raise end
             polled += len(due.ids)
-            if manners.interval > 0:
+            if limits.interval > 0:
                 break
         return polled
 

@@ -254,7 +254,7 @@ class Items:
         item_id = await self.id_of(feed_id, guid)
         return await self.get(item_id) if item_id is not None else None
 
-    async def places(self, ids: Sequence[str]) -> list[str | None]:
+    async def scores(self, ids: Sequence[str]) -> list[str | None]:
         """The scores of these items, as decimal text; None for missing items."""
         rows = await self.fields(ids, ("score",))
         return [text(row[0]) if row[0] is not None else None for row in rows]

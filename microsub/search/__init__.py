@@ -7,7 +7,7 @@ IndexFolder     its files                              IndexFigures    its stati
 
 from typing import TYPE_CHECKING
 
-from microsub.base.late_imports import late_names
+from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.search.index import is_supported as is_supported
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from microsub.search.replica import IndexFolder as IndexFolder
     from microsub.search.replica import IndexReader as IndexReader
 
-__getattr__ = late_names(
+__getattr__ = lazy_exports(
     __name__,
     {
         "is_supported": "index",

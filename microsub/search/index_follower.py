@@ -192,9 +192,9 @@ class IndexFollower:
             await self._write(thread, generation, missing, checked=str(checked))
         there = await thread.run(lambda: generation.items(self._looked_through, _COMPARED_AT_ONCE))
         self._looked_through = there[-1] if there else 0
-        places = await self._items.places([str(item) for item in there])
+        scores = await self._items.scores([str(item) for item in there])
         await self._write(
-            thread, generation, [item for item, place in zip(there, places, strict=True) if place is None]
+            thread, generation, [item for item, score in zip(there, scores, strict=True) if score is None]
         )
         posts, empty = await thread.run(generation.counts)
         self._mostly_empty = empty > _ALWAYS_EMPTY + _MOST_EMPTY * posts
@@ -249,7 +249,7 @@ class IndexFollower:
         """Those of the items that are stored, in parts that fit into memory."""
         found, size = list[_Stored](), 0
         async for piece in self._items.pieces(list(map(str, ids))):
-            scores = await self._items.places(list(piece))
+            scores = await self._items.scores(list(piece))
             for (item, data), score in zip(piece.items(), scores, strict=True):
                 if score is not None:  # without a score, it is about to be deleted
                     found.append((int(item), data, float(score)))

@@ -74,7 +74,7 @@ _RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})", re.ASCII)
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Collected:
     """The matches so far, nearest to the cursor first; `last` is the last row that was checked."""
 
     found: list[tuple[Match, Row]] = field(default_factory=list)
@@ -155,8 +155,10 @@ class PostSearch:
         query = parsed(text, now)
         with self._place_of(user):
             found = expression(query, await self._feeds_named(user, query.feeds))
-            walk = await self._walk(user, uid, query, found, _span(query, above=None, below=None), MOST_NEWEST, now)
-            return [row.id for _, row in walk.found[:MOST_NEWEST]]
+            collected = await self._collect(
+                user, uid, query, found, _span(query, above=None, below=None), MOST_NEWEST, now
+            )
+            return [row.id for _, row in collected.found[:MOST_NEWEST]]
 
     async def matching(
         self, user: str, uid: str, text: str, ids: Sequence[str], now: float
@@ -171,11 +173,11 @@ class PostSearch:
             span = _span(query, above=None, below=None)
             async with self._turn_of(user):
                 matches, missing = await self._index.matching(found, span, [*map(int, ids)])
-            walk = _Walk()
+            collected = _Collected()
             for part in batches(matches, DEPTHS[0]):
-                walk.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
+                collected.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
             stored = await self._redis.pipeline([("EXISTS", keys.item(str(item))) for item in missing])
-            return [row.id for _, row in walk.found], not any(stored)
+            return [row.id for _, row in collected.found], not any(stored)
 
     @contextmanager
     def _place_of(self, user: str) -> Iterator[None]:
@@ -203,11 +205,11 @@ class PostSearch:
         upward = request.before is not None
         at = _place(request.before, "before") if upward else _place(request.after, "after")
         span = _span(query, above=at if upward else None, below=None if upward else at)
-        walk = await self._walk(user, uid, query, found, span, request.limit + 1, now, upward=upward)
-        data = await self._reading.data(user, [row.id for _, row in walk.found[: request.limit]])
-        page = walk.found[: len(data)]
-        beyond = len(walk.found) > len(page)
-        resume = walk.last if walk.broken_off and not beyond else None
+        collected = await self._collect(user, uid, query, found, span, request.limit + 1, now, upward=upward)
+        data = await self._reading.data(user, [row.id for _, row in collected.found[: request.limit]])
+        page = collected.found[: len(data)]
+        beyond = len(collected.found) > len(page)
+        resume = collected.last if collected.broken_off and not beyond else None
         if upward:
             page.reverse()
             data.reverse()
@@ -220,7 +222,7 @@ class PostSearch:
             before, after = (resume, after) if upward else (before, resume)
         cursors = {"before": before, "after": after}
         paging = {name: f"n{row}" for name, row in cursors.items() if row is not None}
-        return self._reply(walk, page, data, paging)
+        return self._reply(collected, page, data, paging)
 
     async def _best(
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float
@@ -229,41 +231,45 @@ class PostSearch:
             raise wrong("before", request.before, "only 'after' if the best matches are requested")
         top, first = _rank(request.after)
         span = _span(query, above=None, below=None if top is None else top + 1)
-        walk = await self._walk(user, uid, query, found, span, MOST_RANKED, now, ranked=True)
-        top = walk.found[0][0].row if walk.found else None
-        walk.found.sort(key=lambda one: (one[0].rank, -one[0].row))
-        data = await self._reading.data(user, [row.id for _, row in walk.found[first : first + request.limit]])
-        page = walk.found[first : first + len(data)]
+        collected = await self._collect(user, uid, query, found, span, MOST_RANKED, now, ranked=True)
+        top = collected.found[0][0].row if collected.found else None
+        collected.found.sort(key=lambda one: (one[0].rank, -one[0].row))
+        data = await self._reading.data(user, [row.id for _, row in collected.found[first : first + request.limit]])
+        page = collected.found[first : first + len(data)]
         last = first + len(page)
-        paging = {"after": f"r{top}-{last}"} if last < len(walk.found) else {}
-        return self._reply(walk, page, data, paging)
+        paging = {"after": f"r{top}-{last}"} if last < len(collected.found) else {}
+        return self._reply(collected, page, data, paging)
 
     def _reply(
-        self, walk: _Walk, page: Sequence[tuple[Match, Row]], data: Sequence[bytes | None], paging: dict[str, str]
+        self,
+        collected: _Collected,
+        page: Sequence[tuple[Match, Row]],
+        data: Sequence[bytes | None],
+        paging: dict[str, str],
     ) -> bytes:
-        rows = PageRows.of([row for _, row in page], older=False, names=walk.names)
+        rows = PageRows.of([row for _, row in page], older=False, names=collected.names)
         return self._reading.spliced(rows, data, orjson.dumps(paging))
 
-    async def _walk(
+    async def _collect(
         self, user: str, uid: str, query: PostQuery, found: str, span: Span, enough: int, now: float,
         *, upward: bool = False, ranked: bool = False,
-    ) -> _Walk:  # fmt: skip
-        walk = _Walk()
+    ) -> _Collected:  # fmt: skip
+        collected = _Collected()
         deadline = time.monotonic() + WALK_SECONDS
         own = await self._own(user, uid, now)
         first, then = DEPTHS if own is None else OWN_DEPTHS
         for depth in itertools.chain((first,), itertools.repeat(then)):
             async with self._turn_of(user):
                 block = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
-            walk.broken_off, walk.last = block.last is not None, block.last
+            collected.broken_off, collected.last = block.last is not None, block.last
             for part in batches(block.matches, BATCH if own is None else DEPTHS[0]):
-                walk.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
-                if len(walk.found) >= enough:
-                    return walk
+                collected.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
+                if len(collected.found) >= enough:
+                    return collected
             if block.last is None or time.monotonic() > deadline:
                 break
             span = Span(block.last, span.below) if upward else Span(span.above, block.last)
-        return walk
+        return collected
 
     async def _own(self, user: str, uid: str, now: float) -> Sequence[int] | None:
         """The ids of the items the user can see, if these are few, once waiting posts were added to the timelines."""

@@ -148,24 +148,24 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
 
     Raises InvalidRequest if the name or URL is invalid or belongs to another user.
     """
-    from microsub.backend_file.facts import Change, What
+    from microsub.backend_file.facts import Change, ChangeKind
 
-    await applier(stores).apply(Change(What.USER_ADDED, name, value=me), now)
+    await applier(stores).apply(Change(ChangeKind.USER_ADDED, name, value=me), now)
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     """Change a user's URL, and sign them out. Raises as `add_user` does, and NotFound."""
-    from microsub.backend_file.facts import Change, What
+    from microsub.backend_file.facts import Change, ChangeKind
 
-    await applier(stores).apply(Change(What.SITE, name, value=me), now)
+    await applier(stores).apply(Change(ChangeKind.SITE, name, value=me), now)
     await end_sessions(stores, name)
 
 
 async def set_admin(stores: Stores, name: str, admin: bool, now: float) -> None:
     """Give a user access to the admin pages, or take it away. Raises NotFound."""
-    from microsub.backend_file.facts import Change, What
+    from microsub.backend_file.facts import Change, ChangeKind
 
-    await applier(stores).apply(Change(What.ADMIN, name, value=admin), now)
+    await applier(stores).apply(Change(ChangeKind.ADMIN, name, value=admin), now)
 
 
 async def remove_user(settings: Settings, stores: Stores, name: str, now: float) -> bool:
@@ -174,26 +174,26 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
     Tokens and sessions end at once, and their feeds are no longer polled for them. Raises InvalidRequest if only the
     admin can remove the entry; then nothing is changed.
     """
-    from microsub.backend_file.facts import Change, What
+    from microsub.backend_file.facts import Change, ChangeKind
 
     taken_out = await configuration(settings, stores).take_out(name)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
-        await applier(stores).apply(Change(What.USER_REMOVED, name), now)
+        await applier(stores).apply(Change(ChangeKind.USER_REMOVED, name), now)
     await stores.accounts.end_access(name)
     return taken_out
 
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`, except for sign-ins. Raises NotFound, and InvalidRequest if the URL is in use."""
-    from microsub.backend_file.facts import Change, What
+    from microsub.backend_file.facts import Change, ChangeKind
 
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"no removed user is called '{name}'")
     # The user may have been removed from the file, which deletes nothing permanently.
     await stores.accounts.end_access(name)
-    await applier(stores).apply(Change(What.USER_ADDED, name, value=found.me, restored=True), now)
+    await applier(stores).apply(Change(ChangeKind.USER_ADDED, name, value=found.me, restored=True), now)
     await write_back(settings, stores)
 
 

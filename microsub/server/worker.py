@@ -426,7 +426,7 @@ def upkeep(
     from microsub.admin.hours import Hours
     from microsub.base.periodic import RoundTiming, for_ever
     from microsub.delivery.delivery import Reminder
-    from microsub.delivery.look_ups import AskingAgain
+    from microsub.delivery.look_ups import LookUpRetry
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
     from microsub.work import Stream
@@ -437,7 +437,7 @@ def upkeep(
         "follow_repair": follow_repair(stores).run_for_ever(),
         "daily": run_daily(stores.redis, daily_jobs(settings, stores, subscriber, verifier)),
         "reminding": Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), stores.events).run_for_ever(),
-        "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
+        "look_up_retry": LookUpRetry(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(Hours(stores.redis)),
         "survey": survey(stores).run_for_ever(pace),
         **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),

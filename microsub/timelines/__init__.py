@@ -9,7 +9,7 @@ from microsub.timelines.sync.arrivals import (
     ArrivalQuery,
     Arrivals,
     Newcomers,
-    last_place,
+    last_position,
     read_arrivals,
     read_newcomers,
 )
@@ -20,7 +20,7 @@ __all__ = [
     "Arrivals",
     "Newcomers",
     "count_saved",
-    "last_place",
+    "last_position",
     "read_arrivals",
     "read_newcomers",
     "save",

@@ -131,7 +131,7 @@ class Adder:
         """
         remembered = self._filtering
         addings = [
-            Adding(one, UNFILTERED if incoming.unfiltered else remembered.get((one.user, one.uid), b""))
+            AddProgress(one, UNFILTERED if incoming.unfiltered else remembered.get((one.user, one.uid), b""))
             for one in targets
         ]
         due = addings
@@ -141,7 +141,7 @@ class Adder:
             replies = await self._redis.scripts(
                 [one.call(incoming.feed, incoming.now, way[one.step]) for one, way in pairs]
             )
-            due = [one for (one, way), reply in zip(pairs, replies, strict=True) if one.heard(reply, len(way))]
+            due = [one for (one, way), reply in zip(pairs, replies, strict=True) if one.accept(reply, len(way))]
             for one in due:
                 self._remember(one.target, one.chosen_by)
         return [one.result() for one in addings]
@@ -240,7 +240,7 @@ class Incoming:
             self._posts = found
 
 
-class Adding:
+class AddProgress:
     """The progress of adding items to one timeline.
 
     `chosen_by` names the filters that chose them (see the script); the results so far are collected.
@@ -261,7 +261,7 @@ class Adding:
         further, *rest = items
         return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, further, self.chosen_by, target.uid, *rest]
 
-    def heard(self, reply: list[bytes], steps: int) -> bool:
+    def accept(self, reply: list[bytes], steps: int) -> bool:
         """Collect the reply to the last of `steps` calls; returns whether another call is needed."""
         if reply[0] == b"filters":
             # Start over with the channel's filters: the script recognises items that are already in.

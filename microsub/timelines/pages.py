@@ -38,7 +38,7 @@ _NO_CURSOR = Cursor("0", "")
 InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
 
 
-class Walk(NamedTuple):
+class TimelineRange(NamedTuple):
     """A piece of a timeline to read: `limit` rows, all or unread, next to a cursor."""
 
     limit: int
@@ -55,16 +55,16 @@ async def read_page(
     One round trip, with the token's check, for the views `all` and `unread`; the others examine at most `EXAMINED`
     ids. `query.source` is a feed id. Raises NotFound and Unauthorized.
     """
-    walk = _walk(query)
+    span = _range_of(query)
     if query.view != "read" and query.source is None:
-        return await read_walk(redis, user, uid, walk, now, credential)
+        return await read_range(redis, user, uid, span, now, credential)
 
-    walk = walk._replace(limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
-    scope, piece = await read_walk(redis, user, uid, walk, now, credential)
-    found = _Found(query, piece, upward=walk.direction == "before")
+    span = span._replace(limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
+    scope, piece = await read_range(redis, user, uid, span, now, credential)
+    found = _Found(query, piece, upward=span.direction == "before")
     while await found.take(piece, in_feed):
-        walk = walk._replace(direction=walk.direction or "after", cursor=found.last)
-        _, piece = await read_walk(redis, user, uid, walk, now)
+        span = span._replace(direction=span.direction or "after", cursor=found.last)
+        _, piece = await read_range(redis, user, uid, span, now)
     return scope, found.page()
 
 
@@ -108,22 +108,22 @@ class _Found:
 
 async def walk_rows(redis: Redis, user: str, uid: str, *, unread_only: bool = False) -> AsyncIterator[Sequence[Row]]:
     """A whole timeline from the newest item on, in pieces. Raises NotFound."""
-    walk = Walk(BATCH, unread_only)
-    while (page := (await read_walk(redis, user, uid, walk, 0))[1]).ids:
+    span = TimelineRange(BATCH, unread_only)
+    while (page := (await read_range(redis, user, uid, span, 0))[1]).ids:
         yield page.rows
         if not page.older:
             return
-        walk = Walk(BATCH, unread_only, "after", page.last)
+        span = TimelineRange(BATCH, unread_only, "after", page.last)
 
 
-async def read_walk(
-    redis: Redis, user: str, uid: str, walk: Walk, now: float, credential: Credential | None = None
+async def read_range(
+    redis: Redis, user: str, uid: str, span: TimelineRange, now: float, credential: Credential | None = None
 ) -> tuple[bytes, PageRows]:
-    """The rows next to the walk's cursor, and the token's scopes if any; one script call."""
+    """The rows next to the range's cursor, and the token's scopes if any; one script call."""
     token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
-    cursor = walk.cursor or _NO_CURSOR
-    of_user, patterns = _page_keys(user, walk.unread_only)
-    args: list[Arg] = [walk.limit, walk.direction, *cursor, now, *patterns, uid]
+    cursor = span.cursor or _NO_CURSOR
+    of_user, patterns = _page_keys(user, span.unread_only)
+    args: list[Arg] = [span.limit, span.direction, *cursor, now, *patterns, uid]
     reply = await redis.script(load("page"), [*of_user, *token], args)
     state = reply[0]
     if state == b"channel":
@@ -141,9 +141,9 @@ def _page_keys(user: str, unread_only: bool) -> tuple[tuple[str, ...], tuple[str
     return (keys.channels(user), keys.user(user), keys.posts(user, SAVED)), patterns
 
 
-def _walk(query: PageQuery) -> Walk:
+def _range_of(query: PageQuery) -> TimelineRange:
     direction = "before" if query.before else "after" if query.after else ""
-    return Walk(query.limit, query.view == "unread", direction, query.before or query.after)
+    return TimelineRange(query.limit, query.view == "unread", direction, query.before or query.after)
 
 
 def _rows(uid: str, reply: list[Any]) -> PageRows:
@@ -384,7 +384,7 @@ _AT_ONCE = 8
 """Channels that are marked in one round trip; more would delay others by more than a few milliseconds."""
 
 ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
-"""Scores of items as text, None if an item doesn't exist any more (`posts.items.Items.places`)."""
+"""Scores of items as text, None if an item doesn't exist any more (`posts.items.Items.scores`)."""
 
 
 async def mark(

@@ -8,7 +8,7 @@ api             /opml, for apps with a token
 
 from typing import TYPE_CHECKING
 
-from microsub.base.late_imports import late_names
+from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.transfer.feed_lists import FeedLists as FeedLists
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from microsub.transfer.user_export import UserExport as UserExport
     from microsub.transfer.user_import import UserImport as UserImport
 
-__getattr__ = late_names(
+__getattr__ = lazy_exports(
     __name__,
     {
         "FeedLists": "feed_lists",

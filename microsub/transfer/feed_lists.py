@@ -24,7 +24,7 @@ from microsub.feeds.internal import InternalAddress
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
 from microsub.model.plaintext import counted, escaped, unprintable
-from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
+from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED
 from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
 from microsub.timelines.channels.follows import in_turns
@@ -236,7 +236,7 @@ class FeedLists:
                 (listed(one) for one in followed[channel.uid] if InternalAddress.of(one.url) is None),
             )
             for channel in channels
-            if channel.uid not in STANDING or followed.get(channel.uid) or stated(channel.settings)
+            if channel.uid not in BUILT_IN or followed.get(channel.uid) or stated(channel.settings)
         ]
         # In a thread, since it takes a tenth of a second for thousands of feeds.
         return await asyncio.to_thread(write_list, f"Feeds of {user}", formatdate(now, usegmt=True), found)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from microsub.backend_file.document import describe
-from microsub.backend_file.facts import Change, What
+from microsub.backend_file.facts import Change, ChangeKind
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
@@ -26,7 +26,7 @@ from microsub.feeds.record import COPIED, MERGED, FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.model.plaintext import counted
-from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
+from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.outputs import OutputItem, PostVersion
 from microsub.posts.entries import content_hash
@@ -156,7 +156,7 @@ class UserImport:
         if known is not None and known.disabled is not None:
             raise InvalidRequest(f"'{user}' is disabled; to restore them: microsub user restore {user}")
         if known is None:
-            await self.people.vet(made := Change(What.USER_ADDED, user, value=header.me))
+            await self.people.vet(made := Change(ChangeKind.USER_ADDED, user, value=header.me))
             if not dry_run:
                 await self.people.apply(made, now)
         self._there = {one.uid: one for one in await self.channels.list(user)}
@@ -201,7 +201,7 @@ class UserImport:
     async def _channel(self, record: ExportedChannel) -> None:
         own = decode(OwnChannelSettings, record.settings)
         found = self._there.get(record.uid)
-        if found is None and record.uid not in STANDING:
+        if found is None and record.uid not in BUILT_IN:
             self._names.made += 1
             if not self._report.dry_run:
                 try:
@@ -469,7 +469,7 @@ class UserImport:
         if self._report.dry_run:
             return
         names = self._names
-        if names.made and names.made == sum(uid not in STANDING for uid in names.channels):
+        if names.made and names.made == sum(uid not in BUILT_IN for uid in names.channels):
             await self.channels.order(self._user, list(names.channels))
         if self._copied:
             self._report.notes.append(

@@ -354,7 +354,7 @@ async def test_an_edit_of_an_identity_ends_remembered_tokens(
     await configured.apply(document)
     with pytest.raises(Unauthorized):
         await configured.accounts.verify(credential, NOW)
-    assert (await tokens.standing(credential)).vouched is None
+    assert (await tokens.known_token(credential)).vouched is None
 
 
 async def test_the_file_ignores_registered_users(configured: Configured) -> None:

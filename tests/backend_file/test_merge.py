@@ -9,9 +9,9 @@ import pytest
 from microsub.backend_file.document import parse
 from microsub.backend_file.facts import (
     Change,
+    ChangeKind,
     Current,
     Merge,
-    What,
     edited,
     merge,
 )
@@ -25,7 +25,7 @@ from microsub.configuration.model import (
 from microsub.model.settings import OwnChannelSettings
 from tests.support.replay import replay
 
-W = What
+W = ChangeKind
 A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
 EDITED = 1000.0
 
@@ -46,7 +46,7 @@ def run(base: Backend, file: Backend, current: Backend, **more: Any) -> Merge:
     return merge(base, file, now(current, **more), edited_at=EDITED)
 
 
-def do(what: What, uid: str = "", value: Any = None, **more: Any) -> Change:
+def do(what: ChangeKind, uid: str = "", value: Any = None, **more: Any) -> Change:
     return Change(what, "al", uid, value, **more)
 
 

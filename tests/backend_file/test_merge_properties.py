@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from microsub.backend_file.document import parse
-from microsub.backend_file.facts import Current, What, edited, merge
+from microsub.backend_file.facts import ChangeKind, Current, edited, merge
 from microsub.backend_file.json_text import rewrite
 from microsub.configuration.model import (
     Backend,
@@ -126,7 +126,8 @@ def test_applying_can_break_off_anywhere(base: Backend, file: Backend, current: 
     assume(not any(conflict.api == "removed it" for conflict in merged.conflicts))
     assume(
         not any(
-            change.what in (What.USER_ADDED, What.USER_RETURNED) and change.user in base.users for change in changes
+            change.what in (ChangeKind.USER_ADDED, ChangeKind.USER_RETURNED) and change.user in base.users
+            for change in changes
         )
     )
     half = replay(current, changes[: data.draw(st.integers(0, len(changes)))])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from microsub.backend_file.facts import Change, What
+from microsub.backend_file.facts import Change, ChangeKind
 from microsub.base.errors import InvalidRequest
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
@@ -19,16 +19,18 @@ A, B = "https://a.example/", "https://b.example/"
 async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> None:
     """Adding, changing and restoring are refused with both names, and nothing is written."""
     made = Configured(redis, tmp_path / "backend.json")
-    await made.applier.apply(Change(What.USER_ADDED, "ann", value=A), NOW)
-    await made.applier.apply(Change(What.USER_ADDED, "bob", value=B), NOW)
-    await made.applier.apply(Change(What.USER_REMOVED, "bob"), NOW)
+    await made.applier.apply(Change(ChangeKind.USER_ADDED, "ann", value=A), NOW)
+    await made.applier.apply(Change(ChangeKind.USER_ADDED, "bob", value=B), NOW)
+    await made.applier.apply(Change(ChangeKind.USER_REMOVED, "bob"), NOW)
     with pytest.raises(InvalidRequest, match=r"already belongs to the user 'bob'.*user restore bob"):
-        await made.applier.apply(Change(What.USER_ADDED, "new", value="http://b.example"), NOW)
+        await made.applier.apply(Change(ChangeKind.USER_ADDED, "new", value="http://b.example"), NOW)
     await made.accounts.add_user("new", B, NOW)
     with pytest.raises(InvalidRequest, match="already belongs to the user 'new'"):
-        await made.applier.apply(Change(What.USER_ADDED, "bob", value=B, restored=True), NOW)
+        await made.applier.apply(Change(ChangeKind.USER_ADDED, "bob", value=B, restored=True), NOW)
     with pytest.raises(InvalidRequest, match="the user 'ann'"):
-        await made.applier.apply(Change(What.SITE, "new", value="http://www.a.example:80/".replace("www.", "")), NOW)
+        await made.applier.apply(
+            Change(ChangeKind.SITE, "new", value="http://www.a.example:80/".replace("www.", "")), NOW
+        )
     assert [(user.name, user.me, user.disabled) for user in await made.accounts.users()] == [
         ("ann", A, None), ("bob", B, NOW), ("new", B, None)
     ]  # fmt: skip
@@ -39,14 +41,14 @@ async def test_invalid_addresses_are_refused(redis: Redis, tmp_path: Path) -> No
     made = Configured(redis, tmp_path / "backend.json")
     await made.accounts.add_user("old", "https://old.example/#me", NOW)
     for change in (
-        Change(What.USER_ADDED, "ann", value="https://a:secret@a.example/"),
-        Change(What.SITE, "old", value="https://a:secret@a.example/"),
+        Change(ChangeKind.USER_ADDED, "ann", value="https://a:secret@a.example/"),
+        Change(ChangeKind.SITE, "old", value="https://a:secret@a.example/"),
     ):
         with pytest.raises(InvalidRequest, match="with a user name or password") as refused:
             await made.applier.apply(change, NOW)
         assert "secret" not in str(refused.value)
-    await made.applier.apply(Change(What.USER_REMOVED, "old"), NOW)
-    await made.applier.apply(Change(What.USER_ADDED, "old", value="https://old.example/#me", restored=True), NOW)
+    await made.applier.apply(Change(ChangeKind.USER_REMOVED, "old"), NOW)
+    await made.applier.apply(Change(ChangeKind.USER_ADDED, "old", value="https://old.example/#me", restored=True), NOW)
     assert [(user.name, user.me, user.disabled) for user in await made.accounts.users()] == [
         ("old", "https://old.example/#me", None)
     ]

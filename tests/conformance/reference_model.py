@@ -14,7 +14,7 @@ from typing import Any
 
 from microsub.base.urls import normalise_profile
 
-STANDING = ("notifications", "saved")
+BUILT_IN = ("notifications", "saved")
 
 
 class Refused(Exception):
@@ -91,7 +91,7 @@ class Model:
     FRESH = 10
 
     def __init__(self, users: Iterable[str]) -> None:
-        self.users = {name: User(name, {uid: Channel(uid, uid.title()) for uid in STANDING}) for name in users}
+        self.users = {name: User(name, {uid: Channel(uid, uid.title()) for uid in BUILT_IN}) for name in users}
         self.feeds: dict[str, Feed] = {}
         self.posts: dict[str, Post] = {}
         self._numbers = iter(range(1, 10**9))
@@ -128,7 +128,7 @@ class Model:
         """Permute the listed channels among their positions."""
         for uid in uids:
             self.channel(user, uid)
-        listed = [uid for uid in dict.fromkeys(uids) if uid not in STANDING]
+        listed = [uid for uid in dict.fromkeys(uids) if uid not in BUILT_IN]
         turn = iter(listed)
         places = [next(turn) if uid in listed else uid for uid in user.channels]
         user.channels = {uid: user.channels[uid] for uid in places}

@@ -31,7 +31,7 @@ from microsub.formats.parse import parse
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model import jf2
 from microsub_conformance.runner import Target
-from tests.conformance.reference_model import STANDING, Feed, Model, Refused, User
+from tests.conformance.reference_model import BUILT_IN, Feed, Model, Refused, User
 
 ALL = frozenset({"read", "follow", "mute", "block", "channels"})
 TOKENS = {"alice.full": ("alice", ALL), "bob.full": ("bob", ALL), "alice.read": ("alice", frozenset({"read"}))}
@@ -232,7 +232,7 @@ class Server:
             return self.list_channels(user, Parameters([]))
         if method == "delete":
             channel = self.model.channel(user, p.need("channel"))
-            if channel.uid in STANDING:
+            if channel.uid in BUILT_IN:
                 raise Refused(400, "invalid_request", f"'{channel.uid}' can't be deleted")
             del user.channels[channel.uid]
             return {}

@@ -29,7 +29,7 @@ from microsub.fetch import (
 from microsub.fetch.body import Room
 from microsub.fetch.fetcher import Answered, Sending
 from microsub.fetch.network import Guard, ThreadedResolver
-from microsub.fetch.transport import Wire
+from microsub.fetch.transport import Connection
 from microsub.fetch.values import HopError
 from tests.support.web import Answer, Asked, Publisher, certificate, publisher
 
@@ -390,15 +390,15 @@ class Pausing(asyncio.Transport):
 
 async def test_unread_bodies_are_not_received() -> None:
     """Only a small part of a body is read ahead; the rest is read when there is room for it."""
-    wire, transport = Wire(10), Pausing()
-    wire.connection_made(transport)
-    wire.data_received(b"a" * 100_000)
+    connection, transport = Connection(10), Pausing()
+    connection.connection_made(transport)
+    connection.data_received(b"a" * 100_000)
     assert transport.reading
-    wire.data_received(b"b" * 100_000)
+    connection.data_received(b"b" * 100_000)
     assert not transport.reading
-    assert await wire.read(65_536) == b"a" * 65_536
+    assert await connection.read(65_536) == b"a" * 65_536
     assert not transport.reading
-    assert await wire.read(65_536) == b"a" * 34_464 + b"b" * 31_072
+    assert await connection.read(65_536) == b"a" * 34_464 + b"b" * 31_072
     assert transport.reading
 
 

@@ -9,8 +9,8 @@ from microsub.accounts.foreign import (
     KNOWN_NETWORK,
     MOST_NETWORKS,
     ForeignTokens,
+    KnownToken,
     Principal,
-    Standing,
     TokenOrigin,
     UnknownTokens,
     Vouched,
@@ -64,9 +64,9 @@ async def test_it_lives_as_long_as_it_may_serve(tokens: ForeignTokens, redis: Re
     short = Vouched(GOOD.scopes, GOOD.client, NOW, NOW + 100)
     await tokens.remember(WHO, DIGEST, short, until=NOW + 100, grace=3600)
     assert 90 <= await redis.command("TTL", keys.token(ANN, DIGEST)) <= 100
-    assert (await tokens.standing(TOKEN)).vouched == short
+    assert (await tokens.known_token(TOKEN)).vouched == short
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
-    assert (await tokens.standing(TOKEN)).vouched == GOOD
+    assert (await tokens.known_token(TOKEN)).vouched == GOOD
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ async def test_tokens_of_disabled_users_arent_kept(tokens: ForeignTokens, accoun
     """Stored tokens are deleted when the user is disabled, and don't return with the user."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     await accounts.disable_user(ANN, NOW)
-    assert await tokens.standing(TOKEN) == Standing(None)
+    assert await tokens.known_token(TOKEN) == KnownToken(None)
     assert not await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     await accounts.restore_user(ANN)
-    assert await tokens.standing(TOKEN) == Standing(WHO)
+    assert await tokens.known_token(TOKEN) == KnownToken(WHO)
 
 
 @pytest.mark.parametrize("change", ["me", "no me", "endpoint", "no endpoint"])
@@ -140,10 +140,10 @@ async def test_a_refusal_forgets_what_was_known(tokens: ForeignTokens, redis: Re
     """The refusal is cached for a while; a later success ends it."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     await tokens.refuse(TOKEN, "invalid", 60)
-    assert await tokens.standing(TOKEN) == Standing(WHO, refused="invalid")
+    assert await tokens.known_token(TOKEN) == KnownToken(WHO, refused="invalid")
     assert 50 <= await redis.command("TTL", keys.foreign_refused(ANN, DIGEST)) <= 60
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
-    assert await tokens.standing(TOKEN) == Standing(WHO, GOOD, NOW + 600)
+    assert await tokens.known_token(TOKEN) == KnownToken(WHO, GOOD, NOW + 600)
 
 
 async def test_a_token_of_ours_is_not_touched(tokens: ForeignTokens, accounts: Accounts) -> None:
@@ -154,7 +154,7 @@ async def test_a_token_of_ours_is_not_touched(tokens: ForeignTokens, accounts: A
     assert not await tokens.remember(WHO, own.digest, GOOD, until=NOW + 600, grace=3600)
     assert not await tokens.prolong(own, NOW + 9)
     assert (await accounts.verify(own, NOW)).scopes == {"follow"}
-    assert (await tokens.standing(own)).vouched is None
+    assert (await tokens.known_token(own)).vouched is None
 
 
 async def test_grace_lets_it_serve_on(tokens: ForeignTokens, accounts: Accounts) -> None:
@@ -162,7 +162,7 @@ async def test_grace_lets_it_serve_on(tokens: ForeignTokens, accounts: Accounts)
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     assert await tokens.prolong(TOKEN, NOW + 700)
     assert (await accounts.verify(TOKEN, NOW + 699)).user == ANN
-    assert (await tokens.standing(TOKEN)).vouched == GOOD
+    assert (await tokens.known_token(TOKEN)).vouched == GOOD
     await tokens.refuse(TOKEN, "invalid", 60)
     assert not await tokens.prolong(TOKEN, NOW + 800)
 

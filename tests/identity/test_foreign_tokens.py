@@ -16,12 +16,12 @@ from microsub.base.errors import Forbidden, MicrosubError, ProviderUnavailable, 
 from microsub.base.metrics import TOKEN_CHECKS
 from microsub.configuration.model import IdentitySettings
 from microsub.identity.foreign_tokens import (
-    Another,
     CheckTimes,
     Denied,
     ForeignTokenCheck,
-    Said,
-    Silent,
+    NoAnswer,
+    OtherUsersToken,
+    TokenVerdict,
 )
 from microsub.model.reader import Credential, Grant
 from microsub.redis.protocol import Redis
@@ -32,7 +32,7 @@ ANN, ME, APP = "ann", "https://ann.example/", "https://app.example/"
 TOKEN = Credential(ANN, "ab" * 32)
 READ = Vouched(frozenset({"read"}), APP, NOW)
 GRANT = Grant(ANN, frozenset({"read"}))
-DOWN = Silent("no answer after 10 s")
+DOWN = NoAnswer("no answer after 10 s")
 SETTINGS = IdentitySettings(token_cache=600, token_grace=3600)
 
 
@@ -40,7 +40,7 @@ SETTINGS = IdentitySettings(token_cache=600, token_grace=3600)
 class Scripted:
     """A provider with scripted answers, given at the latest when `open` is set; `asked` counts the checks."""
 
-    says: Said | Exception = READ
+    says: TokenVerdict | Exception = READ
     asked: int = 0
     at_once: int = 0
     most_at_once: int = 0
@@ -49,7 +49,7 @@ class Scripted:
     def __post_init__(self) -> None:
         self.open.set()
 
-    async def ask(self, who: Principal, token: str, now: float) -> Said:
+    async def ask(self, who: Principal, token: str, now: float) -> TokenVerdict:
         assert who == Principal(ANN, ME)
         self.asked += 1
         self.at_once += 1
@@ -111,7 +111,7 @@ async def test_never_longer_than_the_provider_says(world: World) -> None:
 
 async def test_a_refusal_is_remembered(world: World) -> None:
     """The provider isn't asked again about the same token."""
-    for says, error in ((Denied("no"), Unauthorized), (Another("https://eve.example/"), Forbidden)):
+    for says, error in ((Denied("no"), Unauthorized), (OtherUsersToken("https://eve.example/"), Forbidden)):
         world.provider.says = says
         world.provider.asked = 0
         await world.redis.command("FLUSHDB")
@@ -177,7 +177,7 @@ async def test_grace_ends(world: World) -> None:
 
 async def test_a_provider_may_ask_for_peace(world: World) -> None:
     """Its Retry-After is respected, and clients get the remaining time."""
-    world.provider.says = Silent("the server answered 429", 40)
+    world.provider.says = NoAnswer("the server answered 429", 40)
     assert (await world.refused(ProviderUnavailable)).retry_after == 40
     later = await world.refused(ProviderUnavailable, NOW + 15)
     assert (later.retry_after, later.why) == (25, "the server answered 429")
@@ -186,11 +186,11 @@ async def test_a_provider_may_ask_for_peace(world: World) -> None:
 
 async def test_a_missing_provider_is_no_outage(world: World) -> None:
     """If the page has no provider, new tokens are refused, and valid ones keep the grace period."""
-    world.provider.says = Silent("nobody is named there", lasting=True)
+    world.provider.says = NoAnswer("nobody is named there", lasting=True)
     assert "nobody is named there" in (await world.refused(Unauthorized)).description
     world.provider.says = READ
     assert await world.check(credential=another(1)) == GRANT
-    world.provider.says = Silent("nobody is named there", lasting=True)
+    world.provider.says = NoAnswer("nobody is named there", lasting=True)
     assert await world.check(NOW + 600, credential=another(1)) == GRANT
     with pytest.raises(Unauthorized):
         await world.check(NOW + 4200, credential=another(1))
@@ -312,7 +312,7 @@ async def test_logs_tell_no_secrets(world: World) -> None:
         await world.check()
         world.provider.says = DOWN
         await world.check(NOW + 600)
-        world.provider.says = Another("https://eve.example/")
+        world.provider.says = OtherUsersToken("https://eve.example/")
         await world.refused(Forbidden, NOW + 700)
     assert [line["outcome"] for line in lines] == ["valid", "grace", "somebody_else"]
     text = repr(lines)

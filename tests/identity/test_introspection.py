@@ -13,7 +13,7 @@ import pytest
 from microsub.accounts.foreign import Principal, Vouched
 from microsub.fetch import Fetcher, FetchSettings
 from microsub.identity import foreign_tokens
-from microsub.identity.foreign_tokens import Another, Denied, Introspection, Said, Silent
+from microsub.identity.foreign_tokens import Denied, Introspection, NoAnswer, OtherUsersToken, TokenVerdict
 from microsub.identity.profiles import Profiles
 from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
@@ -47,7 +47,7 @@ class Asked:
         self.profiles = Profiles(fetcher, PARSER, private=True)
         self.vouching = Introspection(fetcher, self.profiles, private=True, **more)
 
-    async def ask(self, token: str, **who: Any) -> Said:
+    async def ask(self, token: str, **who: Any) -> TokenVerdict:
         return await self.vouching.ask(replace(Principal("alice", self.alice.me), **who), token, NOW)
 
     def grant(self, name: str = "alice", **more: Any) -> str:
@@ -97,7 +97,7 @@ async def test_an_unknown_token_is_denied(any_build: Asked) -> None:
 
 async def test_another_persons_token_is_another_persons(any_build: Asked) -> None:
     """The same provider confirms it, but for another user."""
-    assert await any_build.ask(any_build.grant("bob")) == Another(any_build.bob.me)
+    assert await any_build.ask(any_build.grant("bob")) == OtherUsersToken(any_build.bob.me)
 
 
 async def test_scopes_under_another_name(newer: Asked) -> None:
@@ -136,7 +136,7 @@ async def test_the_admins_token_endpoint_comes_before_the_page(older: Asked) -> 
     elsewhere = older.site.url("/token")
     assert await older.ask(older.grant(), token_endpoint=elsewhere) == READ
     assert older.site.count("/alice/") == 0
-    assert isinstance(await older.ask(older.grant("bob"), token_endpoint=elsewhere), Another)
+    assert isinstance(await older.ask(older.grant("bob"), token_endpoint=elsewhere), OtherUsersToken)
     assert isinstance(await older.ask("unknown", token_endpoint=elsewhere), Denied)
 
 
@@ -177,10 +177,10 @@ async def test_names_that_are_one(newer: Asked) -> None:
 async def test_names_that_are_not_one(newer: Asked) -> None:
     """A temporary redirect is not enough, and neither is one from a stranger's page to the user's."""
     aside = newer.site.redirect("/aside/", newer.alice.me, 302)
-    assert isinstance(await newer.ask(newer.grant(), me=aside), Another)
+    assert isinstance(await newer.ask(newer.grant(), me=aside), OtherUsersToken)
     stranger = newer.site.redirect("/stranger/", newer.alice.me)
     newer.site.fault("introspection", Fault(change={"me": stranger}))
-    assert await newer.ask(newer.grant("bob")) == Another(stranger)
+    assert await newer.ask(newer.grant("bob")) == OtherUsersToken(stranger)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_unusable_replies_decide_nothing(newer: Asked, fault: Fault) -> No
     assert isinstance(await newer.ask(token), Vouched)
     newer.site.fault("introspection", fault)
     said = await newer.ask(token)
-    assert isinstance(said, Silent)
+    assert isinstance(said, NoAnswer)
     assert token not in said.why
     assert not said.lasting
 
@@ -235,7 +235,7 @@ async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest
         newer.site.end_faults()
         newer.site.fault(where, Fault(hang=True))
         newer.profiles.forget(newer.alice.me)
-        assert await newer.ask(token) == Silent("no answer after 0.2 s")
+        assert await newer.ask(token) == NoAnswer("no answer after 0.2 s")
 
 
 async def test_a_provider_that_is_gone(newer: Asked) -> None:
@@ -245,7 +245,7 @@ async def test_a_provider_that_is_gone(newer: Asked) -> None:
     newer.site.listening.down()
     for _ in range(2):
         said = await newer.ask(token)
-        assert isinstance(said, Silent)
+        assert isinstance(said, NoAnswer)
         assert not said.lasting
         newer.profiles.forget(newer.alice.me)
 
@@ -255,14 +255,14 @@ async def test_a_provider_may_say_when_to_come_back(newer: Asked) -> None:
     for said, wait in (("17", 17), ("100000", 300), ("soon", None), ("-1", None), ("٣", None)):
         headers = (("Retry-After", said.encode().decode("latin-1")),)
         newer.site.fault("introspection", Fault(status=503, headers=headers))
-        assert await newer.ask(newer.grant()) == Silent("the server answered 503", wait)
+        assert await newer.ask(newer.grant()) == NoAnswer("the server answered 503", wait)
 
 
 async def test_a_page_without_provider_is_no_outage(newer: Asked) -> None:
     """This is not a temporary failure."""
     page = newer.site.page("/plain/", "<!doctype html><p>Hello")
     said = await newer.ask("token", me=page)
-    assert isinstance(said, Silent)
+    assert isinstance(said, NoAnswer)
     assert said.lasting
     assert isinstance(await newer.ask("token", me=""), Denied)
 
@@ -276,14 +276,14 @@ async def test_private_networks_get_no_request(fetcher: Fetcher) -> None:
         Principal("alice", "https://alice.example/", "http://10.0.0.1/token"),
         Principal("alice", "https://alice.example/", "http://169.254.169.254/"),
     ):
-        assert isinstance(await asking.ask(who, "token", NOW), Silent)
+        assert isinstance(await asking.ask(who, "token", NOW), NoAnswer)
 
 
 async def test_the_token_goes_no_further_than_the_provider(older: Asked) -> None:
     """A redirect to another origin ends the check before a request is sent there."""
     async with provider(Variant.older()) as stranger:
         older.site.fault("check", Fault(location=stranger.url("/token")))
-        assert isinstance(await older.ask(older.grant()), Silent)
+        assert isinstance(await older.ask(older.grant()), NoAnswer)
         assert not stranger.asked
 
 
@@ -338,10 +338,10 @@ async def test_errors_contain_no_addresses(newer: Asked) -> None:
         {"token_endpoint": "ftp://hidden.example/token"},
     ):
         said = await newer.ask("made-up", **who)
-        assert isinstance(said, Silent)
+        assert isinstance(said, NoAnswer)
         assert not re.search(r"hidden|127\.|example|://", said.why), said.why
         assert said.detail
     newer.site.fault("introspection", Fault(change={"me": "http://hidden:x@hidden.example/"}))
     said = await newer.ask(newer.grant())
-    assert isinstance(said, Silent)
+    assert isinstance(said, NoAnswer)
     assert "hidden" not in said.why

@@ -20,7 +20,7 @@ from microsub.polling.plan import (
     held_now,
     held_until,
     history_of,
-    host_manners,
+    host_limits,
     interval_for,
     plan_move,
     plan_next,
@@ -37,8 +37,8 @@ SETTINGS = InstanceSettings(
 def test_hosts() -> None:
     """The instance's setting fills in for a host's missing one."""
     assert [
-        (manners.interval, manners.concurrency)
-        for manners in (host_manners(SETTINGS, host) for host in ("own.test", "half.test", "other.test"))
+        (limits.interval, limits.concurrency)
+        for limits in (host_limits(SETTINGS, host) for host in ("own.test", "half.test", "other.test"))
     ] == [(0, 8), (2, 2), (2, 1)]
 
 

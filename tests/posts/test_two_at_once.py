@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from microsub.delivery.look_ups import Completing, Populate
+from microsub.delivery.look_ups import Completing, LookUpStage
 from microsub.delivery.stage import retry
 from microsub.feeds.events import Events
 from microsub.fetch import FetchFailed, FetchRequest, FetchResult
@@ -135,17 +135,17 @@ async def test_results_of_look_ups_are_queued_after_a_crash(it):
         async def complete(self, entry, source=None):
             return replace(entry, author=replace(entry.author, url="https://ann.example/", name="Anna"))
 
-    def populate(redis: Any) -> Populate:
+    def look_up(redis: Any) -> LookUpStage:
         completing = Found(Nobody(), PARSER)
-        return Populate(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.events, clock=it.clock)
+        return LookUpStage(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.events, clock=it.clock)
 
     asked = Message("1-1", ItemIncomplete(item["ID"], item["version"]).to_fields())
     before = len(await told(it))
     with pytest.raises(KilledError):
-        await populate(Between(it.redis, once("stream_add", die)))(asked)
-    await populate(it.redis)(asked)
+        await look_up(Between(it.redis, once("stream_add", die)))(asked)
+    await look_up(it.redis)(asked)
     assert [news.edited for news in (await told(it))[before:]] == [(item["ID"],)]
-    await populate(it.redis)(asked)
+    await look_up(it.redis)(asked)
     assert len(await told(it)) == before + 1
 
 

@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborNode as Node
 import microsub
 from microsub.admin import overview
 from microsub.admin.hours import HourFigures
-from microsub.backend_file.facts import Change, Conflict, What
+from microsub.backend_file.facts import Change, ChangeKind, Conflict
 from microsub.base.clock import HOUR
 from microsub.base.errors import StoreUnavailable
 from microsub.configuration.model import FeedConfig
@@ -255,11 +255,14 @@ async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
 
 def test_lines_about_the_configuration_are_said_in_german() -> None:
     """Every change, whatever its value, and every conflict of file and apps; each line has a form of its own."""
-    feed, values = FeedConfig("https://blog.example/feed", "Blog"), {What.ADMIN: True, What.REORDERED: ("a", "b")}
-    feeds = {What.FEED_ADDED, What.FEED_RENAMED, What.FEED_REMOVED}
-    lines = [str(Change(what, "ann", "x", feed if what in feeds else values.get(what, "y"))) for what in What]
-    lines += [str(Change(what, "ann", "x", "y", restored=True)) for what in What if what.value.endswith("added")]
-    lines += [str(Change(What.ADMIN, "ann", value=False)), str(Change(What.TOKEN_ENDPOINT, "ann"))]
+    feed, values = (
+        FeedConfig("https://blog.example/feed", "Blog"),
+        {ChangeKind.ADMIN: True, ChangeKind.REORDERED: ("a", "b")},
+    )
+    feeds = {ChangeKind.FEED_ADDED, ChangeKind.FEED_RENAMED, ChangeKind.FEED_REMOVED}
+    lines = [str(Change(what, "ann", "x", feed if what in feeds else values.get(what, "y"))) for what in ChangeKind]
+    lines += [str(Change(what, "ann", "x", "y", restored=True)) for what in ChangeKind if what.value.endswith("added")]
+    lines += [str(Change(ChangeKind.ADMIN, "ann", value=False)), str(Change(ChangeKind.TOKEN_ENDPOINT, "ann"))]
     whats = [
         *("channel ann/x", "setting max_items of channel ann/x", "name of channel ann/x", "site of user ann"),
         *("whether user ann is an admin", "feed https://b.example/ in ann/x", "name of https://b.example/ in ann/x"),

@@ -96,7 +96,7 @@ async def test_marking_takes_one_round_trip_per_eight_channels(real_redis: Redis
         await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for key in (keys.posts, keys.unread)])
     redis = CountingRedis(real_redis)
     newest = str(len(uids) * 20)
-    marked = await mark_until(redis, ANN, "global", newest, world.items.places, NOW)
+    marked = await mark_until(redis, ANN, "global", newest, world.items.scores, NOW)
     assert sum(map(len, marked.values())) == len(uids) * 20
     assert redis.trips == 3 + len(uids) // 8
     redis.trips = 0

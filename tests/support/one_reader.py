@@ -95,7 +95,7 @@ class KnownItems:
         mine = [item for item, feed in self.feeds.items() if feed == feed_id and float(self.items[item].score) >= since]
         return sorted(mine, key=lambda item: (float(self.items[item].score), item), reverse=True)[:limit]
 
-    async def places(self, ids: Sequence[str]) -> list[str | None]:
+    async def scores(self, ids: Sequence[str]) -> list[str | None]:
         return [self.items[item].score if item in self.items else None for item in ids]
 
     async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:

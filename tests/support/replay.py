@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from microsub.backend_file.facts import (
     Change,
+    ChangeKind,
     Current,
-    What,
 )
 from microsub.configuration.model import ChannelConfig, UserConfig
 
@@ -24,25 +24,25 @@ def replay(current: Current, changes: Iterable[Change]) -> Current:
 
 
 def _one(current: Current, change: Change) -> Current:
-    if change.what is What.INSTANCE:
+    if change.what is ChangeKind.INSTANCE:
         return replace(current, settings=change.value)
     name = change.user
     users = dict(current.users)
-    if change.what is What.USER_REMOVED:
+    if change.what is ChangeKind.USER_REMOVED:
         return replace(current, disabled={**current.disabled, name: users.pop(name)}, users=users)
-    if change.what is What.USER_ADDED:
+    if change.what is ChangeKind.USER_ADDED:
         assert name not in users
         assert name not in current.disabled
         users[name] = UserConfig(change.value, channels=(ChannelConfig("notifications"),))
         return replace(current, users=users)
     disabled = dict(current.disabled)
-    if change.what is What.USER_RETURNED:
+    if change.what is ChangeKind.USER_RETURNED:
         users[name] = replace(disabled.pop(name), me=change.value)
         return replace(current, users=users, disabled=disabled)
     removed = current.removed
-    if change.what is What.CHANNEL_REMOVED:
+    if change.what is ChangeKind.CHANNEL_REMOVED:
         removed |= {(name, change.uid)}
-    if change.what is What.CHANNEL_ADDED:
+    if change.what is ChangeKind.CHANNEL_ADDED:
         assert change.restored == ((name, change.uid) in removed)
         removed -= {(name, change.uid)}
     place = disabled if name in disabled else users
@@ -53,28 +53,28 @@ def _one(current: Current, change: Change) -> Current:
 def _user(user: UserConfig, change: Change) -> UserConfig:
     uid = change.uid
     match change.what:
-        case What.SITE:
+        case ChangeKind.SITE:
             return replace(user, me=change.value)
-        case What.TOKEN_ENDPOINT:
+        case ChangeKind.TOKEN_ENDPOINT:
             return replace(user, token_endpoint=change.value)
-        case What.ADMIN:
+        case ChangeKind.ADMIN:
             return replace(user, admin=change.value)
-        case What.USER_SETTINGS:
+        case ChangeKind.USER_SETTINGS:
             return replace(user, settings=change.value)
-        case What.OUTPUT_ADDED | What.OUTPUT_CHANGED:
-            assert (uid in user.outputs) == (change.what is What.OUTPUT_CHANGED)
+        case ChangeKind.OUTPUT_ADDED | ChangeKind.OUTPUT_CHANGED:
+            assert (uid in user.outputs) == (change.what is ChangeKind.OUTPUT_CHANGED)
             return replace(user, outputs={**user.outputs, uid: change.value})
-        case What.OUTPUT_REMOVED:
+        case ChangeKind.OUTPUT_REMOVED:
             return replace(user, outputs={name: one for name, one in user.outputs.items() if name != uid})
         case _ if uid == "global":
             return _rule(user, change)
-        case What.CHANNEL_ADDED:
+        case ChangeKind.CHANNEL_ADDED:
             assert user.by_uid().get(uid) is None
             return replace(user, channels=(*user.channels, ChannelConfig(uid, change.value)))
-        case What.CHANNEL_REMOVED:
+        case ChangeKind.CHANNEL_REMOVED:
             assert user.by_uid().get(uid) is not None
             return replace(user, channels=tuple(each for each in user.channels if each.uid != uid))
-        case What.REORDERED:
+        case ChangeKind.REORDERED:
             there = {each.uid: each for each in user.channels}
             fixed = tuple(each for each in user.channels if each.uid == "notifications")
             assert sorted(change.value) == sorted(set(there) - {"notifications"})
@@ -89,17 +89,17 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
 def _channel(channel: ChannelConfig, change: Change) -> ChannelConfig:
     value = change.value
     match change.what:
-        case What.CHANNEL_RENAMED:
+        case ChangeKind.CHANNEL_RENAMED:
             return replace(channel, name=value)
-        case What.CHANNEL_SETTINGS:
+        case ChangeKind.CHANNEL_SETTINGS:
             return replace(channel, settings=value)
-        case What.FEED_ADDED:
+        case ChangeKind.FEED_ADDED:
             assert all(feed.url != value.url for feed in channel.feeds)
             return replace(channel, feeds=(*channel.feeds, value))
-        case What.FEED_REMOVED:
+        case ChangeKind.FEED_REMOVED:
             assert any(feed.url == value.url for feed in channel.feeds)
             return replace(channel, feeds=tuple(feed for feed in channel.feeds if feed.url != value.url))
-        case What.FEED_RENAMED:
+        case ChangeKind.FEED_RENAMED:
             assert any(feed.url == value.url for feed in channel.feeds)
             return replace(channel, feeds=tuple(value if feed.url == value.url else feed for feed in channel.feeds))
         case _:
@@ -107,9 +107,9 @@ def _channel(channel: ChannelConfig, change: Change) -> ChannelConfig:
 
 
 def _rule(part: Part, change: Change) -> Part:
-    mutes = change.what in (What.MUTED, What.UNMUTED)
+    mutes = change.what in (ChangeKind.MUTED, ChangeKind.UNMUTED)
     rules = set(part.mute if mutes else part.block)
-    assert (change.value in rules) == (change.what in (What.UNMUTED, What.UNBLOCKED))
+    assert (change.value in rules) == (change.what in (ChangeKind.UNMUTED, ChangeKind.UNBLOCKED))
     rules ^= {change.value}
     if mutes:
         return replace(part, mute=tuple(sorted(rules)))

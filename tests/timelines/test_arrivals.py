@@ -24,7 +24,7 @@ async def test_items_are_ordered_by_arrival(world: OneReader) -> None:
     await world.timelines.add(ANN, "home", "1", world.items.know("1", item(1), item(2)), now=NOW + 60, limit=0)
     assert await ids(world) == ["5", "6", "7", "1", "2"]
     assert [row.id for row in await world.arrivals("home", oldest_first=False, size=2)] == ["2", "1", "7", "6", "5"]
-    places = [row.place for row in await world.arrivals()]
+    places = [row.position for row in await world.arrivals()]
     first, later = int(NOW * 1_000_000), int((NOW + 60) * 1_000_000)
     assert places == [first, first + 1, first + 2, later, later + 1]
 
@@ -36,7 +36,7 @@ async def test_a_clock_that_jumps_back_puts_nothing_in_front(world: OneReader) -
     (_, latest) = await world.arrivals()
     await world.timelines.remove(ANN, "home", ["2"], NOW)
     await world.add("home", item(3))
-    page = await world.arrivals_page("global", limit=10, oldest_first=True, after=str(latest.place))
+    page = await world.arrivals_page("global", limit=10, oldest_first=True, after=str(latest.position))
     assert [row.id for row in page.rows] == ["3"]
 
 
@@ -125,5 +125,5 @@ async def test_few_are_found_among_many_in_few_round_trips(world: OneReader) -> 
         assert counting.trips - before <= 3
         wanted = ["0", "100", "200"] if oldest_first else ["1700", "1600", "1500"]
         assert [row.id for row in page.rows] == wanted
-        assert page.resume == page.rows[-1].place
-        assert page.newest == (page.resume if oldest_first else (await world.arrivals(oldest_first=False))[0].place)
+        assert page.resume == page.rows[-1].position
+        assert page.newest == (page.resume if oldest_first else (await world.arrivals(oldest_first=False))[0].position)

@@ -9,7 +9,7 @@ import pytest
 from microsub.model.reader import Cursor, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
-from microsub.timelines.pages import Walk, read_walk
+from microsub.timelines.pages import TimelineRange, read_range
 
 CHANNELS, ITEMS = 90, 150
 
@@ -35,17 +35,20 @@ async def test_the_newest_of_many_channels_come_first(redis: Redis, seed: int) -
         await redis.pipeline(commands)
     anywhere = set().union(*unread.values())
     for limit in (1, 4, 12):
-        for walk, there in ((Walk(limit), set().union(*posts.values())), (Walk(limit, unread_only=True), anywhere)):
+        for span, there in (
+            (TimelineRange(limit), set().union(*posts.values())),
+            (TimelineRange(limit, unread_only=True), anywhere),
+        ):
             expected = sorted(there, key=lambda item: (scores[item], item), reverse=True)
             found: list[Row] = []
-            page = (await read_walk(redis, "ann", "global", walk, 0))[1]
+            page = (await read_range(redis, "ann", "global", span, 0))[1]
             while True:
                 found += page.rows
                 if not page.older:
                     break
                 assert len(page.rows) == limit
                 cursor = Cursor(page.rows[-1].score, page.rows[-1].id)
-                page = (await read_walk(redis, "ann", "global", walk._replace(direction="after", cursor=cursor), 0))[1]
+                page = (await read_range(redis, "ann", "global", span._replace(direction="after", cursor=cursor), 0))[1]
             assert [row.id for row in found] == expected
             assert all(row.is_read == (row.id not in anywhere) for row in found)
             assert all(row.id in posts[row.channel] for row in found)

@@ -195,7 +195,7 @@ class Machine(History):
     @rule(uid=anywhere, last=ids)
     def mark_before(self, uid: str, last: str) -> None:
         now = self.tick()
-        changed = self.run(self.world.timelines.mark_read_before(ANN, uid, last, self.world.items.places, now))
+        changed = self.run(self.world.timelines.mark_read_before(ANN, uid, last, self.world.items.scores, now))
         assert changed == self.model.mark_before(uid, last, now)
 
     @rule(uid=anywhere)

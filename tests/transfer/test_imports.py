@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from microsub.base.errors import ConfigError, InvalidRequest
-from microsub.model.reader import STANDING
+from microsub.model.reader import BUILT_IN
 from microsub.posts.imported import Imported
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
@@ -409,8 +409,8 @@ async def test_a_large_database_comes_over_whole(here: World, old: OldServer) ->
     assert sum(one.unread for one in report.channels) == 800
     assert sum(one.read for one in report.channels) == 400
     for channel in await here.channels.list("ann"):
-        assert channel.unread == (200 if channel.uid not in STANDING else 0)
-        assert len(await shown(here, channel.uid)) == (300 if channel.uid not in STANDING else 0)
+        assert channel.unread == (200 if channel.uid not in BUILT_IN else 0)
+        assert len(await shown(here, channel.uid)) == (300 if channel.uid not in BUILT_IN else 0)
     here.clock.advance(1000)
     found = await here.check()
     assert found.left == (), found.as_text()

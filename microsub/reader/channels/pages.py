@@ -19,7 +19,7 @@ from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.formats.wire import post_title
 from microsub.model.filters import Filter, FilterPart, Searched
-from microsub.model.reader import NAME, SAVED, STANDING, Channel, Cursor, PageQuery, Subscription
+from microsub.model.reader import BUILT_IN, NAME, SAVED, Channel, Cursor, PageQuery, Subscription
 from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading import undo
@@ -178,7 +178,7 @@ async def _channel(visit: PageVisit) -> Response:
     return visit.page(
         "channel.html",
         channel=channel,
-        is_standing=channel.uid in STANDING,
+        is_built_in=channel.uid in BUILT_IN,
         listed=listed,
         sources=[SourceView.of(one, visit.now) for one in listed.shown],
         is_narrowed=is_narrowed,

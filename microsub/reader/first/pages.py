@@ -15,7 +15,7 @@ from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.texts import N_
 from microsub.base.urls import web_address
 from microsub.identity.pages.start import start_page
-from microsub.model.reader import STANDING
+from microsub.model.reader import BUILT_IN
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.places import CHANNEL, HOME
@@ -54,7 +54,7 @@ async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:
     """Follow these feeds in the user's first channel, or in a new one; returns its uid."""
     user, services = await reading.reader_of(visit), visit.site.services
     quotas = await services.identity.quotas.of(user)
-    own = [one.uid for one in await services.channels.list(user) if one.uid not in STANDING]
+    own = [one.uid for one in await services.channels.list(user) if one.uid not in BUILT_IN]
     if not own:
         made = await services.channels.create(user, visit.translate(N_("Home")), visit.now, most=quotas.channels or 0)
         own = [made.uid]

@@ -101,7 +101,7 @@ async def _mark_all(visit: PageVisit) -> Response:
         marked = {uid: await _mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), until)}
     else:
         services = visit.site.services
-        marked = await mark_until(services.redis, user, uid, until.item, services.items.places, visit.now)
+        marked = await mark_until(services.redis, user, uid, until.item, services.items.scores, visit.now)
     return await _done(visit, "", marked)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, STANDING, Channel
+from microsub.model.reader import BUILT_IN, GLOBAL, NOTIFICATIONS, SAVED, Channel
 from microsub.reader.reading.places import CHANNEL, TimelinePlace
 from microsub.timelines.channels import ChannelNames
 from microsub.web.pages import N_
@@ -15,7 +15,7 @@ from microsub.web.visit import PageVisit
 
 MOST_BESIDE = 100
 """Maximum number of a user's channels next to a page."""
-EVERYBODYS = frozenset({GLOBAL, *STANDING})
+EVERYBODYS = frozenset({GLOBAL, *BUILT_IN})
 """Channels that the user didn't create."""
 
 

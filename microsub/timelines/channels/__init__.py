@@ -21,9 +21,9 @@ from microsub.accounts.store import grant, unauthorized
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.configuration.model import Quotas
 from microsub.model.reader import (
+    BUILT_IN,
     NAME,
     RESERVED,
-    STANDING,
     Channel,
     Credential,
     Grant,
@@ -180,7 +180,7 @@ class Channels(Follows):
             numbered = (f"{base[:60]}-{number}" for number in range(2, _UIDS_TO_TRY))
             candidates = [base, *numbered] if base not in RESERVED else list(numbered)
         else:
-            if uid in RESERVED and uid not in STANDING:
+            if uid in RESERVED and uid not in BUILT_IN:
                 raise InvalidRequest(f"the channel uid '{uid}' is reserved")
             if not NAME.match(uid):
                 raise InvalidRequest(f"'{uid[:80]}' can't be a channel uid: expected 1 to 64 of A-Z a-z 0-9 _ -")
@@ -236,7 +236,7 @@ class Channels(Follows):
         `notifications` stays first and `saved` last, named or not. If one is unknown, raises NotFound and changes
         nothing.
         """
-        wished = [uid for uid in dict.fromkeys(uids) if uid not in STANDING]
+        wished = [uid for uid in dict.fromkeys(uids) if uid not in BUILT_IN]
         unknown = await self._redis.script(load("channel_order"), [keys.channels(user), keys.live_events(user)], wished)
         if unknown:
             raise await absent(self._redis, user, text_of(unknown))
@@ -247,7 +247,7 @@ class Channels(Follows):
 
         The caller removes the channel from these feeds' followers. Raises InvalidRequest for one that everybody has.
         """
-        if uid in STANDING:
+        if uid in BUILT_IN:
             raise InvalidRequest(f"the channel '{uid}' can't be deleted: every account has it")
         return await self._change(user, uid, "delete")
 
@@ -264,7 +264,7 @@ class Channels(Follows):
         It isn't listed, read or filled, and keeps everything for `restore`. The caller removes it from the feeds'
         followers. A removed channel stays as it is. Raises InvalidRequest for one that everybody has.
         """
-        if uid in STANDING:
+        if uid in BUILT_IN:
             raise InvalidRequest(f"the channel '{uid}' can't be removed: every account has it")
         return await self._change(user, uid, "remove", now)
 

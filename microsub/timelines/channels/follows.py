@@ -16,7 +16,7 @@ import orjson
 from microsub.accounts import absent
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, QuotaReached
-from microsub.model.reader import MOVE, SAVED, STANDING, FeedMove, Subscription, read_moves
+from microsub.model.reader import BUILT_IN, MOVE, SAVED, FeedMove, Subscription, read_moves
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
@@ -147,7 +147,7 @@ class Follows:
         """Whether a channel that the user created follows a feed."""
         first, size = 0, _LOOKED_AT
         while uids := texts(await self._redis.command("ZRANGE", keys.channels(user), first, first + size - 1)):
-            lists = [keys.channel_feeds(user, uid) for uid in uids if uid not in STANDING]
+            lists = [keys.channel_feeds(user, uid) for uid in uids if uid not in BUILT_IN]
             if lists and await self._redis.command("EXISTS", *lists):
                 return True
             first, size = first + size, 2 * size

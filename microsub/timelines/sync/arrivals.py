@@ -1,9 +1,9 @@
 """The order of arrival: the order in which items came to a user, for apps that sync.
 
-An item has a place from the moment when the first of the user's channels shows it until the last one stops showing it,
-so an item in two channels arrived once. Places are Unix times in microseconds, each higher than all earlier ones even
-if a clock is set back. So all items after the last place that an app knows have arrived since. The scripts that add
-and remove items update this order in the same step (lua/parts/arrivals.lua).
+An item has a position from the moment when the first of the user's channels shows it until the last one stops showing
+it, so an item in two channels arrived once. Positions are Unix times in microseconds, each higher than all earlier ones
+even if a clock is set back. So all items after the last position that an app knows have arrived since. The scripts that
+add and remove items update this order in the same step (lua/parts/arrivals.lua).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ EXAMINED = 20_000
 
 
 class Arrival(NamedTuple):
-    """An item of the order of arrival: its id, its place (Unix time in microseconds), and its state."""
+    """An item of the order of arrival: its id, its position (Unix time in microseconds), and its state."""
 
     id: str
-    place: int
+    position: int
     is_read: bool
     is_saved: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalQuery:
-    """The requested piece of the order: up to `limit` items of a state, after a place or from the beginning."""
+    """The requested piece of the order: up to `limit` items of a state, after a position or from the beginning."""
 
     limit: int = 1000
     oldest_first: bool = False
@@ -48,7 +48,7 @@ class ArrivalQuery:
 class Arrivals:
     """A piece of the order.
 
-    `resume` is the place to continue after, None at the end; `newest` the latest place that was examined.
+    `resume` is the position to continue after, None at the end; `newest` the latest position that was examined.
     """
 
     rows: tuple[Arrival, ...]
@@ -77,7 +77,7 @@ async def read_arrivals(
     granted, piece = await _stretch(redis, user, uid, query, query.limit if is_whole else BATCH, now, credential)
     found = _Found(query)
     while found.take(piece):
-        _, piece = await _stretch(redis, user, uid, replace(query, after=str(found.place)), BATCH, now)
+        _, piece = await _stretch(redis, user, uid, replace(query, after=str(found.position)), BATCH, now)
     return granted, found.arrivals()
 
 
@@ -85,7 +85,7 @@ class _Found:
     """The items found so far."""
 
     def __init__(self, query: ArrivalQuery) -> None:
-        self.place: int | None = None
+        self.position: int | None = None
         self._query = query
         self._newest: int | None = None
         self._rows: list[Arrival] = []
@@ -98,8 +98,8 @@ class _Found:
         self._more = piece.more
         if not piece.rows:
             return False
-        self.place = piece.rows[-1].place
-        self._newest = max(piece.rows[0].place, self.place, self._newest or 0)
+        self.position = piece.rows[-1].position
+        self._newest = max(piece.rows[0].position, self.position, self._newest or 0)
         self._examined += len(piece.rows)
         self._rows += [
             row
@@ -112,16 +112,16 @@ class _Found:
         """The requested number of items; further ones are left to the next request."""
         limit = self._query.limit
         if len(self._rows) <= limit:
-            return Arrivals(tuple(self._rows), self.place if self._more else None, self._newest)
+            return Arrivals(tuple(self._rows), self.position if self._more else None, self._newest)
         rows = tuple(self._rows[:limit])
-        return Arrivals(rows, rows[-1].place, rows[-1].place if self._query.oldest_first else self._newest)
+        return Arrivals(rows, rows[-1].position, rows[-1].position if self._query.oldest_first else self._newest)
 
 
 async def _stretch(
     redis: Redis, user: str, uid: str, query: ArrivalQuery, size: int, now: float,
     credential: Credential | None = None,
 ) -> tuple[Grant, _Stretch]:  # fmt: skip
-    """Up to `size` items after the query's place, whatever their state."""
+    """Up to `size` items after the query's position, whatever their state."""
     token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
     lists = [keys.channels(user), keys.removed_channels(user), keys.arrivals(user), keys.posts(user, SAVED)]
     patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.unread, user)]
@@ -141,37 +141,37 @@ async def _stretch(
 
 @dataclass(frozen=True, slots=True)
 class Newcomers:
-    """Items that arrived after a place, the earliest first.
+    """Items that arrived after a position, the earliest first.
 
-    All up to `place` were examined; `more` says whether others follow.
+    All up to `position` were examined; `more` says whether others follow.
     """
 
     ids: tuple[str, ...]
-    place: int
+    position: int
     more: bool
 
 
-async def last_place(redis: Redis, user: str) -> int:
-    """The latest place of the order; all later items get higher ones."""
+async def last_position(redis: Redis, user: str) -> int:
+    """The latest position of the order; all later items get higher ones."""
     return int(await redis.command("HGET", keys.arrivals_more(user), "last") or 0)
 
 
 async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: int) -> Newcomers:
-    """The items that were added to the channel, or (`global`) to any, after a place, and are still shown there.
+    """The items that were added to the channel, or (`global`) to any, after a position, and are still shown there.
 
     Unlike in the order of arrival, each channel counts separately: an item that was moved or saved, or that a second
     feed lists, was added to that channel then. Examines at most `limit` items. One round trip.
     """
     channel = [] if uid == GLOBAL else [keys.posts(user, uid)]
     script_keys = [keys.arrivals(user), keys.arrivals_again(user), *channel]
-    place, found, more = await redis.script(load("arrival_newcomers"), script_keys, [after, limit])
-    return Newcomers(tuple(distinct(texts(found))), int(place), bool(more))
+    position, found, more = await redis.script(load("arrival_newcomers"), script_keys, [after, limit])
+    return Newcomers(tuple(distinct(texts(found))), int(position), bool(more))
 
 
 async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
-    """Correct these items' places according to what the channels show; `now` is Unix time.
+    """Correct these items' positions according to what the channels show; `now` is Unix time.
 
-    Ids without a place get one in the given order.
+    Ids without a position get one in the given order.
     """
     left = distinct(ids)
     while left:
@@ -181,7 +181,7 @@ async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: floa
 
 
 async def repair_all_arrivals(redis: Redis, user: str, now: float) -> None:
-    """Correct all places: items that no channel shows any more lose theirs."""
+    """Correct all positions: items that no channel shows any more lose theirs."""
     async for ids in members(redis, keys.arrivals(user)):
         await repair_arrivals(redis, user, ids, now)
 
@@ -189,7 +189,7 @@ async def repair_all_arrivals(redis: Redis, user: str, now: float) -> None:
 def disagreeing_arrivals(
     shown: Mapping[str, int], places: Iterable[str], more: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """Items whose place disagrees with the number of channels that show them, by kind of error. Pure."""
+    """Items whose position disagrees with the number of channels that show them, by kind of error. Pure."""
     placed = set(places)
     counted = {item: count for item, count in shown.items() if count > 1}
     wrong = {item for item in counted.keys() | more.keys() if counted.get(item, 1) != more.get(item, 0) + 1}

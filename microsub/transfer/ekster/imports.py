@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from microsub.backend_file.document import examine
-from microsub.backend_file.facts import Change, What
+from microsub.backend_file.facts import Change, ChangeKind
 from microsub.backend_file.legacy import channel_uids
 from microsub.base.errors import ConfigError, InvalidRequest, ParseError
 from microsub.configuration.model import ChannelConfig, UserConfig
@@ -128,7 +128,7 @@ class Importing:
         report = ImportReport(user, dry_run, notes=list(file.warnings))
         wanted = _with_notifications(old, uids)
         if await self.accounts.user(user) is None:
-            await self.people.vet(made := Change(What.USER_ADDED, user, value=old.me))
+            await self.people.vet(made := Change(ChangeKind.USER_ADDED, user, value=old.me))
             if not dry_run:
                 await self.people.apply(made, now)
         there = {uid: before for before, uid in uids.items()} | {NOTIFICATIONS: NOTIFICATIONS}

@@ -12,7 +12,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, rule
 
-from microsub.accounts.grants import CODE, CODE_REPEAT, TOKEN_OVERLAP, Codes, Consent, Grants, Issued, Spent
+from microsub.accounts.grants import CODE, CODE_REPEAT, TOKEN_OVERLAP, Codes, Consent, Grants, Issued, RedemptionResult
 from microsub.accounts.store import Accounts
 from microsub.base.errors import Unauthorized
 from tests.support import examples
@@ -109,33 +109,33 @@ class Machine(History):
         expected, family = self.expected(code, request, fits), code.family
         assert spent is expected, (spent, expected)
         assert (issued is not None) == (use == "token" and spent.good)
-        if spent is Spent.GIVEN:
+        if spent is RedemptionResult.GIVEN:
             code.used, code.use, code.answer = self.now, request, issued
             if issued:
                 family.tokens[issued.access] = self.now + issued.lifetime
                 family.newest = issued.refresh
-        elif spent is Spent.AGAIN:
+        elif spent is RedemptionResult.AGAIN:
             assert issued == code.answer
-        elif spent is Spent.REFUSED:
+        elif spent is RedemptionResult.REFUSED:
             code.used, code.use = self.now, ("refused", "")
-        elif spent is Spent.REUSED:
+        elif spent is RedemptionResult.REUSED:
             code.use = ("ended", "")
             family.ended = True
         return family, issued.refresh if issued else family.newest
 
-    def expected(self, code: Code, request: tuple[str, str], fits: bool) -> Spent:
+    def expected(self, code: Code, request: tuple[str, str], fits: bool) -> RedemptionResult:
         if code.text.endswith(".none"):
-            return Spent.UNKNOWN
+            return RedemptionResult.UNKNOWN
         if code.family.user in self.disabled:
-            return Spent.DISABLED
+            return RedemptionResult.DISABLED
         if code.used is not None:
             same = fits and request == code.use and self.now - code.used <= CODE_REPEAT
             # An answer is repeated only while its tokens are valid.
             alive = code.answer is None or code.answer.access in self.alive(code.family)
-            return Spent.AGAIN if same and alive else Spent.REUSED
+            return RedemptionResult.AGAIN if same and alive else RedemptionResult.REUSED
         if self.now >= code.made + CODE:
-            return Spent.EXPIRED
-        return Spent.GIVEN if fits else Spent.REFUSED
+            return RedemptionResult.EXPIRED
+        return RedemptionResult.GIVEN if fits else RedemptionResult.REFUSED
 
     def alive(self, family: Family) -> set[str]:
         return set() if family.ended else set(family.tokens)
@@ -146,20 +146,20 @@ class Machine(History):
         renewed, issued = self.run(self.grants.renew(refresh, None, self.now))
         before = family.used.get(refresh)
         if not refresh or family.ended:
-            assert renewed is Spent.UNKNOWN
+            assert renewed is RedemptionResult.UNKNOWN
         elif family.user in self.disabled:
-            assert renewed is Spent.DISABLED
+            assert renewed is RedemptionResult.DISABLED
         elif refresh == family.newest:
-            assert renewed is Spent.GIVEN
+            assert renewed is RedemptionResult.GIVEN
             assert issued is not None
             for token, until in family.tokens.items():
                 family.tokens[token] = min(until, self.now + TOKEN_OVERLAP)
             family.tokens[issued.access] = self.now + issued.lifetime
             family.newest, family.used[refresh] = issued.refresh, (self.now, issued)
         elif before and before[1].refresh == family.newest and self.now - before[0] <= CODE_REPEAT:
-            assert (renewed, issued) == (Spent.AGAIN, before[1])
+            assert (renewed, issued) == (RedemptionResult.AGAIN, before[1])
         else:
-            assert renewed is Spent.REUSED
+            assert renewed is RedemptionResult.REUSED
             family.ended = True
         return family, issued.refresh if issued else refresh
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from microsub.accounts.grants import GRANT, Codes, Consent, Grants, Issued, Spent
+from microsub.accounts.grants import GRANT, Codes, Consent, Grants, Issued, RedemptionResult
 from microsub.accounts.store import Accounts
 from microsub.admin.check.look import look
 from microsub.base.errors import Unauthorized
@@ -76,7 +76,7 @@ async def test_a_crash_leaves_all_or_nothing(redis: Redis, accounts: Accounts) -
         redis.script = inner  # type: ignore[method-assign]
         assert len(await accounts.tokens("ann")) == (1 if death is dies_after else 0)
     spent, issued = await codes.redeem(code, "v", yes, NOW + 1)
-    assert spent is Spent.AGAIN
+    assert spent is RedemptionResult.AGAIN
     assert issued is not None
     assert await is_good(accounts, issued.access)
 
@@ -146,14 +146,14 @@ async def issued(redis: Redis, accounts: Accounts) -> Issued:
 async def test_a_wrong_secret_for_a_grant_ends_it(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """Only holders of one of its tokens know the id."""
     wrong = issued.refresh[:-1] + ("a" if issued.refresh[-1] != "a" else "b")
-    assert await Grants(redis).renew(wrong, None, NOW) == (Spent.REUSED, None)
+    assert await Grants(redis).renew(wrong, None, NOW) == (RedemptionResult.REUSED, None)
     assert not await is_good(accounts, issued.access)
 
 
 @pytest.mark.parametrize("text", ["", "ann", "ann.x.y", "ann..", f"ann.{'x' * 22}.y", f"bob.{'x' * 22}.y", "a" * 600])
 async def test_an_invalid_refresh_token_is_unknown(redis: Redis, accounts: Accounts, issued: Issued, text: str) -> None:
     """It doesn't change existing grants."""
-    assert await Grants(redis).renew(text, None, NOW) == (Spent.UNKNOWN, None)
+    assert await Grants(redis).renew(text, None, NOW) == (RedemptionResult.UNKNOWN, None)
     assert await Grants(redis).find(text) is None
     assert await is_good(accounts, issued.access)
 
@@ -179,7 +179,7 @@ async def test_access_tokens_of_a_grant_do_not_pile_up(redis: Redis, accounts: A
 
 async def test_a_refresh_token_expires(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """It expires a year after it was issued."""
-    assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (Spent.EXPIRED, None)
+    assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (RedemptionResult.EXPIRED, None)
 
 
 async def test_ids_of_grants_that_are_gone_leave_the_list(redis: Redis, accounts: Accounts, issued: Issued) -> None:
@@ -198,7 +198,7 @@ async def test_the_check_finds_nothing_wrong_with_grants(redis: Redis, accounts:
     assert [found.what for found in (await look(redis, NOW)).found] == []
 
 
-async def redeem(redis: Redis, code: str, most: int, now: float = NOW) -> Spent:
+async def redeem(redis: Redis, code: str, most: int, now: float = NOW) -> RedemptionResult:
     spent, issued = await Codes(redis).redeem(code, "", lambda _: True, now, most)
     assert (issued is not None) is spent.good
     return spent
@@ -212,11 +212,11 @@ async def test_grants_and_tokens_are_limited_together(real_redis: Redis) -> None
     spent = await asyncio.gather(*(redeem(real_redis, code, 4) for code in codes))
     assert sorted(one.value for one in spent) == ["full"] * 5 + ["given"] * 3
     assert await Grants(real_redis).held("ann") == 4
-    waiting = codes[spent.index(Spent.FULL)]
-    assert await redeem(real_redis, waiting, 4) is Spent.FULL
+    waiting = codes[spent.index(RedemptionResult.FULL)]
+    assert await redeem(real_redis, waiting, 4) is RedemptionResult.FULL
     [*grants] = await Grants(real_redis).all("ann")
     await Grants(real_redis).end("ann", grants[0].id)
-    assert await redeem(real_redis, waiting, 4) is Spent.GIVEN
+    assert await redeem(real_redis, waiting, 4) is RedemptionResult.GIVEN
     assert own
 
 
@@ -224,8 +224,8 @@ async def test_the_same_answer_again_is_nothing_more(real_redis: Redis) -> None:
     """Apps that redeem twice get the same answer even at the limit."""
     await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
     code = await Codes(real_redis).create(CONSENT, NOW)
-    assert await redeem(real_redis, code, 1) is Spent.GIVEN
-    assert await redeem(real_redis, code, 1, NOW + 1) is Spent.AGAIN
+    assert await redeem(real_redis, code, 1) is RedemptionResult.GIVEN
+    assert await redeem(real_redis, code, 1, NOW + 1) is RedemptionResult.AGAIN
 
 
 async def test_expired_grants_dont_count(real_redis: Redis) -> None:

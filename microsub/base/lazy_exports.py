@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def late_names(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_exports(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
     """The `__getattr__` of a package (PEP 562); `places` maps names to the modules that define them."""
 
     def find(name: str) -> object:

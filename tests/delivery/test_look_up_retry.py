@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.delivery.look_ups import MOST_TIMES, AskingAgain, Completing
+from microsub.delivery.look_ups import MOST_TIMES, Completing, LookUpRetry
 from microsub.posts import ingest
 from microsub.posts.values import EntriesFound, ItemToStore
 from microsub.redis import keys
@@ -35,11 +35,11 @@ async def found(it: World, *names: str, incomplete: bool = True) -> None:
     await it.stages.run_once()
 
 
-def asking(it: World, at_once: int = 100) -> AskingAgain:
+def asking(it: World, at_once: int = 100) -> LookUpRetry:
     async def no_pause(_seconds: float) -> None:
         return None
 
-    return AskingAgain(it.redis, it.items, Stream(it.redis, "incomplete"), at_once=at_once, pause=no_pause)
+    return LookUpRetry(it.redis, it.items, Stream(it.redis, "incomplete"), at_once=at_once, pause=no_pause)
 
 
 async def complete(it: World) -> int:
