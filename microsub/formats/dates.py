@@ -24,6 +24,10 @@ _ISO = re.compile(
 _COMPACT = re.compile(
     r"(\d{4})(\d\d)(\d\d)(?:T?(\d\d)(\d\d)(\d\d)?(?:[.,](\d+))?)?\s*(?:([Zz])|([+-]\d\d):?(\d\d)?)?\Z"
 )
+_RFC_822 = re.compile(
+    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), )?(\d\d?) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4})"
+    r" (\d\d):(\d\d):(\d\d) (?:(GMT|UTC|Z)|([+-]\d\d)(\d\d))\Z"
+)
 _ORDINAL = re.compile(r"(\d{4})-(\d{3})(?![\d-])")
 _WEEK = re.compile(r"(\d{4})-?W(\d\d)(?:-?([1-7]))?(?!\d)")
 _MONTH = re.compile(r"(\d{4})(?:-(\d\d))?\Z")
@@ -54,6 +58,8 @@ _SHORT_YEAR_LAST = re.compile(r"(?<!\d)(\d{1,2})([/.])\s?(\d{1,2})\2\s?(\d\d)(?!
 
 def from_text(text: object) -> datetime | None:
     """The instant that `text` names, in its zone; `text` may also be a number of seconds since 1970."""
+    if text is None:
+        return None
     if isinstance(text, int | float) and not isinstance(text, bool):
         text = f"{text:.0f}"
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
@@ -62,6 +68,9 @@ def from_text(text: object) -> datetime | None:
     try:
         if match := _ISO.match(text) or _COMPACT.match(text):
             return plausible(_from_parts(*match.groups()))
+        if match := _RFC_822.match(text):
+            day, month, year, hour, minute, second, *zone = match.groups()
+            return plausible(_from_parts(year, MONTHS[month.lower()], day, hour, minute, second, None, *zone))
         return plausible(_in_figures(text) or _in_words(text))
     except (ValueError, OverflowError):
         return None
@@ -97,8 +106,8 @@ def plausible(moment: datetime | None) -> datetime | None:
 
 
 def _from_parts(
-    year: str, month: str, day: str, hour: str | None, minute: str | None, second: str | None, fraction: str | None,
-    zulu: str | None, zone_hours: str | None, zone_minutes: str | None,
+    year: str, month: str | int, day: str, hour: str | None, minute: str | None, second: str | None,
+    fraction: str | None, zulu: str | None, zone_hours: str | None, zone_minutes: str | None,
 ) -> datetime:  # fmt: skip
     zone: timezone = UTC
     if zone_hours and not zulu:

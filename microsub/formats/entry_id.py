@@ -150,11 +150,14 @@ def says_no_more(name: str | None, body: str) -> bool:
     Engines truncate with an ellipsis or inside a word; a headline that a longer text starts with is a title. True for
     an empty name.
     """
-    folded, body = fold(name or ""), fold(body)
-    if not _begins(folded, body):
+    folded = fold(name or "")
+    if not folded:
+        return True
+    if not _begins(folded, _beginning(body, len(folded) + 1)):
         return False
+    body = fold(body)
     rest = body[len(folded) :] if body.startswith(folded) else ""
-    if not folded or rest[:1].isalnum():
+    if rest[:1].isalnum():
         return True
     room = max(_LITTLE, len(folded) // 5)
     # Cross-posting programs add the post's address.
@@ -163,12 +166,14 @@ def says_no_more(name: str | None, body: str) -> bool:
 
 def is_beginning(text: str | None, body: str) -> bool:
     """Whether `body` starts with `text`, possibly truncated with an ellipsis; True for an empty one."""
-    return _begins(fold(text or ""), fold(body))
+    folded = fold(text or "")
+    return _begins(folded, _beginning(body, len(folded) + 1))
 
 
 def is_teaser(summary: str, body: str) -> bool:
     """Whether a summary only repeats the beginning of `body`, even if the publisher's software adds a line to it."""
-    folded, text = fold(summary), fold(body)
+    folded = fold(summary)
+    text = _beginning(body, len(folded) + 1)
     if _begins(folded, text):
         return True
     begin = _ADDED.split(folded, maxsplit=1)[0].rstrip()
@@ -191,6 +196,13 @@ def _begins(folded: str, body: str) -> bool:
         return len(folded) > 20 or not folded or not body[len(folded) : len(folded) + 1].isalnum()
     cut = folded.removesuffix("...").removesuffix("…").removesuffix("[…]").rstrip()
     return len(cut) > 10 and cut != folded and body.startswith(cut)
+
+
+def _beginning(text: str, least: int) -> str:
+    """The first characters of the folded text, at least `least` if it has so many: folding a long one takes long."""
+    if len(text) > (most := 2 * least + 100) and len(begin := fold(text[:most])) >= least:
+        return begin
+    return fold(text)
 
 
 def fold(text: str) -> str:

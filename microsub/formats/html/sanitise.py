@@ -97,9 +97,8 @@ _SOURCE = ' src="http'
 # All other images stay unchanged: these are tiny, or have no source.
 _DOUBTFUL = re.compile(r' (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
 # Only without frames: in values, `nh3` writes `>` as a reference, so a tag ends at the first one.
-_DOUBTFUL_IMAGE = re.compile(
-    r'<img\b(?:(?=[^>]*? (?:width|height)="[^"\d>]*[01][^\d])|(?![^>]*? src="http))([^>]*)>', re.S
-)
+_IMAGE = re.compile(r"<img\b([^>]*)>")
+_DOUBTS = re.compile(r'<(?:iframe|math|/audio|/video|img(?! src="http)(?![^>]*? src="http))')
 _WITH_TOKENS = ("<iframe", "<math", "</audio>", "</video>")
 _PARSED_AGAIN = ("<math", "</audio>", "</video>", "<pre")
 """Elements whose content may be read differently without a tag in it; `pre` ignores a line break at its beginning."""
@@ -357,8 +356,10 @@ def candidates(srcset: str) -> list[tuple[str, str]]:
 
 def _decided(cleaned: str) -> str:
     """The sanitiser's result without elements that have no source, and with only MathML in formulas."""
+    if not ('="0"' in cleaned or '="1"' in cleaned or _DOUBTS.search(cleaned)):
+        return cleaned
     if not any(part in cleaned for part in _WITH_TOKENS):
-        return _DOUBTFUL_IMAGE.sub(lambda image: _image(image[0], image[1]), cleaned) if "<img" in cleaned else cleaned
+        return _IMAGE.sub(lambda image: _image(image[0], image[1]), cleaned)
     tokens = pieces(cleaned)
     if tokens is None:
         return _as_text(cleaned)

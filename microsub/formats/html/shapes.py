@@ -41,8 +41,7 @@ _DATA = re.compile(
 )
 
 _STYLED = re.compile(
-    r"<img(?=[^<>]*?\sstyle=)[^<>]*?"
-    r"(?:display|visibility|DISPLAY|VISIBILITY|(?:width|height|WIDTH|HEIGHT):\s*[01](?:px|PX)?[\s;\"'&>])"
+    r"style=[^<>=]*?(?:display|visibility|DISPLAY|VISIBILITY|(?:width|height|WIDTH|HEIGHT):\s*[01](?:px|PX)?[\s;\"'&>])"
 )
 _PLAYED = frozenset(["audio", "video", "source"])
 _ASLEEP = (("data-src", "src"), ("data-srcset", "srcset"), ("data-poster", "poster"))
@@ -151,27 +150,29 @@ def unscripted(html: str) -> str:
 
 def plain_shapes(html: str, base: str) -> str:
     """`html` with publishers' own shapes as plain HTML, unsanitised; links are relative to `base`."""
-    formulas = "<math" in html or "<MATH" in html
-    if not _may_have_shapes(html, formulas):
+    if not _may_have_shapes(html):
         return html
+    formulas = "<math" in html or "<MATH" in html
     if "math/tex" in html:
         html = _TEX.sub(_formula, html)
     tokens = pieces(_reader().clean(html))
     return html if tokens is None else _Rewriting(tokens, base, formulas=formulas).html()
 
 
-def _may_have_shapes(html: str, formulas: bool) -> bool:
+def _may_have_shapes(html: str) -> bool:
     """A cheap check that may wrongly return True, or miss capitals: most bodies are left alone."""
     if _ELEMENTS.search(html) or ("data-" in html and _DATA.search(html)):
         return True
     if "<img" in html:
-        if "emoji" in html or "smil" in html:
+        if "emoji" in html or "smil" in html or _STYLED.search(html):
             return True
-        if "style=" in html and (_STYLED.search(html) or ("srcset" in html and _is_waiting(html))):
+        if "srcset" in html and "style=" in html and _is_waiting(html):
             return True
     if "url(" in html and "background" in html:
         return True
-    return "ath" in html and ("ath/tex" in html or "MathJax_Preview" in html or (formulas and "aria-h" in html))
+    if "ath" not in html:
+        return False
+    return "ath/tex" in html or "MathJax_Preview" in html or ("aria-h" in html and "<math" in html)
 
 
 def _is_waiting(html: str) -> bool:

@@ -6,6 +6,7 @@ import html as entities
 import re
 
 _TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*+)[^>"]*+(?:"[^"]*+"[^>"]*+)*+>')
+_TAGS = re.compile("<([^>]*)>")
 _ALT = re.compile(r'\salt="([^"]*)"')
 _PRE = re.compile(r"(<pre\b[^>]*>.*?</pre>)", re.S)
 _SILENT = re.compile(r"<(video|audio|iframe)\b[^>]*>.*?</\1>", re.S)
@@ -23,6 +24,7 @@ _LINE = "\x01"
 _PARAGRAPH = "\x02"
 _KEPT_SPACE = "\x03"
 _KEPT_NEWLINE = "\x04"
+_BETWEEN = "\x05"
 _CONTROLS = "".join(map(chr, range(9)))
 _REMOVED = dict.fromkeys(range(9))
 
@@ -38,6 +40,8 @@ def without_controls(text: str) -> str:
     Tabs and line feeds stay, other line ends become line feeds, and a form feed becomes a blank, since HTML counts it
     as white space. Call this after decoding: documents hide control characters in references (`&#27;`).
     """
+    if text.isprintable():
+        return text
     # Searching bytes costs a tenth of searching text.
     data = text.encode("utf-8", "surrogatepass")
     if len(data.translate(None, _C0)) == len(data) and not _C1.search(data):
@@ -69,19 +73,18 @@ def html_to_text(html: str) -> str:
 
 def _without_tags(html: str) -> str:
     """Sanitised markup with its tags replaced by breaks, blanks or nothing; each `<` starts a tag."""
-    first, *others = html.split("<")
-    found = [first]
-    for piece in others:
-        inside, _, text = piece.partition(">")
-        found.append(_MARKS[inside])
-        found.append(text)
-    return "".join(found)
+    parts = _TAGS.split(html)
+    parts[1::2] = map(_MARKS.__getitem__, parts[1::2])
+    return "".join(parts)
 
 
 class _Marks(dict[str, str]):
     """The replacement for each tag, cached, because nearly all tags are the same few."""
 
     def __missing__(self, inside: str) -> str:
+        name, blank, _ = inside.partition(" ")
+        if blank and name.isalnum() and name != "img":
+            return self[name]  # only for pictures the attributes count
         match = _TAG.match(f"<{inside}>")
         mark = _tag(match) if match else ""
         if len(inside) < 16 and len(self) < 500:
@@ -127,9 +130,8 @@ def _tag(match: re.Match[str]) -> str:
 def _keep(block: str) -> str:
     """Keep the white space in `pre`, but not inside its tags."""
     pieces = re.split(r"(<[^>]*>)", block.replace("\r", ""))
-    pieces[::2] = [
-        piece.replace("\t", "    ").replace(" ", _KEPT_SPACE).replace("\n", _KEPT_NEWLINE) for piece in pieces[::2]
-    ]
+    text = _BETWEEN.join(pieces[::2]).replace("\t", "    ").replace(" ", _KEPT_SPACE).replace("\n", _KEPT_NEWLINE)
+    pieces[::2] = text.split(_BETWEEN)
     return "".join(pieces)
 
 

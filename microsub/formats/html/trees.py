@@ -82,6 +82,8 @@ def too_deep(markup: str) -> bool:
     Content of templates, which the parser doesn't show, counts as nested if there is much of it.
     """
     tags = markup.count("<")
+    if _IMPLIED + (1 + _IMPLIED_BY_CELLS) * (tags - markup.count("</")) <= LIMIT >= tags:
+        return False  # nearly all
     if tags > MOST_TAGS:
         return True
     if tags <= LIMIT and (_most_levels_at_once(markup, tags) <= LIMIT or most_levels(markup) <= LIMIT):
