@@ -304,7 +304,9 @@ def _ids_of(tag: str) -> list[str]:
 def _link(tag: str, name: str, value: str, base: str) -> str | None:
     if name == "href":
         url = safe_url(value, base, LINK)
-        return url and without_tracking(without_referrer(without_redirect(url), base))
+        if url is None or not ("?" in url or "#" in url or "&" in url):
+            return url
+        return without_tracking(without_referrer(without_redirect(url), base))
     url = safe_url(value, base)
     if url is None or (tag == "img" and _is_beacon(url)):
         return None

@@ -18,6 +18,8 @@ _EXTENSIONS = {
 _KIND_OF_EXTENSION = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names.split()}
 _KIND_OF_TYPE = {"image": "photo", "video": "video", "audio": "audio"}
 _YOUTUBE = re.compile(r"[\w-]{3,20}", re.ASCII)
+_PLAYERS = frozenset({"yt_videoid", "media_embed_url", "media_player_url"})
+_PICTURES = frozenset({"media_thumbnail", "itunes_image", "item_image", "news_image", "image_link"})
 _PERIOD = re.compile(r"PT(?:(\d{1,3})H)?(?:(\d{1,4})M)?(?:(\d{1,6})(?:\.\d+)?S)?\Z")
 _CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
 # Portraits of the author that WordPress and GitHub declare as the post's pictures.
@@ -128,6 +130,8 @@ def _file_name(url: str | None) -> str:
 
 def player(node: Node, base: str) -> Enclosure | None:
     """The page in which the entry's video plays, if the feed has no file of it: YouTube's, or by Media RSS."""
+    if _PLAYERS.isdisjoint(node):
+        return None  # most entries
     number_of = str(node.get("yt_videoid") or "").strip()
     named = f"https://www.youtube.com/embed/{number_of}" if _YOUTUBE.fullmatch(number_of) else None
     url = named or safe_url(node.get("media_embed_url"), base) or safe_url(node.get("media_player_url"), base)
@@ -163,6 +167,8 @@ def _media_type(item: Node) -> str | None:
 
 def featured(node: Node, base: str) -> str | None:
     """The picture of the entry: its thumbnail, else its iTunes image, else its image element."""
+    if _PICTURES.isdisjoint(node):
+        return None
     # The largest; of those without a width, the first.
     thumbnails = sorted(
         node.get("media_thumbnail") or [], key=lambda item: number(item.get("width")) or 0, reverse=True

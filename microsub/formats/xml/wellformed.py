@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape as escaped
 
 from feedparser.api import StrictFeedParser
 from feedparser.urls import make_safe_absolute_uri
+from feedparser.util import FeedParserDict
 
 from microsub.formats.normalise import Newest
 from microsub.formats.xml.elements import TRIPS, Elements
@@ -65,6 +66,22 @@ class _Name(NamedTuple):
     markup: str | None
     start: Callable[[dict[str, str]], object] | None
     end: Callable[[], object] | None
+
+
+class _Entry(FeedParserDict):  # type: ignore[misc]
+    """feedparser's dictionary, whose other names for a few keys cost the others nothing."""
+
+    _ALIASED = frozenset({*FeedParserDict.keymap, "category", "enclosures", "license", "updated", "updated_parsed"})
+
+    def __getitem__(self, key: str) -> Any:
+        return super().__getitem__(key) if key in self._ALIASED else dict.__getitem__(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        return bool(super().__contains__(key) if key in self._ALIASED else dict.__contains__(self, key))
+
+    def setdefault(self, k: str, default: Any) -> Any:
+        """The value, which is `default` if there was none."""
+        return super().setdefault(k, default) if k in self._ALIASED else dict.setdefault(self, k, default)
 
 
 class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
@@ -359,6 +376,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self._depths = {}
         self._lay_by()
         super()._start_item(attrs_d)
+        self.entries[-1] = _Entry(self.entries[-1])
 
     _start_entry = _start_item
 
