@@ -208,7 +208,7 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) 
         end=as_written(mf2.text(item, "end")),
         checkin=_place(item, "checkin", base),
         location=_place(item, "location", base) or mf2.point(item),
-        review=_review(item, base) if mf2.has_type(item, "h-review") else None,
+        review=_review(item, base),
         refs=refs | (_contexts(item, page, depth) if depth < MAX_CONTEXTS else {}),
     )
     raw = RawEntry(entry, base, photos_in_body=True)
@@ -296,17 +296,42 @@ def _contexts(item: mf2.Node, page: Page, depth: int) -> dict[str, Entry | Card]
     return found
 
 
-def _review(item: mf2.Node, base: str) -> Review:
-    """The judgement of a review."""
-    about = _place(item, "item", base)
+def _review(item: mf2.Node, base: str) -> Review | None:
+    """The judgement of a review, or of an entry with one review in it."""
+    inner = [*mf2.values(item, "review"), *(item.get("children") or ())]
+    reviews = [one for one in [item, *inner] if mf2.is_item(one) and mf2.has_type(one, "h-review")]
+    if len(reviews) != 1 and (not reviews or reviews[0] is not item):
+        return None
+    about = _place(reviews[0], "item", base)
+    rating, best = _rating(reviews[0])
     # mf2 takes the address of a classic review for the item's, too.
-    return Review(_number(item, "rating"), _number(item, "best"), about if about and about.name else None)
+    return Review(rating, best, about if about and about.name else None)
+
+
+def _rating(review: mf2.Node) -> tuple[str | None, str | None]:
+    """The rating and the best one, of the review or of a `rating` with parts; stars count as their number."""
+    best, text = _number(review, "best"), (mf2.text(review, "rating") or "").strip()
+    if stars := _STARS.fullmatch(text):
+        return str(len(stars[1])), best or str(len(stars[1]) + len(stars[2]))
+    if both := _OF_BEST.fullmatch(text):
+        return both[1], best or both[2]
+    if rating := _number(review, "rating"):
+        return rating, best
+    for part in mf2.values(review, "rating"):
+        if mf2.is_item(part) and (rating := _number(part, "rating") or _number(part, "value")):
+            return rating, _number(part, "best") or best
+    return None, best
+
+
+_DECIMAL = r"\d{1,4}(?:[.,]\d{1,2})?"
+_STARS = re.compile(r"(★{1,10})(☆{0,9})")
+_OF_BEST = re.compile(rf"({_DECIMAL}) ?(?:/|of|out of|von) ?({_DECIMAL})(?: stars| Sternen?)?")
 
 
 def _number(item: mf2.Node, name: str) -> str | None:
     """A decimal number; other texts can't be compared."""
     word = (mf2.text(item, name) or "").strip()
-    return word if re.fullmatch(r"\d{1,4}(?:[.,]\d{1,2})?", word) else None
+    return word if re.fullmatch(_DECIMAL, word) else None
 
 
 def _place(item: mf2.Node, name: str, base: str) -> Card | None:
