@@ -181,7 +181,11 @@ async def test_an_episode_shows_its_chapters_and_people(ann: ReadingVisitor) -> 
         episode_type="bonus",
         chapter=(PodcastChapter(0.0, "Hello"), PodcastChapter(3723.5, "Tides", "https://tide.example/")),
         transcript=(Transcript("https://a.example/a.vtt", "text/vtt", "en"),),
-        person=(Participant("Kaja", "guest", "https://kaja.example/"), Participant("Mara")),
+        person=(
+            Participant("Kaja", "Guest", "https://kaja.example/"),
+            Participant("Mara"),
+            Participant("Ole", "Rower"),
+        ),
         funding=(Support("https://a.example/pay", "Pay us"),),
     )
     file = Enclosure("https://a.example/a.mp3", "audio/mpeg")
@@ -191,11 +195,13 @@ async def test_an_episode_shows_its_chapters_and_people(ann: ReadingVisitor) -> 
     page = await ann.get(f"/post/{id_}")
     for words in (
         "Season 2 · Episode 7 · Bonus",
-        "With Kaja (guest), Mara",
+        "With Kaja (guest), Mara, Ole (Rower)",
         "1:02:03 Tides",
         "Transcript (en) · Pay us",
     ):
         assert words in page.text
+    german = await ann.get(f"/post/{id_}", **{"accept-language": "de"})
+    assert "Kaja (Gast), Mara, Ole (Rower)" in german.text
     chapters = [(node.attributes["href"], node.attributes["data-start"]) for node in page.tree.css("[data-start]")]
     assert chapters == [("https://a.example/a.mp3#t=0.0", "0.0"), ("https://a.example/a.mp3#t=3723.5", "3723.5")]
     assert "Transcript" not in (await ann.get("/channel/home")).text
