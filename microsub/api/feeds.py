@@ -13,10 +13,10 @@ from microsub.api.arguments import Action, Call, Reply, Table, instant
 from microsub.base.errors import NotImplementedHere
 from microsub.base.urls import canonical_feed_url, mask_credentials
 from microsub.discovery.entered import HIDDEN, without_userinfo
-from microsub.discovery.links import FeedLink
 from microsub.feeds.push_health import push_health
 from microsub.feeds.record import FeedRecord
 from microsub.fetch import asking_for
+from microsub.formats.feed_links import FeedLink
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.follow import Followed
 from microsub.timelines.views import feed_name

@@ -36,8 +36,10 @@ from microsub.fetch import (
     NotModified,
     Reason,
 )
+from microsub.formats.feed_links import BETTER_FEEDS, FeedLink
+from microsub.formats.parse import PARSE as PARSE_FEED
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
-from microsub.parsing.pool import BoundedParser
+from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import reader
 
 OFFLINE = "offline"
@@ -106,8 +108,8 @@ class FeedCache:
         self._copies = SharedCopies(self._storage, fetcher, keep=keep, clock=clock)
         self._ttl = ttl
         self._ttls = {canonical_feed_url(url): seconds for url, seconds in (ttls or {}).items()}
-        self._bounded = BoundedParser()
-        self._parse = parse if parse is not None else self._bounded
+        self._parser = ParsePool((PARSE_FEED, BETTER_FEEDS))
+        self._parse = parse if parse is not None else self._parse_in_process
         self._clock = clock
 
     async def __aenter__(self) -> FeedCache:
@@ -190,7 +192,7 @@ class FeedCache:
 
     async def aclose(self) -> None:
         """Close connections, threads and processes; a given storage or fetcher stays open."""
-        self._bounded.close()
+        self._parser.close()
         if self._own is not None:
             await self._own.aclose()
         if isinstance(self._storage, MappingStorage):
@@ -201,7 +203,7 @@ class FeedCache:
         try:
             return pack(await asyncio.to_thread(self._parse, *document))
         except ParseError:
-            if await asyncio.to_thread(self._bounded.better_feeds, *document):
+            if await asyncio.to_thread(self._better_feeds, *document):
                 return None  # a page without posts that names feeds: storing it saves the next request
             raise
 
@@ -212,10 +214,16 @@ class FeedCache:
             return []
         body = await body_of(document)
         try:
-            links = await asyncio.to_thread(self._bounded.better_feeds, body, document.final_url, document.content_type)
+            links = await asyncio.to_thread(self._better_feeds, body, document.final_url, document.content_type)
         except ParseError:
             return []
         return [link.url for link in links[:MOST_NAMED]]
+
+    def _parse_in_process(self, body: bytes, url: str, content_type: str | None) -> Feed:
+        return self._parser.run_blocking(PARSE_FEED, url, body, url, content_type)
+
+    def _better_feeds(self, body: bytes, url: str, content_type: str | None) -> list[FeedLink]:
+        return self._parser.run_blocking(BETTER_FEEDS, url, body, url, content_type, None)
 
     async def _feed(self, url: str, document: CachedDocument) -> Feed:
         """The parsed form of a stored document; parsed again if another version stored it."""

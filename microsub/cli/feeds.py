@@ -202,6 +202,7 @@ def parse(
     """
     from microsub.formats.wire import feed_to_wire
     from microsub.parsing.pool import ParsePool
+    from microsub.server.parsers import TASKS
 
     is_remote = source.startswith(("http://", "https://"))
     if is_remote:
@@ -211,7 +212,7 @@ def parse(
     else:
         document = _saved(source, url, content_type)
     feed: Feed | ParseError
-    with closing(ParsePool()) as parser:
+    with closing(ParsePool(TASKS)) as parser:
         try:
             feed = _parsed(parser, document)
         except ParseError as error:
@@ -242,16 +243,19 @@ def _saved(file: str, url: str | None, content_type: str | None) -> Fetched:
 
 
 def _parsed(parser: ParsePool, document: Fetched) -> Feed:
+    from microsub.formats.parse import PARSE
+
     where = document.final_url
-    feed: Feed = parser.run("parse", where, document.body, where, document.content_type)
-    return feed
+    return parser.run_blocking(PARSE, where, document.body, where, document.content_type)
 
 
 def _named(parser: ParsePool, document: Fetched) -> list[str]:
     """The URLs of the feeds to follow instead of a page, best first."""
+    from microsub.formats.feed_links import BETTER_FEEDS
+
     where, link = document.final_url, document.headers.get("link")
     with suppress(ParseError):
-        links = parser.run("better_feeds", where, document.body, where, document.content_type, link)
+        links = parser.run_blocking(BETTER_FEEDS, where, document.body, where, document.content_type, link)
         return [link.url for link in links]
     return []
 

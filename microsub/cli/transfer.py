@@ -62,10 +62,11 @@ async def opml_import(
     Example: microsub opml import alice feedly.opml --dry-run
     """
     from microsub.parsing.pool import ParsePool
+    from microsub.server.parsers import TASKS
     from microsub.transfer import MOST_BYTES, adapted
 
     await server.backend.require_user(settings, stores, user_name, enabled=True)
-    parser = ParsePool()
+    parser = ParsePool(TASKS)
     try:
         report = await server.stores.feed_lists(settings, stores, parser).import_list(
             user_name,
@@ -112,9 +113,10 @@ async def opml_export(settings: Settings, stores: Stores, user_name: str) -> Non
     Example: microsub opml export alice > alice.opml
     """
     from microsub.parsing.pool import ParsePool
+    from microsub.server.parsers import TASKS
 
     await server.backend.require_user(settings, stores, user_name)
-    lists = server.stores.feed_lists(settings, stores, ParsePool())
+    lists = server.stores.feed_lists(settings, stores, ParsePool(TASKS))
     say((await lists.export(user_name, time.time(), masked=False)).decode(), nl=False)
 
 

@@ -28,6 +28,7 @@ from microsub.base.urls import host_of, mask_credentials, normalise_profile
 from microsub.feeds.events import Event
 from microsub.fetch import Fetched, Fetching, FetchRequest
 from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
+from microsub.formats.references import AUTHOR_ON, TARGET_ON
 from microsub.formats.wire import dump, from_wire, to_wire
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
@@ -141,7 +142,9 @@ class Completing:
         if not isinstance(document, Fetched):
             return None
         try:
-            return await self._parser.answer(look_up, document)
+            task = AUTHOR_ON if isinstance(look_up, AuthorPage) else TARGET_ON
+            about = document.final_url, document.content_type, look_up.url
+            return await self._parser.run(task, document.url, document.body, *about, keys=("look-ups",))
         except ParseError:
             return None
 

@@ -23,14 +23,16 @@ from microsub.base.rate_limits import FixedWindow
 from microsub.base.urls import mask_credentials, with_credentials_of
 from microsub.discovery.directory import Directory, ListedFeed
 from microsub.discovery.entered import name_of
-from microsub.discovery.feedlinks import MAX_QUERY, addresses, is_account, is_unusable_url
-from microsub.discovery.links import FeedLink, common_paths, feeds_by_address
+from microsub.discovery.queries import MAX_QUERY, PROFILE_IN, addresses, is_account, is_unusable_url
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, who_asks
 from microsub.formats.entry_id import identities
+from microsub.formats.feed_links import BETTER_FEEDS, DISCOVER, FORWARDED, FeedLink, common_paths, feeds_by_address
+from microsub.formats.parse import PARSE
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
 from microsub.parsing.pool import ParsePool
+from microsub.parsing.task import Task
 
 PREVIEW_ITEMS = 20
 SEARCH_SECONDS = 25.0
@@ -179,7 +181,7 @@ class Search:
         if isinstance(document, Fetched):
             feed = await self._parsed(document)
             if feed is None or feed.format == "h-feed":
-                links = await self._parser.better_feeds(document) or (feeds_by_address(url) if feed is None else [])
+                links = await self._links(BETTER_FEEDS, document) or (feeds_by_address(url) if feed is None else [])
                 feed = await self._first_of(_with_credentials(url, links)) or feed
         elif (feed := await self._first_of(_known(url, document))) is None:
             found = document.detail if isinstance(document, FetchFailed) else "no document"
@@ -225,7 +227,7 @@ class Search:
             return _Discovered(_known(url, document), failed=document if isinstance(document, FetchFailed) else None)
         if account and (profile := await self._profile(document, url)):
             return await self._discover(profile, account=account)
-        found = _with_credentials(url, await self._parser.discover(document) or feeds_by_address(url))
+        found = _with_credentials(url, await self._links(DISCOVER, document) or feeds_by_address(url))
         sure = [link for link in found if link.format]
         if sure or account:
             # The host's feed isn't the feed of somebody with an account there.
@@ -248,14 +250,19 @@ class Search:
     async def _profile(self, document: Fetched, url: str) -> str | None:
         """The profile that a WebFinger document names, or None."""
         try:
-            return await self._parser.profile_in(document, url)
+            return await self._parser.run(PROFILE_IN, document.url, document.body, url)
         except ParseError:
             return None
+
+    async def _links(
+        self, task: Task[list[FeedLink], str, str | None, str | None], document: Fetched
+    ) -> list[FeedLink]:
+        return await self._parser.run(task, *_located(document), document.headers.get("link"))
 
     async def _parsed(self, document: Fetched) -> Feed | None:
         """The feed in a document, or None. Raises ParsingStopped."""
         try:
-            return await self._parser.parse(document)
+            return await self._parser.run(PARSE, *_located(document))
         except ParsingStopped:
             raise
         except ParseError:
@@ -267,7 +274,7 @@ class Search:
         if not isinstance(document, Fetched):
             return document
         try:
-            there = await self._parser.forwarded(document)
+            there = await self._parser.run(FORWARDED, *_located(document))
         except ParseError:
             there = None  # its next parser will report the error
         if there is None:
@@ -341,3 +348,8 @@ def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
 
 def _link(feed: ListedFeed) -> FeedLink:
     return FeedLink(feed.url, feed.format or "", feed.title, feed.photo, feed.description)
+
+
+def _located(document: Fetched) -> tuple[str, bytes, str, str | None]:
+    """What every task for a page is given first."""
+    return document.url, document.body, document.final_url, document.content_type

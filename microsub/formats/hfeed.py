@@ -16,6 +16,7 @@ from microsub.formats.html.trees import MAX_PAGE, MOST_TAGS, too_deep
 from microsub.formats.microformats import Page, author_of, people_on, representative
 from microsub.formats.normalise import RawEntry, RawFeed, finish, shorten
 from microsub.model.jf2 import Card, Entry, Feed, Review
+from microsub.parsing.task import Task
 
 if TYPE_CHECKING:
     import bs4
@@ -221,6 +222,9 @@ def posted_entry(body: bytes, url: str) -> Entry:
     raw = to_entry(orjson.loads(body), None, Page(url, url, [], {}))
     shorten(raw)
     return finish(raw)
+
+
+POSTED_ENTRY = Task(posted_entry)
 
 
 def permalink(item: mf2.Node, page: Page) -> str | None:

@@ -30,7 +30,9 @@ from microsub.formats import hfeed, jsonfeed
 from microsub.formats.encoding import DocumentText, after_prologue
 from microsub.formats.entry_id import GUID_DIGEST, guid_digest, identities, identity
 from microsub.formats.normalise import Finishing, RawFeed, body_size, normalise
+from microsub.formats.xml import syndication
 from microsub.model.jf2 import Entry, Feed
+from microsub.parsing.task import Task
 
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
 LARGE = 1 << 20
@@ -57,6 +59,9 @@ def parse(body: bytes, url: str, content_type: str | None) -> Feed:
         return normalise(read_raw(document, url, content_type))
 
 
+PARSE = Task(parse)
+
+
 @contextmanager
 def as_parse_error(url: str) -> Iterator[None]:
     """Convert any error to ParseError: on hostile documents, the underlying parsers can raise anything."""
@@ -70,8 +75,6 @@ def as_parse_error(url: str) -> Iterator[None]:
 
 def read_raw(document: DocumentText, url: str, content_type: str | None) -> RawFeed:
     """Read a document before any cleaning. Raises ParseError if it isn't a feed, and anything else."""
-    from microsub.formats.xml import syndication  # loads feedparser, which processes without documents don't need
-
     if len(document) > LARGE and sniff(next(document.pieces()), content_type) == "syndication":
         return syndication.to_jf2(document.pieces, url)
     text = document.take()

@@ -25,6 +25,7 @@ from microsub.formats.microformats import Page, representative
 from microsub.formats.normalise import RawEntry, finish
 from microsub.formats.parse import sniff
 from microsub.model.jf2 import Card, Content, Entry
+from microsub.parsing.task import Task
 
 LONG_PAGE = 512 * 1024
 MOST_TAGS = 10_000
@@ -64,6 +65,10 @@ def author_on(body: bytes, url: str, content_type: str | None, asked: str) -> Ca
 def target_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
     """`answer` for the target of an entry."""
     return answer(LookUpTarget(asked), body, url, content_type)
+
+
+AUTHOR_ON = Task(author_on)
+TARGET_ON = Task(target_on)
 
 
 def _author(text: str, asked: str, url: str) -> Card | None:

@@ -27,7 +27,7 @@ from microsub.base.ttl_cache import TtlCache
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
 from microsub.formats.xml.media import type_of
 from microsub.identity.limits import CLIENT, CLIENT_FAILURE, CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
-from microsub.identity.protocol.clients import ClientInfo, may_be_asked
+from microsub.identity.protocol.clients import READ_CLIENT, ClientInfo, may_be_asked
 from microsub.parsing.pool import ParsePool
 
 MOST = 200
@@ -222,7 +222,9 @@ class ClientApps:
         places = [*(hop.url for hop in answer.hops), answer.final_url]
         if not all(same_origin(place, client) for place in places):
             raise ParseError(client, "its page is on another host")
-        return App(await self._parser.client(client, answer), answered=True)
+        page = answer.final_url
+        said = client, page, answer.content_type, answer.headers.get("link")
+        return App(await self._parser.run(READ_CLIENT, page, answer.body, *said), answered=True)
 
     async def _picture(self, url: str) -> str:
         """Our copy of a logo; empty unless it is a harmless image. Raises FetchError."""

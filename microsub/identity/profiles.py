@@ -23,7 +23,7 @@ from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sender, Send
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.protocol.documents import ServerMetadata, is_own, metadata_behind, own_metadata
-from microsub.identity.protocol.links import Endpoints
+from microsub.identity.protocol.links import PROFILE_LINKS, Endpoints
 from microsub.parsing.pool import ParsePool
 
 MOST = 2000
@@ -221,7 +221,8 @@ class Profiles:
         shown = mask_credentials(page.final_url)
         try:
             async with asyncio.timeout(_PARSING):
-                links = await self._parser.profile_links(page, private=self._private)
+                about = page.final_url, page.content_type, page.headers.get("link"), self._private
+                links = await self._parser.run(PROFILE_LINKS, page.final_url, page.body, *about)
         except TimeoutError:
             raise ProfileUnreachable(shown, f"found a page that wasn't read within {_PARSING:g} s") from None
         except ParseError as error:

@@ -24,6 +24,7 @@ from microsub.base.digests import keyed_digest, sha256_hex, short_digest
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, PostGone
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord, Feeds
+from microsub.formats.hfeed import POSTED_ENTRY
 from microsub.formats.wire import dump, from_wire
 from microsub.micropub.media import Media
 from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
@@ -243,7 +244,7 @@ class Posting:
         if self._require_room is not None:
             await self._require_room([source.user])
         now, own = self._clock(), base + path_of(feed, token)
-        entry = await self._parser.posted_entry(item.encoded(), own, (f"user {source.user}",))
+        entry = await self._parser.run(POSTED_ENTRY, own, item.encoded(), own, keys=(f"user {source.user}",))
         post = _to_store(entry, item, token, own, source, now)
         await self._media.shown(source.user, item.encoded(), feed.id, token)
         # Never older than the stored version, even if the clocks of other machines differ.

@@ -13,31 +13,19 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from microsub.base.errors import ParserUnavailable, ParsingStopped
 from microsub.base.logs import LibraryLogger
 from microsub.base.metrics import PARSE_SECONDS
-from microsub.base.urls import host_of, mask_credentials
-from microsub.fetch import Fetched, who_asks
-from microsub.formats.lookups import AuthorPage
-from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded, dumps
-
-if TYPE_CHECKING:  # the parsers are for the processes that read documents
-    from microsub.discovery.feedlinks import FeedLink
-    from microsub.fetch import Answered
-    from microsub.formats.lookups import LookUp
-    from microsub.identity.protocol.clients import ClientInfo
-    from microsub.identity.protocol.links import ExaminedPage, ProfileLinks
-    from microsub.model.jf2 import Card, Entry, Feed
-    from microsub.posts.entries import PostsRead
-    from microsub.transfer.ekster import OldPost
-    from microsub.transfer.foreign_posts import ReaderPost
-    from microsub.transfer.outlines import FeedList
+from microsub.base.urls import mask_credentials
+from microsub.fetch import who_asks
+from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded
+from microsub.parsing.task import AnyTask, Arguments, R, Task
 
 log = LibraryLogger(__name__)
 
@@ -61,7 +49,6 @@ _MOST_SLOW_KNOWN = 1000
 # --- turns --------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T", bound=Hashable)
-R = TypeVar("R")
 
 _MOST_KEYS = 1000
 """Minimum number of idle keys to remember: those that have used most."""
@@ -142,12 +129,11 @@ class Turns(Generic[T]):
 class _Job:
     """A document that is waiting or being parsed."""
 
-    task: str
+    task: AnyTask
     where: str
     body: bytes
     arguments: tuple[Any, ...]
     keys: Sequence[str]
-    thorough: bool
     result: Future[Done] = field(default_factory=Future)
     slow: bool = False
     key: str = ""
@@ -166,12 +152,12 @@ class _ParserThreads:
 
 
 class ParsePool:
-    """Parses at most `processes` documents at a time; with several processes, one is for the quick lane.
+    """Carries out `tasks` for at most `processes` documents at a time; of several processes, one is for the quick lane.
 
-    A process starts when it is needed, and ends after `idle` seconds without work. Safe for threads and event loops. A
-    document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, and `memory` bytes.
-    A document's base is its final address. Work counts for the requester (`fetch.asking_for`), unless `keys` name
-    others.
+    A process starts when it is needed, loads the functions of all tasks, and ends after `idle` seconds without work.
+    Safe for threads and event loops. A document may use `quick` seconds of processor time in the quick lane, `seconds`
+    in the slow one, and `memory` bytes. Work counts for the requester (`fetch.asking_for`), unless `keys` name others:
+    then for the one of them that has used least.
 
     All methods that parse raise ParsingStopped if a document takes too much time or memory, and ParserUnavailable if
     no process can be started, the pool is closed, or a document still waits for its turn after `patience` seconds of
@@ -180,6 +166,7 @@ class ParsePool:
 
     def __init__(
         self,
+        tasks: Collection[AnyTask],
         processes: int = 2,
         *,
         quick: float = QUICK,
@@ -188,6 +175,7 @@ class ParsePool:
         idle: float = IDLE_SECONDS,
         patience: float | None = None,
     ) -> None:
+        self._tasks = tasks
         self._most = processes
         self._most_slow = max(1, processes - 1)
         self._quick_seconds = min(quick, seconds)
@@ -213,150 +201,37 @@ class ParsePool:
         with self._change:
             return {process.pid for process in self._parsers.processes}
 
-    async def parse(self, document: Fetched) -> Feed:
-        """The feed in a document. Raises ParseError."""
-        return await self._run("parse", document, document.content_type)
-
-    async def posts_in(
-        self, document: Fetched, source: str, fingerprints: bytes | None, discovered: float, keys: Sequence[str] = ()
-    ) -> tuple[PostsRead, float]:
-        """The posts of a polled document (`posts.entries`), and the processor seconds that it took.
-
-        It counts as work for one of `keys`. Raises ParseError.
-        """
-        said = document.content_type, source, fingerprints, discovered, document.headers.get("link")
-        done = await self._call("posts_in", document.url, document.body, document.final_url, *said, keys=keys)
-        return done.value, done.seconds
-
-    async def discover(self, document: Fetched) -> list[FeedLink]:
-        """The feeds that a document is, contains or names (`discovery.links`)."""
-        return await self._links("discover", document)
-
-    async def better_feeds(self, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
-        """The feeds to follow instead of a page (`discovery.links`)."""
-        return await self._links("better_feeds", document, keys)
-
-    async def _links(self, task: str, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
-        return await self._run(task, document, document.content_type, document.headers.get("link"), keys=keys)
-
-    async def forwarded(self, document: Fetched) -> str | None:
-        """The target of a page's immediate redirect (`discovery.links`)."""
-        return await self._run("forwarded", document, document.content_type)
-
-    async def profile_in(self, document: Fetched, url: str) -> str | None:
-        """The profile page named by the WebFinger document from `url` (`discovery.feedlinks`)."""
-        return await self._run("profile_in", document, url=url)
-
-    async def answer(self, look_up: LookUp, document: Fetched) -> Card | Entry | None:
-        """A page's answer to a look-up (`formats.references`)."""
-        task = "author_on" if isinstance(look_up, AuthorPage) else "target_on"
-        return await self._run(task, document, document.content_type, look_up.url, keys=("look-ups",))
-
-    async def profile_links(self, page: Answered, *, private: bool) -> ProfileLinks:
-        """The servers and addresses that a person's page names (`identity.protocol.links`)."""
-        return await self._run(
-            "profile_links", page, page.content_type, page.headers.get("link"), private, thorough=False
-        )
-
-    async def client(self, client_id: str, page: Answered) -> ClientInfo:
-        """An app's own description (`identity.protocol.clients`). Raises ParseError."""
-        return await self._run(
-            "read_client",
-            page,
-            page.final_url,
-            page.content_type,
-            page.headers.get("link"),
-            url=client_id,
-            thorough=False,
-        )
-
-    async def examined(self, page: Answered) -> ExaminedPage:
-        """The facts for checking a page (`identity.protocol.links`)."""
-        return await self._run("examined", page, page.content_type, page.headers.get("link"), thorough=False)
-
-    async def mention(self, page: Answered, source: str, target: str) -> Entry | None:
-        """A page's mention of a target (`webmention.source`), None if it has no link to it. Raises ParseError.
-
-        All webmentions from one host share one turn.
-        """
-        return await self._run(
-            "mention_in",
-            page,
-            page.content_type,
-            source,
-            target,
-            keys=(f"webmentions of {host_of(source)}",),
-            thorough=False,
-        )
-
-    async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:
-        """A post of the older server (`ekster`). Raises ParseError."""
-        return await self._value("old_post", item_id, data, item_id, published)
-
-    async def feed_list(self, body: bytes) -> FeedList:
-        """The feeds of a list (`transfer.outlines`). Raises ParseError."""
-        return await self._value("read_list", "the list", body)
-
-    async def exported_posts(self, posts: Sequence[Mapping[str, Any]]) -> list[Entry | None]:
-        """Posts of an export, sanitised (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
-        return await self._value("exported_posts", "the export", dumps(posts))
-
-    async def posted_entry(self, item: bytes, url: str, keys: Sequence[str]) -> Entry:
-        """A post of a source, as `formats.hfeed` reads it; counts for `keys`. Raises ParseError."""
-        return await self._value("posted_entry", url, item, url, keys=keys)
-
-    async def posts_of_reader(self, posts: Sequence[Any]) -> list[ReaderPost | None]:
-        """Posts of another reader (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
-        return await self._value("posts_of_reader", "the file", dumps(posts))
-
-    async def _run(
-        self,
-        task: str,
-        document: Fetched | Answered,
-        *arguments: str | bytes | bool | None,
-        url: str | None = None,
-        keys: Sequence[str] = (),
-        thorough: bool = True,
+    async def run(
+        self, task: Task[R, *Arguments], where: str, body: bytes, *arguments: *Arguments, keys: Sequence[str] = ()
     ) -> R:
-        """The result of a task whose first argument is an address: `url`, or the final one."""
-        where = document.url if isinstance(document, Fetched) else document.final_url
-        first = document.final_url if url is None else url
-        return await self._value(task, where, document.body, first, *arguments, keys=keys, thorough=thorough)
+        """The result of a task for the document found at `where`. Raises ParseError."""
+        return (await self.measured(task, where, body, *arguments, keys=keys))[0]
 
-    async def _value(self, task: str, where: str, body: bytes, *arguments: Any, **how: Any) -> R:
-        """The result of a task; its type is that of the task's function (`process.tasks`)."""
-        value: R = (await self._call(task, where, body, *arguments, **how)).value
-        return value
-
-    async def _call(
-        self,
-        task: str,
-        where: str,
-        body: bytes,
-        *arguments: Any,
-        keys: Sequence[str] = (),
-        thorough: bool = True,
-    ) -> Done:
+    async def measured(
+        self, task: Task[R, *Arguments], where: str, body: bytes, *arguments: *Arguments, keys: Sequence[str] = ()
+    ) -> tuple[R, float]:
+        """The result of a task, and the processor seconds that it took. Raises ParseError."""
         start = time.perf_counter()
-        job = self._submit(_Job(task, where, body, arguments, keys or (who_asks(),), thorough))
+        job = self._submit(_Job(task, where, body, arguments, keys or (who_asks(),)))
         done, left = asyncio.wrap_future(job.result), self._patience
         try:
             while left is not None and not (await asyncio.wait((done,), timeout=left))[0]:
                 if self._withdraw(job):
                     raise ParserUnavailable(_BUSY)
                 left = _AGAIN  # it is being parsed, and may still have to wait for the slow lane
-            return await done
+            ended = await done
         except asyncio.CancelledError:
             done.cancel()
             self._abandon(job)
             raise
         finally:
             PARSE_SECONDS.observe(time.perf_counter() - start)
+        return ended.value, ended.seconds
 
-    def run(self, task: str, where: str, body: bytes, *arguments: Any) -> Any:
-        """Run one of `process.tasks` and wait, for threads. Raises ParseError."""
-        job = _Job(task, where, body, arguments, (who_asks(),), True)
-        return self._submit(job).result.result().value
+    def run_blocking(self, task: Task[R, *Arguments], where: str, body: bytes, *arguments: *Arguments) -> R:
+        """`run` for threads, which wait for the result. Raises ParseError."""
+        result: R = self._submit(_Job(task, where, body, arguments, (who_asks(),))).result.result().value
+        return result
 
     def warm(self) -> None:
         """Start a process if there is none, because a document is on its way."""
@@ -385,12 +260,14 @@ class ParsePool:
             _set_error(job, ParserUnavailable(_CLOSING))
 
     def _submit(self, job: _Job) -> _Job:
+        if job.task not in self._tasks:
+            raise LookupError(f"{job.task.name}: expected one of the pool's tasks")
         if self._stopped:
             raise ParserUnavailable(_CLOSING)
         if self._owner != os.getpid():
             self._begin()  # after a fork: threads and processes are the parent's, and its lock may be held
         with self._change:
-            job.slow = job.thorough and job.where in self._known_slow
+            job.slow = job.task.thorough and job.where in self._known_slow
             self._enqueue(job)
         return job
 
@@ -474,7 +351,7 @@ class ParsePool:
             elif job.result.set_running_or_notify_cancel():
                 job.result.set_result(done)
         except OutOfTime:
-            process, again = None, job.thorough and not job.slow and seconds < self._seconds
+            process, again = None, job.task.thorough and not job.slow and seconds < self._seconds
             if not again:
                 log.warning("a document takes too long to parse", url=mask_credentials(job.where), seconds=seconds)
                 _fail(job, f"the document could not be parsed in {seconds:g} s of processor time", seconds)
@@ -529,14 +406,14 @@ class ParsePool:
         """Remember documents that should skip the quick lane next time."""
         if not slow:
             self._known_slow.pop(job.where, None)
-        elif job.thorough:
+        elif job.task.thorough:
             self._known_slow[job.where] = None
             if len(self._known_slow) > _MOST_SLOW_KNOWN:
                 del self._known_slow[next(iter(self._known_slow))]
 
     def _new_process(self, parsers: _ParserThreads) -> ParserProcess:
         try:
-            process = ParserProcess(self._memory)
+            process = ParserProcess(self._tasks, self._memory)
         except OSError as error:
             self._complain(error)
             raise ParserUnavailable(f"no parser can be started ({error.strerror or error})") from None
@@ -566,28 +443,3 @@ def _fail(job: _Job, detail: str, seconds: float = 0.0) -> None:
 def _set_error(job: _Job, error: BaseException) -> None:
     if job.result.set_running_or_notify_cancel():
         job.result.set_exception(error)
-
-
-class BoundedParser:
-    """`formats.parse.parse` in processes, at most `at_once` at a time; blocks.
-
-    Safe for threads and after forks.
-    Raises ParserUnavailable if no process can be started, or if it is closed during a call.
-    """
-
-    def __init__(self, *, at_once: int = 2) -> None:
-        self._pool = ParsePool(at_once, quick=QUICK)
-
-    def __call__(self, body: bytes, url: str, content_type: str | None) -> Feed:
-        """The feed in a document. Raises ParseError; ParsingStopped over time or memory limits."""
-        feed: Feed = self._pool.run("parse", url, body, url, content_type)
-        return feed
-
-    def better_feeds(self, body: bytes, url: str, content_type: str | None) -> list[FeedLink]:
-        """The feeds to follow instead of a page (`discovery.links`). Raises ParsingStopped."""
-        links: list[FeedLink] = self._pool.run("better_feeds", url, body, url, content_type, None)
-        return links
-
-    def close(self) -> None:
-        """End the processes, with the documents being parsed, until the next call."""
-        self._pool.close()

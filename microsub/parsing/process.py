@@ -3,10 +3,10 @@
 A thread can't be ended, and a few kilobytes of markup can keep a parser busy for minutes. A process can be ended, and
 then returns all its memory. It has no access to settings, Redis or the environment, only to the documents.
 
-The child writes one byte when it is ready. After that, both sides exchange JSON, which can't run code. The parent sends
-the task, followed by the bare body; the child replies with the outcome and the result. The system ends a child that
-uses more processor time than a document may have (`ITIMER_PROF`), whatever it is doing and however busy the machine is.
-The parent ends a child that hasn't replied after a much longer real time.
+The child loads the functions of its tasks, and writes one byte when it is ready. After that, both sides exchange JSON,
+which can't run code. The parent sends the task's name, followed by the bare body; the child replies with the outcome
+and the result. The system ends a child that uses more processor time than a document may have (`ITIMER_PROF`), whatever
+it is doing and however busy the machine is. The parent ends a child that hasn't replied after a much longer real time.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ import subprocess
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, get_args, get_type_hints
+from typing import Any, BinaryIO
 
 import orjson
 
 from microsub.base.errors import ParseError, ParsingStopped
+from microsub.parsing.task import AnyTask, bytes_among, result_of
 
 MEMORY = 512 * 1024 * 1024
 """Bytes of address space that one document may use, in addition to what the process itself needs."""
@@ -97,69 +99,6 @@ def _whole(value: Any) -> Any:
     return value
 
 
-# --- tasks --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A task for a document: a function of its body and other arguments.
-
-    `takes_bytes` are those of them that are bytes; `result` is the function's return type.
-    """
-
-    do: Callable[..., Any]
-    takes_bytes: tuple[bool, ...]
-    result: Any
-
-    @classmethod
-    def of(cls, do: Callable[..., Any]) -> Task:
-        """Create the task of an annotated function."""
-        hints = get_type_hints(do)
-        result = hints.pop("return")
-        taken = (hint for name, hint in hints.items() if name != "body")
-        return cls(do, tuple(hint is bytes or bytes in get_args(hint) for hint in taken), result)
-
-
-@functools.cache
-def tasks() -> Mapping[str, Task]:
-    """All tasks for foreign documents.
-
-    This loads the parsers: in the child before it reports that it is ready, in the parent with the first result, so
-    that a command doesn't wait for it before its first request.
-    """
-    from microsub.discovery.feedlinks import profile_in
-    from microsub.discovery.links import better_feeds, discover, forwarded
-    from microsub.formats.hfeed import posted_entry
-    from microsub.formats.parse import parse
-    from microsub.formats.references import author_on, target_on
-    from microsub.formats.xml import syndication  # noqa: F401 - otherwise `parse` loads it with its first document
-    from microsub.identity.protocol.clients import read_client
-    from microsub.identity.protocol.links import examined, profile_links
-    from microsub.posts.entries import posts_in
-    from microsub.transfer.ekster import old_post
-    from microsub.transfer.foreign_posts import exported_posts, posts_of_reader
-    from microsub.transfer.outlines import read_list
-    from microsub.webmention.source import mention_in
-
-    done = (
-        *(parse, posts_in, discover, better_feeds, forwarded, profile_in),
-        *(
-            author_on,
-            target_on,
-            profile_links,
-            read_client,
-            examined,
-            old_post,
-            read_list,
-            exported_posts,
-            posts_of_reader,
-            mention_in,
-            posted_entry,
-        ),
-    )
-    return {do.__name__: Task.of(do) for do in done}
-
-
 # --- the parent's side --------------------------------------------------------------------------------------------
 
 
@@ -197,16 +136,17 @@ class Done:
 class ParserProcess:
     """The parent's handle of a parser process; calls block, so make them in threads.
 
-    The constructor also blocks until the process is ready, so that no document's time is spent on it. Raises OSError if
-    it doesn't start. `resident` is the process's memory in bytes after its last document.
+    It carries out `tasks` alone. The constructor also blocks until the process is ready, so that no document's time is
+    spent on it. Raises OSError if it doesn't start. `resident` is the process's memory in bytes after its last
+    document.
     """
 
-    def __init__(self, memory: int = MEMORY) -> None:
+    def __init__(self, tasks: Iterable[AnyTask], memory: int = MEMORY) -> None:
         self.resident = 0
         self._socket, other = socket.socketpair()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this very module
-                [sys.executable, "-P", "-m", __name__, str(memory)],
+                [sys.executable, "-P", "-m", __name__, str(memory), *(task.name for task in tasks)],
                 env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
                 stdin=other.fileno(),
                 stdout=other.fileno(),
@@ -230,14 +170,14 @@ class ParserProcess:
         pid: int = self._process.pid
         return pid
 
-    def run(self, task: str, body: bytes, arguments: tuple[Any, ...], *, seconds: float, where: str) -> Done:
-        """Run one of `tasks`, which may use `seconds` of processor time.
+    def run(self, task: AnyTask, body: bytes, arguments: tuple[Any, ...], *, seconds: float, where: str) -> Done:
+        """Run one of its tasks, which may use `seconds` of processor time.
 
         `where` is the document's address, for its failure. Raises OutOfTime and ProcessEnded if the process has
         ended.
         """
         until = time.monotonic() + max(PATIENCE * seconds, _LEAST_PATIENCE)
-        head = dumps((task, seconds, arguments))
+        head = dumps((task.name, seconds, arguments))
         try:
             self._send(_HEAD.pack(len(head), len(body)) + head, until)
             self._send(body, until)
@@ -248,7 +188,7 @@ class ParserProcess:
             if said.failure is not None:
                 kind = ParsingStopped if said.stopped else ParseError
                 return Done(None, kind(where, said.failure[:_LONGEST_DETAIL]), said.seconds)
-            return Done(reader(tasks()[task].result)(data), None, said.seconds)
+            return Done(reader(result_of(task.do))(data), None, said.seconds)
         except TimeoutError:
             raise OutOfTime from None
         except (ProcessEnded, OSError, ValueError) as error:
@@ -292,18 +232,33 @@ def _left(until: float) -> float:
 # --- the child's side ---------------------------------------------------------------------------------------------
 
 
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """The function of a task; `takes_bytes` says which arguments after the body are bytes."""
+
+    do: Callable[..., Any]
+    takes_bytes: tuple[bool, ...]
+
+    @classmethod
+    def called(cls, name: str) -> _Function:
+        """The function with the name of a task (`Task.name`)."""
+        module, _, function = name.partition(":")
+        do = getattr(import_module(module), function)
+        return cls(do, bytes_among(do))
+
+
+def serve(functions: Mapping[str, _Function], source: BinaryIO, sink: BinaryIO) -> None:
     """Carry out tasks until the parent closes its end."""
     while len(head := source.read(_HEAD.size)) == _HEAD.size:
         length, size = _HEAD.unpack(head)
         name, seconds, arguments = orjson.loads(source.read(length))
-        task, before = tasks()[name], time.process_time()
+        function, before = functions[name], time.process_time()
         signal.setitimer(signal.ITIMER_PROF, seconds)
         given = [
             b64decode(one) if is_bytes and one is not None else one
-            for is_bytes, one in zip(task.takes_bytes, arguments, strict=False)
+            for is_bytes, one in zip(function.takes_bytes, arguments, strict=False)
         ]
-        data, failure, stopped = _outcome(task, source, size, given)
+        data, failure, stopped = _outcome(function, source, size, given)
         signal.setitimer(signal.ITIMER_PROF, 0)
         outcome = dumps(_Outcome(failure, stopped, time.process_time() - before, _resident()))
         for part in (_HEAD.pack(len(outcome), len(data)), outcome, data):
@@ -311,12 +266,12 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         sink.flush()
 
 
-def _outcome(task: Task, source: BinaryIO, size: int, arguments: list[Any]) -> tuple[bytes, str | None, bool]:
+def _outcome(function: _Function, source: BinaryIO, size: int, arguments: list[Any]) -> tuple[bytes, str | None, bool]:
     """The result as JSON, or the reason why there is none, and whether that is a lack of memory."""
     too_much = (b"", "parsing it takes too much memory", True)
     try:
         # The body isn't stored in a variable here, so that its memory is freed once it is decoded.
-        data = dumps(task.do(source.read(size), *arguments))
+        data = dumps(function.do(source.read(size), *arguments))
     except ParseError as error:
         return too_much if isinstance(error.__cause__, MemoryError) else (b"", error.detail[:_LONGEST_DETAIL], False)
     except MemoryError:
@@ -348,13 +303,13 @@ def main() -> None:
     os.dup2(2, 1)  # output that a library prints must not mix with the replies
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
-    tasks()
+    functions = {name: _Function.called(name) for name in sys.argv[2:]}
     os.nice(max(0, _NICENESS - os.nice(0)))  # from the first document on, which waits for the start
     _limit_memory(int(sys.argv[1]))
     sink.write(_READY)
     sink.flush()
     with suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-        serve(io.BufferedReader(io.FileIO(0)), sink)
+        serve(functions, io.BufferedReader(io.FileIO(0)), sink)
 
 
 if __name__ == "__main__":

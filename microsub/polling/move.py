@@ -16,15 +16,14 @@ import structlog
 
 from microsub.base.errors import NotFound
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
-from microsub.discovery.feedlinks import looks_like_feed
 from microsub.feeds.record import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
+from microsub.formats.feed_links import FeedLink, looks_like_feed
 from microsub.timelines.follow import unsubscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from microsub.delivery.delivery import Delivery
-    from microsub.discovery.links import FeedLink
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.fetch import FetchFailed

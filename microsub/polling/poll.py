@@ -21,10 +21,10 @@ from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped, 
 from microsub.base.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.base.urls import host_of, mask_credentials
 from microsub.configuration.model import InstanceSettings
-from microsub.discovery.sites import feeds_by_address
 from microsub.feeds.events import describe
 from microsub.feeds.record import NEVER_POLLED, UNANNOUNCED
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
+from microsub.formats.feed_links import BETTER_FEEDS, FeedLink, feeds_by_address
 from microsub.notices import FeedMoved
 from microsub.polling.condition import answered
 from microsub.polling.move import instead_of_failure, instead_of_page
@@ -45,19 +45,18 @@ from microsub.polling.plan import (
     polled_first,
     trouble_of,
 )
+from microsub.posts.entries import POSTS_IN, PostsRead
 from microsub.posts.ingest import Ingested
 from microsub.posts.values import EntriesFound
 from microsub.work import Message
 
 if TYPE_CHECKING:
-    from microsub.discovery.feedlinks import FeedLink
     from microsub.feeds.events import Events
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.model.jf2 import Feed
     from microsub.notices import Trouble
     from microsub.parsing.pool import ParsePool
     from microsub.polling.move import Moved, Mover
-    from microsub.posts.entries import PostsRead
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
     from microsub.redis.protocol import ScriptCall
@@ -255,7 +254,10 @@ class Poller:
         parsed: PostsRead | ParseError
         try:
             fingerprints = due.fingerprints or await self.feeds.fingerprints(due.feed)
-            parsed, seconds = await self.parser.posts_in(document, source, fingerprints, when, due.keys)
+            page, link = (document.final_url, document.content_type), document.headers.get("link")
+            about = (*page, source, fingerprints, when, link)
+            read, seconds = await self.parser.measured(POSTS_IN, document.url, document.body, *about, keys=due.keys)
+            parsed = read
         except ParseError as error:
             parsed = error.with_traceback(None)  # a traceback would keep this frame and the document in memory for long
             seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
@@ -406,7 +408,8 @@ class Poller:
         if not isinstance(parsed, ParseError) and parsed.feed.format != "h-feed":
             return []
         try:
-            return await self.parser.better_feeds(document, due.keys)
+            about = document.final_url, document.content_type, document.headers.get("link")
+            return await self.parser.run(BETTER_FEEDS, document.url, document.body, *about, keys=due.keys)
         except ParseError:
             return []
 

@@ -11,19 +11,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from microsub.base.digests import short_digest
 from microsub.base.urls import normalise_profile, safe_url
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity, identities, identity
 from microsub.formats.lookups import lacking
+from microsub.formats.parse import Listed, reread
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry, Feed
+from microsub.parsing.task import Task
 from microsub.posts.values import OWN, WRITTEN_GUID, ItemToStore, Listing
 from microsub.web.links import links_of
-
-if TYPE_CHECKING:
-    from microsub.formats.parse import Listed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
@@ -77,13 +76,14 @@ def posts_in(
     `source` is the feed's address; `discovered` as `now` in `items_to_store`; `link_header` the joined value of the
     `Link` header. Raises ParseError.
     """
-    from microsub.formats.parse import reread  # imports the parsers, which a poll leaves to other processes
-
     reading = reread(body, url, content_type, source, fingerprints)
     items = tuple(items_of(reading.listed, discovered, reading.feed, source))
     dates = dates_of(reading.listed)
     listing = Listing(b"".join(reading.guids), left=reading.left, dated=len(dates) == len(reading.listed))
     return PostsRead(with_hub(reading.feed, link_header, url), items, dates, reading.fingerprints, listing)
+
+
+POSTS_IN = Task(posts_in)
 
 
 def with_hub(feed: Feed, link_header: str | None, url: str) -> Feed:

@@ -250,6 +250,7 @@ async def examine(settings: Settings, address: str) -> PageReport:
     from microsub.identity.protocol.documents import profile_page
     from microsub.parsing.pool import ParsePool
     from microsub.server.fetching import open_fetcher
+    from microsub.server.parsers import TASKS
 
     here, stores = CheckedAgainst(settings.base_url), None
     async with contextlib.AsyncExitStack() as stack:
@@ -258,7 +259,7 @@ async def examine(settings: Settings, address: str) -> PageReport:
             users = [user for user in await stores.accounts.users() if user.disabled is None]
             known = {user.name: user.me or profile_page(settings.public_url, user.name) for user in users}
             here = CheckedAgainst(settings.public_url, known, everybody=True)
-        parser = ParsePool()
+        parser = ParsePool(TASKS)
         stack.callback(parser.close)
         fetcher = await stack.enter_async_context(open_fetcher(settings, stores))
         doctor = PageDoctor(fetcher, parser, private=bool(settings.allow_private_networks), asks_itself=True)
@@ -271,9 +272,10 @@ async def import_user(
     """Import a user's export for the user of that name (`UserImport`). Raises InvalidRequest for an invalid file."""
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
+    from microsub.server.parsers import TASKS
     from microsub.transfer import UserImport
 
-    parser = ParsePool()
+    parser = ParsePool(TASKS)
     importing = UserImport(stores.redis, stores.accounts, stores.channels, stores.rules, stores.feeds, stores.items,
                            following(stores), stores.outputs, sources(stores), Imported(stores.redis),
                            applier(stores), parser, await stores.applied.name_instance())  # fmt: skip
@@ -289,10 +291,11 @@ async def import_from_reader(
     """Import another reader's export. Raises InvalidRequest and ParseError for an invalid file."""
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
+    from microsub.server.parsers import TASKS
     from microsub.server.stores import feed_lists
     from microsub.transfer import OtherReaders
 
-    parser = ParsePool()
+    parser = ParsePool(TASKS)
     lists = feed_lists(settings, stores, parser)
     readers = OtherReaders(stores.redis, stores.feeds, stores.items, Imported(stores.redis), lists, parser)
     try:

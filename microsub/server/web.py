@@ -55,6 +55,7 @@ from microsub.redis.tracking import Tracker
 from microsub.search import STANDING_BY, IndexFolder, IndexReader, PostSearch
 from microsub.server.app import Monitors, create_app
 from microsub.server.fetching import open_caching_fetcher, open_fetcher
+from microsub.server.parsers import TASKS
 from microsub.server.stores import (
     Stores,
     callback_base,
@@ -92,7 +93,7 @@ async def open_app(
     """
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
-    parser = ParsePool(seconds=PARSE_SECONDS, patience=PARSE_PATIENCE)
+    parser = ParsePool(TASKS, seconds=PARSE_SECONDS, patience=PARSE_PATIENCE)
     listeners = Listeners(Tracker(stores.url, keys.LIVE_EVENTS_PREFIX))
 
     def stop() -> None:

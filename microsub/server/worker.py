@@ -187,8 +187,9 @@ _PARSERS_KEPT = 86_400.0
 
 def _parser(settings: Settings) -> ParsePool:
     from microsub.parsing.pool import ParsePool
+    from microsub.server.parsers import TASKS
 
-    parser = ParsePool() if callback_base(settings) is None else ParsePool(idle=_PARSERS_KEPT)
+    parser = ParsePool(TASKS) if callback_base(settings) is None else ParsePool(TASKS, idle=_PARSERS_KEPT)
     parser.warm()  # it starts while the first feeds are fetched
     return parser
 
@@ -297,8 +298,9 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
     """The verifier of webmentions, with its own parser, so that strangers don't delay feeds."""
     from microsub.parsing.pool import ParsePool
     from microsub.server.fetching import open_fetcher
+    from microsub.server.parsers import TASKS
 
-    parser = ParsePool(processes=1)
+    parser = ParsePool(TASKS, processes=1)
     async with open_fetcher(settings, stores) as sender:
         verifier = mention_verifier(stores, sender, parser)
         try:
@@ -576,10 +578,11 @@ async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, d
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
     from microsub.server.backend import applier
+    from microsub.server.parsers import TASKS
     from microsub.transfer.ekster.imports import Importing
     from microsub.transfer.ekster.store import open_old
 
-    parser = ParsePool()
+    parser = ParsePool(TASKS)
     importing = Importing(stores.redis, stores.accounts, stores.channels, stores.feeds, stores.items, stores.adder,
                           stores.schedule, Imported(stores.redis), stores.in_force.of,
                           applier(stores), parser)  # fmt: skip

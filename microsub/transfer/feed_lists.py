@@ -29,7 +29,15 @@ from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.follow import new_in_a_day
-from microsub.transfer.outlines import MOST_OUTLINES, FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
+from microsub.transfer.outlines import (
+    MOST_OUTLINES,
+    READ_LIST,
+    FeedList,
+    ListProblem,
+    OutlineFeed,
+    OutlineFolder,
+    write_list,
+)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -137,7 +145,7 @@ class FeedLists:
 
         Raises ParseError, naming the line, if it isn't such a list; then nothing is changed.
         """
-        listed = await self.parser.feed_list(body)
+        listed = await self.parser.run(READ_LIST, "the list", body)
         planning = await self._planning(user, listed, now, loose, quotas)
         report = planning.report(dry_run)
         if not dry_run:

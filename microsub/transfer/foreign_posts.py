@@ -23,6 +23,7 @@ from microsub.formats.normalise import MAX_BODY, MAX_LIST, MAX_SUMMARY, RawEntry
 from microsub.formats.podcast import bounded_podcast
 from microsub.formats.wire import from_wire
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
+from microsub.parsing.task import Task
 
 _DEEPEST = 4
 """How deep posts may be nested: a post, what it replies to, and so on."""
@@ -40,6 +41,9 @@ _MOST_TEXTS = 4_000_000
 def exported_posts(body: bytes) -> list[Entry | None]:
     """The posts in a JSON list, in its order; None for one that can't be used."""
     return [_post(one) for one in orjson.loads(body)]
+
+
+EXPORTED_POSTS = Task(exported_posts)
 
 
 _BODIES = ("html", "text")
@@ -148,6 +152,9 @@ class ReaderPost:
 def posts_of_reader(body: bytes) -> list[ReaderPost | None]:
     """The posts in a JSON list, in its order; None for one that can't be used."""
     return [_reader_post(one) for one in orjson.loads(body)]
+
+
+POSTS_OF_READER = Task(posts_of_reader)
 
 
 def _reader_post(node: Any) -> ReaderPost | None:

@@ -24,10 +24,12 @@ from microsub.base.urls import normalise_url
 from microsub.model.jf2 import Feed
 from microsub.model.plaintext import counted
 from microsub.model.reader import GLOBAL, SAVED
+from microsub.parsing.process import dumps
 from microsub.posts.entries import items_to_store
 from microsub.redis.replies import text
 from microsub.timelines.pages import mark
 from microsub.timelines.saved import save_posts, saved_among
+from microsub.transfer.foreign_posts import POSTS_OF_READER, ReaderPost
 from microsub.transfer.reports import ChannelImport, ImportReport, Skipped, one_by_one
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from microsub.posts.values import ItemToStore
     from microsub.redis.protocol import Redis
     from microsub.transfer.feed_lists import FeedLists, ListReport
-    from microsub.transfer.foreign_posts import ReaderPost
 
 MOST_BYTES = 512 * 1024 * 1024
 """Bytes of a file, and of all files in an archive together."""
@@ -151,7 +152,7 @@ class OtherReaders:
         for file in files:
             for start in range(0, len(file.posts), _TOGETHER):
                 some = file.posts[start : start + _TOGETHER]
-                found = await one_by_one(self.parser.posts_of_reader, some)
+                found = await one_by_one(self._read, some)
                 report.posts.skipped += [
                     Skipped(
                         "",
@@ -179,6 +180,9 @@ class OtherReaders:
         if self._absent:
             notes.append(f"{counted(self._absent, 'post')} skipped, neither starred there nor stored here")
         return notes
+
+    async def _read(self, posts: Sequence[Any]) -> list[ReaderPost | None]:
+        return await self.parser.run(POSTS_OF_READER, "the file", dumps(posts))
 
     async def _bring(
         self,

@@ -23,6 +23,7 @@ from microsub.base.errors import ParseError
 from microsub.base.urls import safe_url, web_address
 from microsub.formats.encoding import decode
 from microsub.model.plaintext import CONTROLS
+from microsub.parsing.task import Task
 
 NAMESPACE = "urn:microsub:opml"
 PREFIX = "microsub"
@@ -104,6 +105,9 @@ class FeedList:
 def read_list(body: bytes) -> FeedList:
     """The feeds and folders of a list. Raises ParseError."""
     return _Reader(body).read()
+
+
+READ_LIST = Task(read_list)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

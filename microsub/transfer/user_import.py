@@ -29,6 +29,7 @@ from microsub.model.plaintext import counted
 from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.outputs import OutputItem, PostVersion
+from microsub.parsing.process import dumps
 from microsub.posts.entries import content_hash
 from microsub.posts.ingest import PostWriter
 from microsub.posts.values import OWN, WRITTEN_GUID, ItemToStore
@@ -36,6 +37,7 @@ from microsub.redis.replies import filled
 from microsub.timelines.restore import Absence, RestoredItem, restore
 from microsub.timelines.timelinekeys import members_at, set_keys
 from microsub.transfer.feed_lists import adapted
+from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (
     LONGEST_LINE,
     ExportedAbsences,
@@ -290,9 +292,12 @@ class UserImport:
 
     # --- posts
 
+    async def _read(self, posts: Sequence[Mapping[str, Any]]) -> list[Entry | None]:
+        return await self.parser.run(EXPORTED_POSTS, "the export", dumps(posts))
+
     async def _posts(self, records: Sequence[ExportedPost]) -> None:
         """Store posts that aren't here yet, and record the item id of each."""
-        entries = await one_by_one(self.parser.exported_posts, [record.jf2 for record in records])
+        entries = await one_by_one(self._read, [record.jf2 for record in records])
         usable: list[tuple[ExportedPost, ItemToStore]] = []
         for record, entry in zip(records, entries, strict=True):
             if entry is None or not record.guid or len(record.guid) > 2 * MAX_IDENTITY:

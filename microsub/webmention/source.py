@@ -19,6 +19,7 @@ from microsub.formats.encoding import decode
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.references import bounded, head_entry, post_on
 from microsub.model.jf2 import Card, Entry
+from microsub.parsing.task import Task
 
 _LINKS = {
     **dict.fromkeys(("a", "area", "link"), ("href",)),
@@ -57,6 +58,9 @@ def mention_in(body: bytes, url: str, content_type: str | None, source: str, tar
     if kind in _HTML or (not kind and "<" in text):
         return _finished(_said_by(text, source, url), source, target) if _in_html(text, url, target) else None
     return _finished(Entry(), source, target) if _in_text(text, target) else None
+
+
+MENTION_IN = Task(mention_in, thorough=False)
 
 
 # --- the link -----------------------------------------------------------------------------------------------------

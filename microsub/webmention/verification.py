@@ -23,6 +23,7 @@ from microsub.base.urls import host_of
 from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
 from microsub.webmention.mention import Linked, Look, Mention, NotLinked, NotRead, Unwanted, decide, is_refused
 from microsub.webmention.receiver import is_blocked
+from microsub.webmention.source import MENTION_IN
 from microsub.webmention.store import DUE
 
 if TYPE_CHECKING:
@@ -215,7 +216,9 @@ class MentionVerifier:
             lasting = answer.status < 500 and answer.status not in _AGAIN
             return _Found(NotRead(f"the source answered {answer.status}", lasting, seconds or 0.0))
         try:
-            entry = await self._parser.mention(answer, mention.source, mention.target)
+            about = answer.final_url, answer.content_type, mention.source, mention.target
+            keys = (f"webmentions of {host_of(mention.source)}",)  # all from one host share one turn
+            entry = await self._parser.run(MENTION_IN, answer.final_url, answer.body, *about, keys=keys)
         except ParseError as error:
             return _Found(NotRead(error.detail, lasting=True))
         if entry is None:

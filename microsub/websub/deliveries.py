@@ -21,8 +21,8 @@ from microsub.base.digests import short_digest
 from microsub.base.errors import ParseError, ParsingStopped, QuotaReached
 from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
 from microsub.base.urls import host_of, mask_credentials
-from microsub.fetch import Fetched
 from microsub.polling.plan import pushed_fields
+from microsub.posts.entries import POSTS_IN
 from microsub.posts.values import version_of
 from microsub.redis.replies import text
 from microsub.websub.agreement import spend
@@ -75,10 +75,10 @@ class Deliveries:
         received = message.added
         if hashlib.sha256(body).hexdigest() != feed.body_hash:
             kind = message.fields["type"].decode("latin-1") or None
-            document = Fetched(feed.url, feed.url, 200, {}, body, kind, None, None, None)
             known, users = found.fingerprints, tuple(islice(found.users, _SOME))
             try:
-                read, seconds = await self.parser.posts_in(document, feed.url, known, received, users)
+                about = feed.url, kind, feed.url, known, received, None
+                read, seconds = await self.parser.measured(POSTS_IN, feed.url, body, *about, keys=users)
             except ParseError as error:
                 seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
                 end = "unreadable"

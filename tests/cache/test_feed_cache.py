@@ -16,8 +16,9 @@ import structlog.testing
 from microsub.base.metrics import FEED_CACHE_ANSWERS
 from microsub.cache import CachedFeed, DirectoryMapping, FeedCache, FetchError, ParseError, feeds
 from microsub.fetch import Fetched, FetchRequest, FetchResult, NotModified
-from microsub.formats.parse import parse
-from microsub.parsing.pool import BoundedParser
+from microsub.formats.feed_links import BETTER_FEEDS
+from microsub.formats.parse import PARSE, parse
+from microsub.parsing.pool import ParsePool
 from tests.support.feed_cache import NOON, URL, Clock, Place, document, site
 from tests.support.waiting import wait_until
 
@@ -25,16 +26,16 @@ HOUR = 3600.0
 
 
 @pytest.fixture(scope="module")
-def shared_parser() -> Iterator[BoundedParser]:
+def shared_parser() -> Iterator[ParsePool]:
     """One parser for the caches of all tests: a process per test would take longer than the test."""
-    made = BoundedParser()
+    made = ParsePool((PARSE, BETTER_FEEDS))
     yield made
     made.close()
 
 
 @pytest.fixture(autouse=True)
-def _one_parser(shared_parser: BoundedParser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "BoundedParser", lambda: shared_parser)
+def _one_parser(shared_parser: ParsePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "ParsePool", lambda _tasks: shared_parser)
     monkeypatch.setattr(shared_parser, "close", lambda: None)
 
 

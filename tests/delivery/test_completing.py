@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -140,8 +141,8 @@ async def test_a_bug_is_an_exception() -> None:
     """An error in our own code isn't mistaken for a page without data."""
 
     class Wrong(ParsePool):
-        async def answer(self, *_: object) -> Card:
+        async def measured(self, *_: Any, **_how: Any) -> Any:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Completing(web(), Wrong()).complete(LIKE)
+        await Completing(web(), Wrong(())).complete(LIKE)

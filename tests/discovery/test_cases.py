@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.discovery.links import better_feeds, discover, feeds_by_address
-from microsub.discovery.sites import matching, sites
+from microsub.formats.feed_links import better_feeds, discover, feeds_by_address
+from microsub.formats.feed_links.sites import matching, sites
 
 DATA = Path(__file__).parents[1] / "data" / "discovery"
 CASES = sorted(DATA.glob("*.html"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from microsub.discovery.links import FeedLink, better_feeds, common_paths, discover, forwarded
 from microsub.discovery.search import MAX_PATHS
+from microsub.formats.feed_links import FeedLink, better_feeds, common_paths, discover, forwarded
 
 URL = "https://blog.example/about"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,12 @@ from microsub.cache import CachingFetcher
 from microsub.configuration.model import FeedConfig, InstanceSettings
 from microsub.discovery import search
 from microsub.discovery.directory import Directory
-from microsub.discovery.feedlinks import addresses, profile_in
+from microsub.discovery.queries import addresses, profile_in
 from microsub.discovery.search import Search
-from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
+from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.fetch.values import Reason
-from microsub.model.jf2 import Feed
+from microsub.formats.parse import PARSE
+from microsub.parsing.task import AnyTask
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import assert_no_null, instance, posts
@@ -386,10 +388,14 @@ async def test_a_search_goes_without_titles_when_parsers_are_busy(
     server.web.documents |= {SITE: linking("feed"), f"{SITE}feed": DOCUMENT}
     alice = await server.reader("alice")
 
-    async def busy(_document: Fetched) -> Feed:
-        raise ParserUnavailable("all are busy")
+    run = server.parser.run
 
-    monkeypatch.setattr(server.parser, "parse", busy)
+    async def busy(task: AnyTask, *given: Any) -> Any:
+        if task == PARSE:
+            raise ParserUnavailable("all are busy")
+        return await run(task, *given)
+
+    monkeypatch.setattr(server.parser, "run", busy)
     (result,) = (await alice.get(action="search", query=SITE))["results"]
     assert result["name"] == "Blog » feed"
 

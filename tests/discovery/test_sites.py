@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.discovery.sites import sites, sites_of
+from microsub.formats.feed_links.sites import sites, sites_of
 
 ROW = """
 [words]

@@ -12,7 +12,7 @@ from microsub.accounts.credentials import INVITATION
 from microsub.accounts.sessions import CONFIRMATION, SIGN_IN
 from microsub.base.clock import HOUR
 from microsub.identity.protocol.documents import micropub_line, microsub_line, provider_lines, webmention_line
-from microsub.parsing.process import tasks
+from microsub.server.parsers import TASKS
 
 ROOT = Path(__file__).parents[2]
 SECURITY = ROOT / "docs" / "explanation" / "security.md"
@@ -77,4 +77,4 @@ def test_every_door_of_foreign_documents_is_in_the_table() -> None:
     """All requests to parser processes are described, with their caller and time limit."""
     text = SECURITY.read_text("utf-8")
     table = text.partition("## Untrusted documents")[2].partition("## ")[0]
-    assert [name for name in tasks() if f"`{name}`" not in table] == []
+    assert [task.name for task in TASKS if f"`{task.do.__name__}`" not in table] == []

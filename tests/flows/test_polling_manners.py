@@ -21,6 +21,7 @@ from microsub.model.settings import USUAL, ChannelSettings
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
+from microsub.server.parsers import TASKS
 from microsub.timelines.retention import Retention
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Answer, Publisher, publisher
@@ -35,10 +36,10 @@ async def test_an_unchanged_body_is_not_parsed(site: Publisher, it: World, monke
     feed = await it.follow(site.url("/feed", "blog.test"))
     assert (await it.poll(feed)).outcome == "changed"
 
-    async def refuse(_document: object) -> None:
+    async def refuse(*_task: object, **_keys: object) -> None:
         raise AssertionError("parsed")
 
-    monkeypatch.setattr(it.parser, "parse", refuse)
+    monkeypatch.setattr(it.parser, "measured", refuse)
     assert (await it.poll(feed)).outcome == "unchanged"
     assert (await it.record(feed)).etag == '"2"'
 
@@ -432,10 +433,10 @@ async def test_a_bug_in_one_poll_stops_nothing(site: Publisher, it: World, monke
     """An unexpected exception is logged, shown as the feed's failure, and backs off like one."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
 
-    async def bug(*_args: object) -> None:
+    async def bug(*_task: object, **_keys: object) -> None:
         raise RuntimeError("oops")
 
-    monkeypatch.setattr(it.parser, "posts_in", bug)
+    monkeypatch.setattr(it.parser, "measured", bug)
     await it.make_due(feed)
     it.worker._turn._poller = it.poller  # the poller of this test's parser
     await it.worker.run_once()
@@ -473,10 +474,10 @@ async def test_a_missing_parser_is_no_failure_of_publishers(
 ) -> None:
     """If system limits or a timeout prevent the start, records stay unchanged, and the feed is polled again soon."""
 
-    def starts_for_ever(_memory: int) -> ParserProcess:
+    def starts_for_ever(*_given: object) -> ParserProcess:
         raise OSError("the process for parsing documents didn't start")
 
-    it.parser = ParsePool()
+    it.parser = ParsePool(TASKS)
     worker = it.make_worker()
     feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
     before = await it.record(feed)

@@ -13,8 +13,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 from microsub.base.errors import ParseError
 from microsub.base.urls import EXECUTABLE
-from microsub.discovery.links import discover
 from microsub.formats.entry_id import common_identity, identities
+from microsub.formats.feed_links import discover
 from microsub.formats.parse import parse
 from microsub.formats.wire import encode, to_wire
 from microsub.model.jf2 import Feed

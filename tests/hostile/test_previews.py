@@ -12,6 +12,7 @@ import pytest
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
+from microsub.server.parsers import TASKS
 from tests.support.polling import dated, rss
 from tests.support.readers import instance
 from tests.support.waiting import wait_until
@@ -29,7 +30,7 @@ ENOUGH = 600.0
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[World]:
     """An instance with a limit of one second of processor time per document."""
-    async with instance(real_redis, parser=ParsePool(quick=0.5, seconds=SECONDS)) as made:
+    async with instance(real_redis, parser=ParsePool(TASKS, quick=0.5, seconds=SECONDS)) as made:
         yield made
 
 
@@ -56,7 +57,7 @@ async def test_without_a_parser_documents_are_refused_for_a_moment(
     server.parser._seconds = ENOUGH
     server.web.documents[URL] = (LARGE, FEED)
 
-    def out_of_descriptors(_memory: int) -> ParserProcess:
+    def out_of_descriptors(*_given: object) -> ParserProcess:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:

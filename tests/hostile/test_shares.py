@@ -15,8 +15,10 @@ import pytest
 from microsub.cache import CachingFetcher
 from microsub.cache.redis_storage import FeedCopies
 from microsub.discovery.search import COPIES_IN_ALL, COPIES_OF_USER, CopyShares
-from microsub.fetch import Fetched, Fetcher, FetchSettings, HostPace
+from microsub.fetch import Fetcher, FetchSettings, HostPace
 from microsub.fetch.network import MOST_LOOK_UPS, Resolver
+from microsub.parsing.task import AnyTask
+from microsub.posts.entries import POSTS_IN
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Reader, instance
@@ -169,13 +171,14 @@ async def test_polled_documents_count_for_their_followers(redis: Redis, monkeypa
         both, new = (site.serve_document(path, rss(dated(1))) for path in ("/both", "/new"))
         feeds = [await it.follow(url, "alice") for url in (*heavy, both)]
         feeds += [await it.follow(url, "bob") for url in (both, new)]
-        read, accounts = it.parser.posts_in, dict[str, set[str]]()
+        read, accounts = it.parser.measured, dict[str, set[str]]()
 
-        async def noted(document: Fetched, *more: Any) -> object:
-            accounts[document.url] = set(more[-1])
-            return await read(document, *more)
+        async def noted(task: AnyTask, where: str, *given: Any, keys: Sequence[str] = ()) -> object:
+            if task == POSTS_IN:
+                accounts[where] = set(keys)
+            return await read(task, where, *given, keys=keys)
 
-        monkeypatch.setattr(it.parser, "posts_in", noted)
+        monkeypatch.setattr(it.parser, "measured", noted)
         for feed in feeds:
             await it.poll(feed)
         assert accounts == {**{url: {"alice"} for url in heavy}, both: {"alice", "bob"}, new: {"bob"}}

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 import structlog.testing
@@ -240,13 +241,13 @@ async def test_while_too_much_waits_hubs_shall_come_again(push: Push, monkeypatc
 async def test_heavy_deliveries_have_a_share_of_processor_time(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """A six-hundredth of the time: after a document that took 10 seconds, none for about an hour."""
     one = await subscribed(push)
-    read = push.it.parser.posts_in
+    read = push.it.parser.measured
 
-    async def heavy(*given: object) -> object:
-        found, _ = await read(*given)  # type: ignore[arg-type]
+    async def heavy(*given: Any, **how: Any) -> object:
+        found, _ = await read(*given, **how)
         return found, 10.0
 
-    monkeypatch.setattr(push.it.parser, "posts_in", heavy)
+    monkeypatch.setattr(push.it.parser, "measured", heavy)
     assert await push.deliver(push.document("heavy")) == [202]
     assert await push.deliver(push.document("heavier")) == [429]
     push.it.clock.advance(3600)

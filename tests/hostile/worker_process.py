@@ -21,6 +21,7 @@ from microsub.base.urls import host_of
 from microsub.fetch import Fetcher, FetchLimits, FetchRequest, FetchResult, FetchSettings
 from microsub.parsing.pool import ParsePool
 from microsub.redis.connect import connect
+from microsub.server.parsers import TASKS
 from tests.support.polling import world
 
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -55,7 +56,7 @@ class Parser(ParsePool):
     """The same for their documents, in the same processes."""
 
     def __init__(self) -> None:
-        super().__init__(seconds=PATIENT_PARSE_SECONDS)
+        super().__init__(TASKS, seconds=PATIENT_PARSE_SECONDS)
 
     def _limit(self, job: Any) -> float:
         return min(

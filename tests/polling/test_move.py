@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.discovery.links import FeedLink
 from microsub.feeds.record import FeedRecord
 from microsub.fetch import FetchFailed
+from microsub.formats.feed_links import FeedLink
 from microsub.polling.move import instead_of_failure, instead_of_page
 
 LINK = FeedLink("https://blog.example/atom", "atom", None, None, None)

@@ -7,9 +7,10 @@ import contextlib
 from collections.abc import Iterator
 
 from microsub.parsing.pool import ParsePool
+from microsub.server.parsers import TASKS
 from tests.support.fork_server import COUNTED, CountedParser, fork_parsers, fork_server
 
-PARSER = ParsePool()
+PARSER = ParsePool(TASKS)
 atexit.register(PARSER.close)
 
 

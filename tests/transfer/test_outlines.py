@@ -8,7 +8,7 @@ import pytest
 
 from microsub.base.errors import ParseError, ParsingStopped
 from microsub.parsing.pool import ParsePool
-from microsub.transfer.outlines import MOST_BYTES, MOST_OUTLINES, MOST_PROBLEMS, read_list
+from microsub.transfer.outlines import MOST_BYTES, MOST_OUTLINES, MOST_PROBLEMS, READ_LIST, read_list
 
 CATEGORIES = b"\n<outline xmlUrl='http://a/' category='%b'/>" % b",".join(b"%d" % n for n in range(100))
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
@@ -87,11 +87,13 @@ def test_no_markup_takes_long(piece: bytes) -> None:
 
 async def test_a_list_is_read_in_a_process_with_limits() -> None:
     """A list that takes too much processor time stops the process."""
-    pool = ParsePool(1, quick=0.05, seconds=0.05)
+    pool = ParsePool((READ_LIST,), 1, quick=0.05, seconds=0.05)
     try:
         with pytest.raises(ParsingStopped):
-            await pool.feed_list(
-                b"<opml><body>" + b"<outline text='a' xmlUrl='http://a.example/'/>" * 49_000 + b"</body></opml>"
+            await pool.run(
+                READ_LIST,
+                "the list",
+                b"<opml><body>" + b"<outline text='a' xmlUrl='http://a.example/'/>" * 49_000 + b"</body></opml>",
             )
     finally:
         pool.close()

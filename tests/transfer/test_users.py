@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
 from microsub.model.jf2 import Enclosure
 from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.parsing.task import AnyTask
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
 from microsub.redis import keys
@@ -570,11 +571,12 @@ async def test_long_posts_come_over_in_small_parts(real_redis: Redis, monkeypatc
         asked: list[int] = []
 
         class Parser:
-            async def exported_posts(self, posts: Sequence[Any]) -> Any:
+            async def run(self, task: AnyTask, where: str, body: bytes) -> Any:
+                posts = json.loads(body)
                 asked.append(len(posts))
                 if any(one["name"] == "a7" for one in posts):
                     raise ParsingStopped("the export", "parsing it takes too much memory")
-                return await PARSER.exported_posts(posts)
+                return await PARSER.run(task, where, body)
 
         await there.reader("eve")
         await there.redis.command("DEL", *[keys.item(one) for one in await there.items.newest("1", 99)])

@@ -32,7 +32,7 @@ from microsub.identity.protocol.documents import (
     microsub_line,
     profile_page,
 )
-from microsub.identity.protocol.links import usable
+from microsub.identity.protocol.links import EXAMINED, usable
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0
@@ -122,7 +122,8 @@ class PageDoctor:
             found.append(say("page-status", url=got.final_url, status=got.status))
             return
         try:
-            page = await self._parser.examined(got)
+            about = got.final_url, got.content_type, got.headers.get("link")
+            page = await self._parser.run(EXAMINED, got.final_url, got.body, *about)
         except ParseError as error:
             found.append(say("page-unreadable", detail=error.detail))
             return

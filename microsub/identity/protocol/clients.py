@@ -29,6 +29,7 @@ from microsub.formats.html.trees import is_crowded
 from microsub.identity.protocol.documents import PKCE_METHOD, Document, read_object, text_of
 from microsub.identity.protocol.links import page_of, written_links
 from microsub.model.plaintext import unprintable
+from microsub.parsing.task import Task
 
 _LOOPBACK_ADDRESSES = frozenset({"127.0.0.1", "[::1]"})
 # RFC 8252 (8.3) advises programs against `localhost`; many use it, and browsers resolve it to the loopback address.
@@ -103,6 +104,9 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
     if page_of(body, content_type) is None:
         return info
     return _with_app(info, decode(body[:_LONGEST_PAGE], content_type), url)
+
+
+READ_CLIENT = Task(read_client, thorough=False)
 
 
 def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:

@@ -18,10 +18,11 @@ from selectolax.lexbor import LexborHTMLParser
 from microsub.base.errors import InvalidRequest
 from microsub.base.identifiers import canonical_me, endpoint
 from microsub.base.urls import safe_url
-from microsub.discovery.links import discover
 from microsub.formats.encoding import decode
+from microsub.formats.feed_links import discover
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.parse import sniff
+from microsub.parsing.task import Task
 from microsub.web.links import links_of
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -91,6 +92,9 @@ def examined(body: bytes, url: str, content_type: str | None, link_header: str |
     return ExaminedPage(links, rels_in_body(body, content_type), page_of(body, content_type) is not None, feeds)
 
 
+EXAMINED = Task(examined, thorough=False)
+
+
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
     """The elements of an HTML page, recognised by its type or, if none is declared, by its content; otherwise None."""
     kind = (content_type or "").partition(";")[0].strip().lower()
@@ -147,6 +151,9 @@ def profile_links(
     links = list(written_links(body, url, content_type, link_header))
     endpoints = {_ENDPOINTS[rel]: address for rel, address in usable(links, _ENDPOINTS).items()}
     return ProfileLinks(Endpoints(**endpoints), _me_links(links, private))
+
+
+PROFILE_LINKS = Task(profile_links, thorough=False)
 
 
 def usable(links: Iterable[WrittenLink], rels: Collection[str]) -> dict[str, str]:

@@ -14,8 +14,8 @@ from microsub.base.errors import NotFound, RequestError
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.discovery.entered import HIDDEN, without_userinfo
-from microsub.discovery.links import FeedLink
 from microsub.discovery.search import SearchAnswer, preview_items
+from microsub.formats.feed_links import FeedLink
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import change, reader_of, views
 from microsub.reader.reading.places import ITEM_ID, given_address

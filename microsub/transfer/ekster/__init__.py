@@ -20,6 +20,7 @@ from microsub.base.urls import canonical_feed_url, host_of, safe_url
 from microsub.formats.dates import from_text
 from microsub.formats.normalise import RawEntry, finish
 from microsub.model.jf2 import Card, Entry
+from microsub.parsing.task import Task
 
 MAX_DEPTH = 2
 MAX_BYTES = 4_000_000
@@ -55,6 +56,9 @@ def old_post(body: bytes, item_id: str, published: str = "") -> OldPost:
     address = safe_url(_text(source, "url")) if isinstance(source, dict) else None
     raw.entry = _dated(raw.entry, published, guid_of(item_id) or raw.entry.uid or raw.entry.url)
     return OldPost(finish(raw), address, isinstance(source, dict) and bool(source))
+
+
+OLD_POST = Task(old_post)
 
 
 def guid_of(item_id: str) -> str | None:

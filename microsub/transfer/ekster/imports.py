@@ -29,7 +29,7 @@ from microsub.posts.entries import items_to_store, scores_of, settled
 from microsub.posts.ingest import PostWriter
 from microsub.timelines.pages import mark
 from microsub.transfer import ChannelImport, ImportReport, Skipped
-from microsub.transfer.ekster import OldPost, source_among
+from microsub.transfer.ekster import OLD_POST, OldPost, source_among
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
@@ -320,7 +320,7 @@ async def _converted(
             report.skipped.append(Skipped(before, item.id, why))
             continue
         try:
-            post = await parser.old_post(item.id, item.data, item.published)
+            post = await parser.run(OLD_POST, item.id, item.data, item.id, item.published)
         except ParseError as error:
             report.skipped.append(Skipped(before, item.id, error.detail))
             continue

@@ -15,7 +15,7 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from microsub.base.urls import host_of, safe_url, web_parts
-from microsub.discovery.feedlinks import FeedLink, looks_like_feed
+from microsub.formats.feed_links.links import FeedLink, looks_like_feed
 
 _FORMATS = frozenset({"rss", "atom", "rdf", "jsonfeed", "h-feed"})
 _KEYS = {
@@ -139,7 +139,7 @@ def sites() -> tuple[Site, ...]:
 
     Read at the first call, because its patterns take a twentieth of a second to compile.
     """
-    return sites_of((files("microsub.discovery") / "sites.toml").read_text("utf-8"))
+    return sites_of((files("microsub.formats.feed_links") / "sites.toml").read_text("utf-8"))
 
 
 _MOST_ELEMENTS = 50

@@ -1,18 +1,14 @@
-"""Links to feeds: in HTTP, in `<link>`, in `<a>`, and in search queries.
-
-A query is read as a list of addresses to fetch: URLs, bare domains, handles of the fediverse and of Bluesky, `r/name`
-of Reddit, and the `feed:` family of schemes. Everything else is search words.
-"""
+"""Links to feeds: in HTTP, in `<link>`, in `<a>`, and from the pages of podcasts."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import orjson
 
-from microsub.base.urls import MAX_URL, is_usable, parts_of, safe_url
+from microsub.base.urls import MAX_URL, safe_url
 from microsub.formats.html.text import without_controls
 
 # The correct types, and those that sites use instead.
@@ -150,17 +146,6 @@ def _by_address(url: str) -> str:
     return next((name for pattern, name in _ADDRESS_FORMATS if pattern.search(path)), "rss")
 
 
-MAX_QUERY = MAX_URL
-
-_HOST = r"(?:[^\s/?#@:.]+\.)+[^\s/?#@:.\d][^\s/?#@:.]+"
-_DOMAIN = re.compile(rf"{_HOST}(?::\d{{1,5}})?(?:[/?#]\S*)?\Z")
-_LOCAL = re.compile(r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?#]\S*)?\Z")
-_ACCOUNT = re.compile(rf"(?i)(?:acct:@?|@)?(?P<who>[\w.+-]+)@(?P<host>{_HOST}(?::\d{{1,5}})?)\Z")
-_BLUESKY = re.compile(rf"@(?P<domain>{_HOST})\Z")
-_COMMUNITY = re.compile(rf"!(?P<who>\w+)@(?P<host>{_HOST}(?::\d{{1,5}})?)\Z")
-_PASTED = re.compile(
-    r"<(?P<inside>\S+)>|\[[^\]]*\]\((?P<linked>[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)|[\"'“„](?P<quoted>\S+)[\"'”“]"
-)
 # Pages of podcasts that don't name the feed, and the public interfaces that do.
 _PODCASTS = (
     (
@@ -176,54 +161,15 @@ _PODCASTS = (
         "https://podcastindex.org/api/podcasts/byfeedid?id={id}",
     ),
 )
-_REDDIT = re.compile(r"/?(?P<kind>r|u|user)/(?P<name>[\w+-]{2,100})/?\Z")
 
 # Schemes for subscribing, registered by iTunes and old readers. The address after them may have its own scheme.
 _SUBSCRIBE = re.compile(r"(?i)\s*(?:feed|rss|itpcs?|pcast|podcasts?):(?://)?(?=[^/\s])")
-_PROFILE_RELS = ("http://webfinger.net/rel/profile-page", "http://schemas.google.com/g/2010#updates-from")
-_WEBFINGER = "/.well-known/webfinger"
 
 
-def addresses(query: str) -> list[str]:
-    """The addresses to fetch for a query, in order; none for words.
-
-    A URL is used as it is; a bare domain is tried over https, then http; a handle leads to its WebFinger document (see
-    `profile_in`), then to the usual place of profiles; the page of a podcast also to the interface that knows its feed.
-    Brackets and quotation marks around an address, and the Markdown of a link, make no difference.
-    """
-    text = query.strip()
-    if pasted := _PASTED.fullmatch(text):
-        text = next(part for part in pasted.groups() if part)
-    text = from_subscribe_scheme(text)
-    if "://" in text:
-        if not is_usable(text) or re.search(r"\s", text):
-            return []
-        asked = ((pattern.fullmatch(text), there) for pattern, there in _PODCASTS)
-        return [text, *(there.format(id=match["id"]) for match, there in asked if match)]
-    if match := _COMMUNITY.match(text):
-        return [f"https://{match['host']}/c/{match['who']}"]
-    if match := _ACCOUNT.match(text):
-        who, host = match["who"], match["host"]
-        resource = quote(f"acct:{who}@{host}", safe=":@")
-        return [f"https://{host}{_WEBFINGER}?resource={resource}", f"https://{host}/@{who}"]
-    if match := _BLUESKY.match(text):
-        # A domain that is used as a handle may also have a website.
-        return [f"https://{match['domain']}", f"https://bsky.app/profile/{match['domain']}"]
-    if match := _REDDIT.match(text):
-        return [f"https://www.reddit.com/{'r' if match['kind'] == 'r' else 'user'}/{match['name']}"]
-    if _LOCAL.match(text) or _DOMAIN.match(text):
-        return [f"https://{text}", f"http://{text}"]
-    return []
-
-
-def is_account(query: str) -> bool:
-    """Whether a query is an account on a host, as in the fediverse."""
-    return bool(_ACCOUNT.match(query.strip()))
-
-
-def is_unusable_url(query: str) -> bool:
-    """Whether a query looks like a URL, but can't be fetched."""
-    return bool(re.match(r"(?i)\s*[a-z][a-z0-9+.-]*://", query)) and not addresses(query)
+def podcast_interface(url: str) -> str | None:
+    """The address of the public interface that knows the feed of a podcast's page; None for other pages."""
+    asked = ((pattern.fullmatch(url), there) for pattern, there in _PODCASTS)
+    return next((there.format(id=match["id"]) for match, there in asked if match), None)
 
 
 def from_subscribe_scheme(url: str) -> str:
@@ -240,7 +186,7 @@ def from_subscribe_scheme(url: str) -> str:
 
 
 def looked_up(text: str, url: str) -> FeedLink | None:
-    """The feed of a podcast in the reply of an interface that `addresses` names; None for other documents."""
+    """The feed of a podcast in the reply of an interface (`podcast_interface`); None for other documents."""
     if not any(url.startswith(there.partition("?")[0]) for _, there in _PODCASTS):
         return None
     try:
@@ -254,20 +200,6 @@ def looked_up(text: str, url: str) -> FeedLink | None:
         return None
     address = safe_url(_text(found[0]))
     return FeedLink(address, "rss", _text(found[1])) if address else None
-
-
-def profile_in(body: bytes, url: str) -> str | None:
-    """The profile page named by the WebFinger document (RFC 7033) of `url`; None for others."""
-    try:
-        if parts_of(url).path != _WEBFINGER:
-            return None
-        links = orjson.loads(body)["links"]
-        named = {link["rel"]: link["href"] for link in reversed(links) if {"rel", "href"} <= link.keys()}
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
-    found = next((page for rel in _PROFILE_RELS if (page := safe_url(_text(named.get(rel)), url))), None)
-    # A profile that is itself a WebFinger document would lead in a circle.
-    return found if found and parts_of(found).path != _WEBFINGER else None
 
 
 def _text(value: object) -> str | None:

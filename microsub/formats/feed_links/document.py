@@ -17,10 +17,10 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from microsub.base.errors import ParseError
 from microsub.base.urls import host_of, normalise_profile, normalise_url, parts_of, safe_url, web_parts
-from microsub.discovery.feedlinks import FeedLink, declared, looked_up, looks_like_feed, mentioned
-from microsub.discovery.sites import feeds_by_address, feeds_of_site, wordpress_feed
 from microsub.formats import hfeed
 from microsub.formats.encoding import decode
+from microsub.formats.feed_links.links import FeedLink, declared, looked_up, looks_like_feed, mentioned
+from microsub.formats.feed_links.sites import feeds_by_address, feeds_of_site, wordpress_feed
 from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.parse import parse, sniff
@@ -28,6 +28,7 @@ from microsub.model.jf2 import Feed
 from microsub.web.links import from_header
 
 __all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address", "forwarded"]
+from microsub.parsing.task import Task
 
 MAX_LINKS = 50
 _MOST_ELEMENTS = 2000
@@ -107,6 +108,11 @@ def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
             there = safe_url(said["url"], base_of(tree, url))
             return there if there and normalise_profile(there) != normalise_profile(url) else None
     return None
+
+
+DISCOVER = Task(discover)
+BETTER_FEEDS = Task(better_feeds)
+FORWARDED = Task(forwarded)
 
 
 def common_paths(url: str) -> list[str]:

@@ -1,0 +1,28 @@
+"""The feeds that documents are or name."""
+
+from microsub.formats.feed_links.document import (
+    BETTER_FEEDS,
+    DISCOVER,
+    FORWARDED,
+    better_feeds,
+    common_paths,
+    discover,
+    forwarded,
+)
+from microsub.formats.feed_links.links import FeedLink, from_subscribe_scheme, looks_like_feed, podcast_interface
+from microsub.formats.feed_links.sites import feeds_by_address
+
+__all__ = [
+    "BETTER_FEEDS",
+    "DISCOVER",
+    "FORWARDED",
+    "FeedLink",
+    "better_feeds",
+    "common_paths",
+    "discover",
+    "feeds_by_address",
+    "forwarded",
+    "from_subscribe_scheme",
+    "looks_like_feed",
+    "podcast_interface",
+]

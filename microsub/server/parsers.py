@@ -1,0 +1,22 @@
+"""The tasks that parser processes carry out."""
+
+from microsub.discovery.queries import PROFILE_IN
+from microsub.formats.feed_links import BETTER_FEEDS, DISCOVER, FORWARDED
+from microsub.formats.hfeed import POSTED_ENTRY
+from microsub.formats.parse import PARSE
+from microsub.formats.references import AUTHOR_ON, TARGET_ON
+from microsub.identity.protocol.clients import READ_CLIENT
+from microsub.identity.protocol.links import EXAMINED, PROFILE_LINKS
+from microsub.parsing.task import AnyTask
+from microsub.posts.entries import POSTS_IN
+from microsub.transfer.ekster import OLD_POST
+from microsub.transfer.foreign_posts import EXPORTED_POSTS, POSTS_OF_READER
+from microsub.transfer.outlines import READ_LIST
+from microsub.webmention.source import MENTION_IN
+
+TASKS: tuple[AnyTask, ...] = (
+    *(PARSE, POSTS_IN, DISCOVER, BETTER_FEEDS, FORWARDED, PROFILE_IN),
+    *(AUTHOR_ON, TARGET_ON, MENTION_IN, POSTED_ENTRY),
+    *(PROFILE_LINKS, READ_CLIENT, EXAMINED),
+    *(READ_LIST, EXPORTED_POSTS, POSTS_OF_READER, OLD_POST),
+)
