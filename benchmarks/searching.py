@@ -151,7 +151,7 @@ async def _cost(folder: Path, feeds: int) -> Cost:
         in_use = IndexFolder(settings.index).current()
         with closing(Generation.open(in_use or folder, read_only=True)) as index:
             own, redis = time.process_time(), spent(there.redis_pid)
-            following = asyncio.create_task(follower.run_for_ever())
+            following = asyncio.create_task(follower.run_forever())
             while index.facts()["cursor"] != last:
                 await asyncio.sleep(0.2)
             taken = time.process_time() - own + spent(there.redis_pid) - redis

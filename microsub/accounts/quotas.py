@@ -25,7 +25,7 @@ from microsub.base.errors import (
 )
 from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
-from microsub.configuration.effective import InForce, SettingsInForce
+from microsub.configuration.effective import AllSettings, EffectiveSettings
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
@@ -132,12 +132,12 @@ class PostRoom:
     a day, and corrects the count: posts that were deleted, followers that came and left, feeds that many follow.
     """
 
-    def __init__(self, redis: Redis, in_force: SettingsInForce, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, redis: Redis, effective: EffectiveSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._redis = redis
-        self._in_force = in_force
+        self._effective = effective
         self._clock = clock
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
-        self._quotas: tuple[InForce, dict[tuple[str, bool], int]] = (InForce(), {})
+        self._quotas: tuple[AllSettings, dict[tuple[str, bool], int]] = (AllSettings(), {})
 
     async def require(self, users: Collection[str]) -> None:
         """Raise QuotaReached if none of a feed's followers has room, so that nobody's quota ends others' posts.
@@ -145,7 +145,7 @@ class PostRoom:
         Reads Redis at most once a minute for each user, in one round trip for `AT_ONCE` of them. Of users whose master
         of a cluster is away, it goes by what it knows.
         """
-        everywhere = await self._in_force.everything()
+        everywhere = await self._effective.everything()
         rest = iter(users)
         while some := list(islice(rest, AT_ONCE)):
             rooms = await self._read(some, everywhere)
@@ -163,14 +163,14 @@ class PostRoom:
 
     async def is_limited(self, user: User) -> bool:
         """Whether the user has a quota."""
-        return bool(self._most(await self._in_force.everything(), user.name, registered=user.registered))
+        return bool(self._most(await self._effective.everything(), user.name, registered=user.registered))
 
     async def correct(self, user: str, size: int) -> None:
         """Set the count to the user's share of the bytes that are stored."""
         await self._redis.script(_COUNT, [keys.user(user)], ["set", size])
         self._rooms.pop(user, None)
 
-    def _most(self, everywhere: InForce, user: str, *, registered: bool) -> int:
+    def _most(self, everywhere: AllSettings, user: str, *, registered: bool) -> int:
         """The user's quota, remembered while the same settings are active."""
         settings, known = self._quotas
         if settings is not everywhere:
@@ -180,7 +180,7 @@ class PostRoom:
             known[user, registered] = resolved(everywhere, user, registered=registered).posts or 0
         return known[user, registered]
 
-    async def _read(self, users: Sequence[str], everywhere: InForce) -> list[_Room]:
+    async def _read(self, users: Sequence[str], everywhere: AllSettings) -> list[_Room]:
         """The rooms of these users, read again if that was long ago."""
         now, rooms, old = self._clock(), [], []
         for user in users:
@@ -241,22 +241,22 @@ class UserQuotas:
 
     def __init__(
         self,
-        in_force: SettingsInForce,
+        effective: EffectiveSettings,
         accounts: Accounts,
         limiting: RequestRate,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._in_force = in_force
+        self._effective = effective
         self._accounts = accounts
         self._limiting = limiting
         self._registered: TtlCache[bool] = TtlCache(
             lifetime=REGISTERED, failures=0.0, most=_MOST_COUNTED, at_once=_MOST_COUNTED, clock=clock
         )
-        self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
+        self._requests_of: tuple[AllSettings, dict[str, int]] = (AllSettings(), {})
 
     async def of(self, user: str) -> Quotas:
         """The limits of the user: None for unset ones, 0 for no limit."""
-        everywhere = await self._in_force.everything()
+        everywhere = await self._effective.everything()
         return resolved(everywhere, user, registered=await self._is_registered(user))
 
     async def most(self, what: CountedQuota, user: str) -> int:
@@ -282,7 +282,7 @@ class UserQuotas:
         It is needed for every request, so it is cached while the same settings are active, which are read again every
         second.
         """
-        everywhere = await self._in_force.everything()
+        everywhere = await self._effective.everything()
         settings, limits = self._requests_of
         if settings is not everywhere:
             limits = {}
@@ -297,7 +297,7 @@ class UserQuotas:
         return await self._registered.get(user, lambda: self._accounts.is_registered(user))
 
 
-def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:
+def resolved(everywhere: AllSettings, user: str, *, registered: bool) -> Quotas:
     """A user's own quotas, then those of their kind, then the defaults. Pure."""
     instance = everywhere.instance
     of_kind = instance.registration.quotas if registered else instance.quotas

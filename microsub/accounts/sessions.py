@@ -99,11 +99,11 @@ class Session:
 
 
 class Sessions:
-    """Begins, finds, renews and ends sessions. `lent` returns the profile URL of users without their own."""
+    """Begins, finds, renews and ends sessions. `hosted_profile` returns the profile URL of users without their own."""
 
-    def __init__(self, redis: Redis, lent: Callable[[str], str] = lambda _: "") -> None:
+    def __init__(self, redis: Redis, hosted_profile: Callable[[str], str] = lambda _: "") -> None:
         self._redis = redis
-        self._lent = lent
+        self._hosted_profile = hosted_profile
 
     async def begin(self, user: str, me: str, how: str, user_agent: str, now: float, *, instead_of: str = "") -> str:
         """Begin a session; returns the cookie's value, the only time that it is available.
@@ -150,7 +150,9 @@ class Sessions:
         if not _is_same(me.decode(), found.me):
             return None
         new = await self._visit(user, cookie, digest, found, now)
-        return SignedIn(user, found.me or self._lent(user), found.id, found.how, found.created, admin is not None, new)
+        return SignedIn(
+            user, found.me or self._hosted_profile(user), found.id, found.how, found.created, admin is not None, new
+        )
 
     async def all(self, user: str) -> list[Session]:
         """The user's sessions, the most recently used first."""

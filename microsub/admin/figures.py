@@ -112,7 +112,7 @@ class Figures:
                 metrics.SEARCH_BEHIND.set(await self._index.behind(self._events, now))
         metrics.WORKERS.set(sum(not name.endswith(TO_COME) for name in await self._presence.alive(now)))
 
-    async def publish_for_ever(self, hours: Hours) -> None:
+    async def publish_forever(self, hours: Hours) -> None:
         """Repeatedly add the counts of this process to those of all processes, in total and by the hour.
 
         Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, except by the hour.

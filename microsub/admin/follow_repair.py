@@ -17,7 +17,7 @@ import structlog
 
 from microsub.accounts.store import Accounts, User
 from microsub.base.errors import NotFound
-from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import Feeds
 from microsub.model.reader import Subscription
@@ -96,12 +96,12 @@ class FollowRepair:
             missing, surplus = missing + found[0], surplus + found[1]
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now))
 
-    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+    async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Repeatedly finish interrupted changes, until cancelled.
 
         Users see half of a move, so it waits only for minutes.
         """
-        await for_ever(self._finish_due, "follows", pace, BETWEEN_VISITS)
+        await run_periodically(self._finish_due, "follows", pace, BETWEEN_VISITS)
 
     async def _finish_due(self, now: float) -> None:
         async def one(user: str) -> float | None:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 import orjson
 
 from microsub.base.errors import StoreError, StoreUnavailable
-from microsub.base.periodic import RoundTiming, for_ever
+from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.feeds.push_health import push_health
 from microsub.feeds.queue import Schedule
@@ -157,13 +157,13 @@ class Survey:
         self._feeds = feeds
         self._schedule = schedule
 
-    async def run_for_ever(self, pace: RoundTiming) -> None:
+    async def run_forever(self, pace: RoundTiming) -> None:
         """Survey repeatedly, in one of all workers at a time; soon for the first time."""
         await asyncio.sleep(FIRST)
         with contextlib.suppress(StoreError):  # the next round logs it
             if await self.last() is None:
                 await self.look(pace.clock())
-        await for_ever(self._round, "survey", pace, BETWEEN)
+        await run_periodically(self._round, "survey", pace, BETWEEN)
 
     async def _round(self, now: float) -> None:
         last = await self.last()

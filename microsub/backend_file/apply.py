@@ -90,7 +90,7 @@ class Applier:
         Without `only`, these are all users except disabled ones, and registered ones who aren't `declared`: there may
         be many of them.
         """
-        users, in_force = await asyncio.gather(self.accounts.users(), self.settings.in_force())
+        users, effective = await asyncio.gather(self.accounts.users(), self.settings.everything())
         at_once = asyncio.Semaphore(_AT_ONCE)
         removed: set[tuple[str, str]] = set()
         changed: dict[tuple[str, str], float] = {}
@@ -100,7 +100,7 @@ class Applier:
                 user.me,
                 token_endpoint=user.token_endpoint,
                 admin=user.admin,
-                settings=in_force.of_user(user.name),
+                settings=effective.of_user(user.name),
             )
             if user.name not in only if only is not None else user.disabled is not None:
                 return bare
@@ -129,7 +129,7 @@ class Applier:
         found = {user.name: config for user, config in zip(users, await asyncio.gather(*map(look, users)), strict=True)}
         return Current(
             users={user.name: found[user.name] for user in users if user.disabled is None},
-            settings=in_force.instance,
+            settings=effective.instance,
             disabled={user.name: found[user.name] for user in users if user.disabled is not None},
             removed=frozenset(removed),
             changed=changed,

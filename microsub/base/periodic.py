@@ -44,7 +44,7 @@ class RoundTiming:
 PACE = RoundTiming()
 
 
-async def for_ever(
+async def run_periodically(
     one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming, between: float = math.inf
 ) -> None:
     """Run `one_round`, which is given the Unix time, until cancelled. `part` names the job in the log.

@@ -1,4 +1,4 @@
-"""The settings that backend.json declares, in Redis, and those in force.
+"""The settings that backend.json declares, in Redis, and the effective ones.
 
 Processes on other machines have no backend.json, so they read the settings from here. Every page and every delivery
 needs the settings of a channel (its own, then its user's, the instance's, the defaults). So answers are cached for
@@ -31,7 +31,7 @@ _NOTHING_SET = UserSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class AllSettings:
     """The settings of the instance, and of users by name."""
 
     instance: InstanceSettings = field(default_factory=InstanceSettings)
@@ -48,7 +48,7 @@ class DeclaredSettings:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def in_force(self) -> InForce:
+    async def everything(self) -> AllSettings:
         """All settings, in one round trip. Raises StoreDamaged if one can't be read.
 
         Falling back to a default isn't safe: cleanup could then remove posts that must be kept.
@@ -60,14 +60,14 @@ class DeclaredSettings:
                 with reading(f"{keys.settings()} {name}"):
                     users[name.removeprefix(_USER)] = decode(UserSettings, orjson.loads(value))
         with reading(f"{keys.settings()} {_INSTANCE}"):
-            return InForce(decode(InstanceSettings, orjson.loads(found.get(_INSTANCE, b"{}"))), users)
+            return AllSettings(decode(InstanceSettings, orjson.loads(found.get(_INSTANCE, b"{}"))), users)
 
     async def set_instance(self, settings: InstanceSettings) -> None:
-        """Put the instance's settings in force."""
+        """Store the instance's settings."""
         await self._redis.command("HSET", keys.settings(), _INSTANCE, orjson.dumps(encode(settings)))
 
     async def set_user(self, user: str, settings: UserSettings) -> None:
-        """Put the settings of a user in force."""
+        """Store the settings of a user."""
         if settings == UserSettings():
             await self._redis.command("HDEL", keys.settings(), _USER + user)
         else:
@@ -81,8 +81,8 @@ REMEMBERED = 1.0
 _MOST_CHANNELS = 10_000
 
 
-class SettingsInForce:
-    """The settings in force. `own` gives a channel's, or raises NotFound; `clock` is monotonic."""
+class EffectiveSettings:
+    """The effective settings. `own` gives a channel's, or raises NotFound; `clock` is monotonic."""
 
     def __init__(
         self,
@@ -94,16 +94,16 @@ class SettingsInForce:
     ) -> None:
         self._settings = settings
         self._own_of = own
-        self._all: TtlCache[InForce] = TtlCache(lifetime=remembered, failures=0, most=1, clock=clock)
+        self._all: TtlCache[AllSettings] = TtlCache(lifetime=remembered, failures=0, most=1, clock=clock)
         self._own: TtlCache[OwnChannelSettings] = TtlCache(
             lifetime=remembered, failures=0, most=_MOST_CHANNELS, clock=clock
         )
-        self._last: InForce | None = None
+        self._last: AllSettings | None = None
         self._damage: str | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._of_users: tuple[InForce, Callable[[str], ChannelSettings]] | None = None
+        self._of_users: tuple[AllSettings, Callable[[str], ChannelSettings]] | None = None
 
-    async def everything(self) -> InForce:
+    async def everything(self) -> AllSettings:
         """All settings, including those of users."""
         return await self._all.get("", self._read)
 
@@ -119,7 +119,7 @@ class SettingsInForce:
         if not self._all.has("") and (self._asking is None or self._asking.done()):
             with contextlib.suppress(RuntimeError):  # no event loop
                 self._asking = asyncio.get_running_loop().create_task(self._ask_quietly())
-        return (self._last or InForce()).instance
+        return (self._last or AllSettings()).instance
 
     async def _ask_quietly(self) -> None:
         with contextlib.suppress(StoreError):
@@ -162,9 +162,9 @@ class SettingsInForce:
         self._all.forget()
         self._own.forget()
 
-    async def _read(self) -> InForce:
+    async def _read(self) -> AllSettings:
         try:
-            self._last = await self._settings.in_force()
+            self._last = await self._settings.everything()
         except StoreUnavailable:
             if self._last is None:
                 raise
@@ -172,7 +172,7 @@ class SettingsInForce:
         except StoreDamaged as error:
             if self._last is None:
                 raise
-            # Corrupt settings don't replace those in force.
+            # Corrupt settings don't replace the last valid ones.
             if self._damage != error.key:
                 log.warning("can't read the settings; the previous ones stay in force", error=str(error))
             self._damage = error.key

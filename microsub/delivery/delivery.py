@@ -20,7 +20,7 @@ import structlog
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.metrics import ITEMS_DELIVERED
-from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.feeds.events import announce
 from microsub.model.reader import SAVED, Reason
@@ -370,6 +370,6 @@ class Reminder:
             log.warning("a change of a feed was announced late", feed=feed_id)
         return notes
 
-    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+    async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Remind repeatedly, until cancelled."""
-        await for_ever(lambda _: self.run(), "reminding", pace)
+        await run_periodically(lambda _: self.run(), "reminding", pace)

@@ -23,7 +23,7 @@ import structlog
 
 from microsub.base.errors import ParseError, ParserUnavailable
 from microsub.base.locks import KeyedLocks
-from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of, mask_credentials, normalise_profile
 from microsub.feeds.events import Event
 from microsub.fetch import Fetched, Fetching, FetchRequest
@@ -280,9 +280,9 @@ class LookUpRetry:
             log.info("postponed look-ups are queued", posts=len(wanted))
         return len(wanted)
 
-    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+    async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Request postponed look-ups repeatedly, until cancelled."""
-        await for_ever(lambda _: self.run(), "look_up_retry", pace)
+        await run_periodically(lambda _: self.run(), "look_up_retry", pace)
 
 
 def _most_urgent(found: Sequence[LookUpLeft], most: int) -> list[LookUpLeft]:

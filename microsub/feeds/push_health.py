@@ -51,15 +51,15 @@ def push_health(feed: FeedRecord, now: float) -> PushHealth:
     """The health of a feed's subscription at a Unix time, by its record."""
     said = feed.extra
     until = number(said.get("push_until"))
-    in_force = until is not None and now < until
-    pushed = in_force and said.get("push") == "1"
+    effective = until is not None and now < until
+    pushed = effective and said.get("push") == "1"
     why = said.get("push_why") or (NO_HUB if not feed.hub else PRIVATE if topic_of(feed) is None else NOT_YET)
-    if until is not None and not in_force:
+    if until is not None and not effective:
         why = LAPSED
     return PushHealth(
         pushed,
         "its hub delivers" if pushed else why,
-        until if in_force else None,
+        until if effective else None,
         number(said.get("push_at")),
         int(number(said.get("push_posts")) or 0),
         int(number(said.get("poll_posts")) or 0),

@@ -22,7 +22,7 @@ import structlog
 from microsub.base.digests import new_secret
 from microsub.base.errors import NotFound, StoreError
 from microsub.base.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
-from microsub.base.periodic import RoundTiming, for_ever
+from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument
 from microsub.hub.store import CLAIM, WINDOW, HubStore, HubWork, KnownSubscription, TopicChanges
@@ -156,7 +156,7 @@ class Distribution:
         """Look for due work at once instead of at the next tick."""
         self._wake.set()
 
-    async def run_for_ever(self) -> None:
+    async def run_forever(self) -> None:
         """Do what is due, until cancelled."""
         keeper = asyncio.create_task(self._keep(), name="hub keeper")
         try:
@@ -202,8 +202,8 @@ class Distribution:
 
     def parts(self, pace: RoundTiming) -> dict[str, Coroutine[None, None, None]]:
         """The permanent tasks by name: the work, and the check of all owners."""
-        looking = for_ever(self.look_at_all, "topics", pace, EVERY)
-        return {"hub": self.run_for_ever(), "topics": looking}
+        looking = run_periodically(self.look_at_all, "topics", pace, EVERY)
+        return {"hub": self.run_forever(), "topics": looking}
 
     async def _take(self) -> int:
         """Claim due work and start it; returns how many pieces."""

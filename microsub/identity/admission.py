@@ -190,17 +190,17 @@ class _Addresses:
 class UserAddresses:
     """The addresses of all users, cached for a few seconds, so that frequent checks are cheap.
 
-    `clock` returns seconds; `lent` is the profile URL of a user without an own one.
+    `clock` returns seconds; `hosted_profile` is the profile URL of a user without an own one.
     """
 
     def __init__(
         self,
         accounts: Accounts,
-        lent: Callable[[str], str] = lambda _: "",
+        hosted_profile: Callable[[str], str] = lambda _: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._accounts = accounts
-        self._lent = lent
+        self._hosted_profile = hosted_profile
         self._read: TtlCache[_Addresses] = TtlCache(lifetime=USER_ADDRESSES, failures=0, most=1, clock=clock)
 
     async def has(self, me: str) -> bool:
@@ -235,7 +235,7 @@ class UserAddresses:
         found: dict[str, str] = {}
         shared: set[str] = set()  # an address that several users have identifies none of them
         for user in users:
-            if (me := known_me(user.me or self._lent(user.name))) is not None and user.disabled is None:
+            if (me := known_me(user.me or self._hosted_profile(user.name))) is not None and user.disabled is None:
                 if _schemeless(me) in found:
                     shared.add(_schemeless(me))
                 found[_schemeless(me)] = user.name

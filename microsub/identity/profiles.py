@@ -228,7 +228,7 @@ class Profiles:
         except ParseError as error:
             raise ProfileError(shown, f"found a page that can't be read: {error.detail}") from None
         trail = trail_of(me, page.hops, private=self._private)
-        return links.endpoints, Claims(trail, () if _is_lent(me, page.hops) else links.me), page.final_url
+        return links.endpoints, Claims(trail, () if _redirects_elsewhere(me, page.hops) else links.me), page.final_url
 
     async def _metadata(self, url: str) -> ServerMetadata:
         document = await self._ask(Sending(url, limits=_DOCUMENT))
@@ -274,7 +274,7 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Redirect
     return RedirectTrail(names[-1], frozenset(names), moved)
 
 
-def _is_lent(me: str, hops: Sequence[Hop]) -> bool:
+def _redirects_elsewhere(me: str, hops: Sequence[Hop]) -> bool:
     """Whether a temporary redirect leads to another host, whose page doesn't prove anything about `me`."""
     hosts = [parts_of(url).hostname for url in (me, *(hop.url for hop in hops))]
     return any(not hop.permanent and a != b for hop, (a, b) in zip(hops, pairwise(hosts), strict=True))

@@ -90,14 +90,14 @@ class IndieAuthProvider:
         redis: Redis,
         clients: ClientApps,
         most: Callable[[str], Awaitable[int]],
-        lent: Callable[[str], str] = lambda _: "",
+        hosted_profile: Callable[[str], str] = lambda _: "",
     ) -> None:
         """`most` returns a user's quota of tokens, 0 for none.
 
-        `lent` returns the profile URL of a user who has no own page.
+        `hosted_profile` returns the profile URL of a user who has no own page.
         """
         self.clients = clients
-        self._lent = lent
+        self._hosted_profile = hosted_profile
         self._most = most
         self._accounts = Accounts(redis)
         self._codes = Codes(redis)
@@ -287,12 +287,12 @@ class IndieAuthProvider:
 
     async def _found(self, token: str, now: float) -> OwnToken | None:
         found = await self._tokens.find(token, now)
-        me = found and (found.me or self._lent(found.user))
+        me = found and (found.me or self._hosted_profile(found.user))
         return replace(found, me=known_me(me) or me) if found and me else None
 
     async def _me(self, user: str) -> str | None:
         found = await self._accounts.user(user)
-        me = found and (found.me or self._lent(user))
+        me = found and (found.me or self._hosted_profile(user))
         return (known_me(me) or me) if found and me and found.disabled is None else None
 
     async def _person(self, user: str, scopes: frozenset[str]) -> Redeemed:

@@ -68,7 +68,7 @@ class Fits:
 
 
 def declared(description: str, default: Any = None, *, usual: Any = None, **bounds: Any) -> Any:
-    """A field of a settings object; `usual` is the value in force if no level gives one."""
+    """A field of a settings object; `usual` is the effective value if no level gives one."""
     shown = usual if default is None else default
     more = {"json_schema_extra": {"default": shown}} if shown not in (None, ()) else {}
     return field(default=default, metadata={"description": description, "usual": usual, **more, **bounds})
@@ -80,7 +80,7 @@ def number(description: str, default: Any = None, *, usual: Any = None, ge: floa
 
 
 def usual(kind: type[T]) -> T:
-    """The value in force if no level gives one."""
+    """The effective value if no level gives one."""
     return kind(**{one.name: one.metadata["usual"] for one in fields(kind) if "usual" in one.metadata})  # type: ignore[arg-type]
 
 
@@ -136,7 +136,7 @@ class ChannelSettings(Level):
 
 
 USUAL = usual(ChannelSettings)
-"""The settings in force if neither channel nor user nor instance give any."""
+"""The effective settings if neither channel nor user nor instance give any."""
 
 
 def blank(text: str) -> str | None:
@@ -204,4 +204,4 @@ class OwnChannelSettings(ChannelSettings):
 
 
 SettingsOf = Callable[[str, str], Awaitable[ChannelSettings]]
-"""Maps user and channel uid to the settings in force; none of them is None."""
+"""Maps user and channel uid to the effective settings; none of them is None."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from microsub.base.clock import DAY
-from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Arg, Command, Redis
@@ -149,4 +149,4 @@ async def run_daily(
         await due.note_missing(dict.fromkeys(jobs, now))
         await due.visit(now, one)
 
-    await for_ever(one_round, "daily", pace, BETWEEN_LOOKS)
+    await run_periodically(one_round, "daily", pace, BETWEEN_LOOKS)

@@ -110,7 +110,7 @@ Permanent. `accounts.store`.
 """
 
 settings = key("config:settings")
-"""Hash: the settings in force as JSON: `instance`, and `user:<name>` for one user. Permanent. `backend_file.store`;
+"""Hash: the declared settings as JSON: `instance`, and `user:<name>` for one user. Permanent. `backend_file.store`;
 read by all services.
 """
 

@@ -92,7 +92,7 @@ class IndexFollower:
         self._mostly_empty = False
         """Whether too many rows are empty."""
 
-    async def run_for_ever(self) -> None:
+    async def run_forever(self) -> None:
         """Follow until cancelled; failures are retried."""
         await asyncio.sleep(self._timing.first)
         while True:

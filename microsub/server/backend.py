@@ -57,7 +57,7 @@ def configuration(settings: Settings, stores: Stores, *, creates: bool = True) -
         applier(stores),
         write_back=settings.writes_back,
         creates=creates,
-        on_applied=stores.in_force.forget,
+        on_applied=stores.effective.forget,
         on_lost=functools.partial(migrate, stores.redis),
     )
 

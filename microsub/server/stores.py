@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # most commands need only a few of these, and each takes time
     from microsub.accounts.quotas import PostRoom
     from microsub.accounts.store import Accounts
     from microsub.backend_file.store import Applied
-    from microsub.configuration.effective import DeclaredSettings, SettingsInForce
+    from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
     from microsub.delivery.delivery import Delivered, Delivery
     from microsub.feeds.events import Events
     from microsub.feeds.queue import Schedule
@@ -106,18 +106,18 @@ class Stores:
         return part
 
     @cached_property
-    def in_force(self) -> SettingsInForce:
+    def effective(self) -> EffectiveSettings:
         """See `configuration.effective`."""
-        from microsub.configuration.effective import SettingsInForce
+        from microsub.configuration.effective import EffectiveSettings
 
-        return SettingsInForce(self.declared, self.own_settings)
+        return EffectiveSettings(self.declared, self.own_settings)
 
     @cached_property
     def room(self) -> PostRoom:
         """See `accounts.quotas`."""
         from microsub.accounts.quotas import PostRoom
 
-        return PostRoom(self.redis, self.in_force)
+        return PostRoom(self.redis, self.effective)
 
     async def own_settings(self, user: str, uid: str) -> OwnChannelSettings:
         """A channel's own settings. Raises NotFound."""
@@ -189,7 +189,7 @@ def following(stores: Stores) -> Following:
     from microsub.timelines.follow import Following
 
     return Following(
-        stores.redis, stores.channels, stores.feeds, stores.items, stores.adder, stores.schedule, stores.in_force.of
+        stores.redis, stores.channels, stores.feeds, stores.items, stores.adder, stores.schedule, stores.effective.of
     )
 
 
@@ -293,10 +293,10 @@ def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
         stores.feeds,
         stores.items,
         stores.adder,
-        stores.in_force.of_users,
+        stores.effective.of_users,
         Activity(stores.redis),
         TimelineBacklog(stores.redis),
-        lambda: stores.in_force.instance_now().delivery,
+        lambda: stores.effective.instance_now().delivery,
         delivered=delivered,
         clock=stores.clock,
     )
@@ -306,5 +306,5 @@ def catch_up(stores: Stores) -> CatchUp:
     """The service that fills timelines for users who were away."""
     from microsub.timelines.backlog import CatchUp, TimelineBacklog
 
-    settings = stores.in_force.instance_now
-    return CatchUp(TimelineBacklog(stores.redis), stores.items, stores.adder, stores.in_force.of, settings)
+    settings = stores.effective.instance_now
+    return CatchUp(TimelineBacklog(stores.redis), stores.items, stores.adder, stores.effective.of, settings)

@@ -22,7 +22,7 @@ from microsub.admin.overview import ServerOverview
 from microsub.backend_file.sync import Configuration, Status
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
-from microsub.configuration.effective import SettingsInForce
+from microsub.configuration.effective import EffectiveSettings
 from microsub.configuration.model import Registration
 from microsub.discovery.directory import Directory
 from microsub.discovery.entered import EnteredAddresses
@@ -104,7 +104,7 @@ async def open_app(
         open_caching_fetcher(settings, stores, shared=True) as fetcher,
         open_fetcher(settings, stores) as plain,
     ):
-        identity = make_identity(settings, stores.redis, plain, parser, stores.in_force)
+        identity = make_identity(settings, stores.redis, plain, parser, stores.effective)
         reading, used = app_reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             services = app_services(
@@ -148,7 +148,7 @@ async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReade
         yield None
         return
     index = IndexReader(IndexFolder(settings.index))
-    writing = asyncio.create_task(follower(settings, stores, STANDING_BY).run_for_ever(), name="search")
+    writing = asyncio.create_task(follower(settings, stores, STANDING_BY).run_forever(), name="search")
     writing.add_done_callback(tell_failure)
     try:
         yield index
@@ -170,7 +170,7 @@ def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader, *, vi
 
 def app_reading(stores: Stores, cache: ItemCache) -> ReaderViews:
     """The use cases of reading; timelines are filled first for users who were away."""
-    style, seen = stores.in_force.unread_style, ActivityNotes(Activity(stores.redis).note)
+    style, seen = stores.effective.unread_style, ActivityNotes(Activity(stores.redis).note)
     return ReaderViews(
         stores.redis,
         stores.channels,
@@ -196,7 +196,7 @@ def app_services(
     plain: Fetcher,
 ) -> Services:
     """The application's services. Searches fetch with `searching`, all others with `plain`, which has no cache."""
-    directory, media = Directory(stores.feeds, stores.in_force.instance_now), Media(stores.redis)
+    directory, media = Directory(stores.feeds, stores.effective.instance_now), Media(stores.redis)
     health = Health(stores.presence, lambda: config.status, _push_state(settings, stores))
     search, entered = Search(searching, directory, parser), EnteredAddresses(stores.redis)
     lists, agreements = feed_lists(settings, stores, parser), Agreements(stores.redis)
@@ -242,7 +242,7 @@ def app_services(
         sources=sources(stores),
         posting=posting(stores, parser, media),
         media=media,
-        settings_of=stores.in_force.of,
+        settings_of=stores.effective.of,
         name_instance=stores.applied.name_instance,
         changed=config.touched,
         public_url=settings.public_url,
@@ -275,9 +275,9 @@ def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]
 
 def mention_receiver(stores: Stores, base: str, steady: Callable[[], float] = time.monotonic) -> MentionReceiver:
     """The receiver of webmentions, for a server at `base`."""
-    store, lent = MentionStore(stores.redis), partial(profile_page, base)
-    parts = (store, stores.accounts, stores.rules, stores.in_force)
-    return MentionReceiver(*parts, lent=lent, own=base, clock=stores.clock, steady=steady)
+    store, hosted_profile = MentionStore(stores.redis), partial(profile_page, base)
+    parts = (store, stores.accounts, stores.rules, stores.effective)
+    return MentionReceiver(*parts, hosted_profile=hosted_profile, own=base, clock=stores.clock, steady=steady)
 
 
 def _push_state(settings: Settings, stores: Stores) -> Callable[[float], Awaitable[PushState]] | None:
@@ -285,30 +285,30 @@ def _push_state(settings: Settings, stores: Stores) -> Callable[[float], Awaitab
 
 
 def make_identity(
-    settings: Settings, redis: Redis, fetcher: Fetcher, parser: ParsePool, in_force: SettingsInForce
+    settings: Settings, redis: Redis, fetcher: Fetcher, parser: ParsePool, effective: EffectiveSettings
 ) -> IdentityServices:
     """All use cases of identity. `fetcher` has no cache; `parser` reads strangers' pages."""
     private = bool(settings.allow_private_networks)
     profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
     vouching = Introspection(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
-    quotas = UserQuotas(in_force, accounts, RequestRate(AttemptCounts(redis)))
+    quotas = UserQuotas(effective, accounts, RequestRate(AttemptCounts(redis)))
 
     async def registration() -> Registration:
-        return (await in_force.instance()).registration
+        return (await effective.instance()).registration
 
     admission = Admission(accounts, profiles, registration, private=private)
-    lent = partial(profile_page, settings.public_url)
-    sessions, addresses = Sessions(redis, lent), UserAddresses(accounts, lent)
+    hosted_profile = partial(profile_page, settings.public_url)
+    sessions, addresses = Sessions(redis, hosted_profile), UserAddresses(accounts, hosted_profile)
     return IdentityServices(
         profiles=profiles,
-        provider=IndieAuthProvider(redis, ClientApps(fetcher, parser), partial(quotas.most, "tokens"), lent),
+        provider=IndieAuthProvider(redis, ClientApps(fetcher, parser), partial(quotas.most, "tokens"), hosted_profile),
         sessions=sessions,
         local=LocalSignIn(redis, sessions, addresses),
         signing_in=SignInClient(
             PendingStore(redis), profiles, fetcher, admission, SignInLimits(addresses), private=private
         ),
-        verification=ForeignTokenCheck(ForeignTokens(redis), vouching, lambda: in_force.instance_now().identity),
+        verification=ForeignTokenCheck(ForeignTokens(redis), vouching, lambda: effective.instance_now().identity),
         doctor=PageDoctor(fetcher, parser, private=private),
         quotas=quotas,
         consents=ConsentLimit(AttemptCounts(redis)),

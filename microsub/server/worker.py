@@ -101,7 +101,7 @@ async def open_worker(
     from microsub.redis.tracking import Tracker
     from microsub.server.fetching import open_caching_fetcher, open_completing
 
-    await stores.in_force.instance()  # so that even the first poll is planned with the settings, not the defaults
+    await stores.effective.instance()  # so that even the first poll is planned with the settings, not the defaults
     parser = _parser(settings)
     async with (
         open_caching_fetcher(settings, stores) as fetcher,
@@ -114,7 +114,7 @@ async def open_worker(
         poller = feed_poller(stores, fetcher, parser, filling, ingest(stores, stages.wake), subscriber)
         poller.on_refused = on_refused
         try:
-            turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
+            turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.effective.instance_now)
             many = _hosts_allowed(settings.fetch_concurrency)
             yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
         finally:
@@ -163,7 +163,7 @@ def feed_poller(
     from microsub.polling.poll import Poller
     from microsub.work import DeadLetters
 
-    trouble = FeedTrouble(stores.feeds, notifications(stores, taking_in), stores.in_force.of, stores.clock)
+    trouble = FeedTrouble(stores.feeds, notifications(stores, taking_in), stores.effective.of, stores.clock)
     return Poller(
         stores.feeds,
         stores.items,
@@ -173,7 +173,7 @@ def feed_poller(
         fetcher,
         parser,
         mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
-        settings=stores.in_force.instance_now,
+        settings=stores.effective.instance_now,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,
         on_trouble=trouble.notify,
@@ -266,7 +266,7 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
                     f"nobody follows {mask_credentials(url)}; see 'microsub fetch' for feeds that aren't followed"
                 )
             ids.append(found)
-        await stores.in_force.instance()
+        await stores.effective.instance()
         now = PollNow(stores.feeds, stores.schedule, worker, others=others, refused=refused)
         reports = (await now.poll(ids or await stores.feeds.all_ids())).values()
         # Formerly followed feeds are kept for their items; "all" doesn't include them.
@@ -327,7 +327,7 @@ def mention_verifier(
         MentionStore(stores.redis),
         stores.accounts,
         stores.rules,
-        stores.in_force,
+        stores.effective,
         notifications(stores, ingest(stores)),
         sender,
         parser,
@@ -426,7 +426,7 @@ def upkeep(
     Only reminding remembers its last round, so each worker has its own.
     """
     from microsub.admin.hours import Hours
-    from microsub.base.periodic import RoundTiming, for_ever
+    from microsub.base.periodic import RoundTiming, run_periodically
     from microsub.delivery.delivery import Reminder
     from microsub.delivery.look_ups import LookUpRetry
     from microsub.redis.due import run_daily
@@ -435,19 +435,19 @@ def upkeep(
 
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
     return {
-        "retention": retention(settings, stores).run_for_ever(),
-        "follow_repair": follow_repair(stores).run_for_ever(),
+        "retention": retention(settings, stores).run_forever(),
+        "follow_repair": follow_repair(stores).run_forever(),
         "daily": run_daily(stores.redis, daily_jobs(settings, stores, subscriber, verifier)),
-        "reminding": Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), stores.events).run_for_ever(),
-        "look_up_retry": LookUpRetry(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
-        "figures": figures(stores).publish_for_ever(Hours(stores.redis)),
-        "survey": survey(stores).run_for_ever(pace),
-        **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),
-        "websub": subscriber.run_for_ever(pace),
+        "reminding": Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), stores.events).run_forever(),
+        "look_up_retry": LookUpRetry(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_forever(pace),
+        "figures": figures(stores).publish_forever(Hours(stores.redis)),
+        "survey": survey(stores).run_forever(pace),
+        **({"search": follower(settings, stores).run_forever()} if can_search(settings) else {}),
+        "websub": subscriber.run_forever(pace),
         **({} if distribution is None else distribution.parts(pace)),
-        "mentions": verifier.run_for_ever(pace),
-        "devices": device_messages.run_for_ever(pace),
-        "mutes": for_ever(stores.rules.lift_ended, "mutes", pace),
+        "mentions": verifier.run_forever(pace),
+        "devices": device_messages.run_forever(pace),
+        "mutes": run_periodically(stores.rules.lift_ended, "mutes", pace),
     }
 
 
@@ -535,7 +535,7 @@ def rebuilding(stores: Stores) -> Rebuilding:
 
     stored = Stream(stores.redis, "stored")
     return Rebuilding(
-        stores.redis, stores.channels, stores.items, stored, stores.in_force.instance_now, stores.in_force.of
+        stores.redis, stores.channels, stores.items, stored, stores.effective.instance_now, stores.effective.of
     )
 
 
@@ -544,7 +544,7 @@ def sweeping(stores: Stores) -> Sweeping:
     from microsub.admin.sweep import Sweeping
 
     def kept() -> int:
-        return stores.in_force.instance_now().keep_per_feed or sys.maxsize
+        return stores.effective.instance_now().keep_per_feed or sys.maxsize
 
     return Sweeping(stores.redis, stores.accounts, stores.feeds, kept=kept)
 
@@ -561,7 +561,7 @@ def retention(settings: Settings, stores: Stores) -> Retention:
         found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
         return None if found is None else found.backend.users.keys()
 
-    return Retention(stores.redis, stores.accounts, stores.channels, stores.items, stores.in_force.of, declared)
+    return Retention(stores.redis, stores.accounts, stores.channels, stores.items, stores.effective.of, declared)
 
 
 def follow_repair(stores: Stores) -> FollowRepair:
@@ -584,7 +584,7 @@ async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, d
 
     parser = ParsePool(TASKS)
     importing = Importing(stores.redis, stores.accounts, stores.channels, stores.feeds, stores.items, stores.adder,
-                          stores.schedule, Imported(stores.redis), stores.in_force.of,
+                          stores.schedule, Imported(stores.redis), stores.effective.of,
                           applier(stores), parser)  # fmt: skip
     try:
         async with open_old(url, stores.redis) as source:

@@ -18,7 +18,7 @@ import structlog
 from microsub.accounts.store import Accounts, User
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
-from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.model.reader import Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts.items import Items
@@ -148,9 +148,9 @@ class Retention:
         report += removed
         return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted), users)
 
-    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+    async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Clean up the channels that are due, repeatedly, until cancelled."""
-        await for_ever(self.clean_due, "cleanup", pace, BETWEEN_VISITS)
+        await run_periodically(self.clean_due, "cleanup", pace, BETWEEN_VISITS)
 
     async def clean_due(self, now: float) -> int:
         """Clean up the channels that are due; returns the number of items that left."""

@@ -451,7 +451,7 @@ class PageVisit:
         return self.session.id if self.session is not None else ""
 
 
-def has_lent_page(visit: PageVisit) -> bool:
+def has_hosted_profile(visit: PageVisit) -> bool:
     """Whether the signed-in user has no page of their own, but the one that this server provides."""
     session = visit.require_session()
     return session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base)

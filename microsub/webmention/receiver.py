@@ -29,7 +29,7 @@ from microsub.webmention.store import Written
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
-    from microsub.configuration.effective import InForce, SettingsInForce
+    from microsub.configuration.effective import AllSettings, EffectiveSettings
     from microsub.timelines.rules import Rules
     from microsub.webmention.store import MentionStore
 
@@ -52,16 +52,16 @@ OwnPages = dict[str, list[tuple[str, str]]]
 
 
 class MentionReceiver:
-    """Receives webmentions. `lent` is the page of a user without a site, `own` this server's address."""
+    """Receives webmentions. `hosted_profile` is the page of a user without a site, `own` this server's address."""
 
     def __init__(
         self,
         store: MentionStore,
         accounts: Accounts,
         rules: Rules,
-        settings: SettingsInForce,
+        settings: EffectiveSettings,
         *,
-        lent: Callable[[str], str] = lambda _: "",
+        hosted_profile: Callable[[str], str] = lambda _: "",
         own: str = "",
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
@@ -70,7 +70,7 @@ class MentionReceiver:
         self._accounts = accounts
         self._rules = rules
         self._settings = settings
-        self._lent = lent
+        self._hosted_profile = hosted_profile
         self._own = _origin(own)
         self._limiter = RateLimiter(steady)
         self._clock = clock
@@ -86,14 +86,14 @@ class MentionReceiver:
         if is_public(client):
             self._count(MENTIONS_OF_NETWORK, network_of(client))
         check_pair(source, target)
-        in_force = await self._settings.everything()
-        pages = (await self._own_pages(in_force)).get(host_of(target), ())
+        effective = await self._settings.everything()
+        pages = (await self._own_pages(effective)).get(host_of(target), ())
         owners = (name for page, name in pages if user in {None, name} and covers(page, target))
         if (owner := next(owners, None)) is None:
             raise InvalidRequest(_NOT_TAKEN)
         if self._own and _origin(source) == self._own:
             raise InvalidRequest("'source' can't be used: it is on this server itself")
-        if is_refused(source, in_force.instance.webmention.refuse):
+        if is_refused(source, effective.instance.webmention.refuse):
             raise InvalidRequest("'source' can't be used: this server refuses webmentions from that site")
         self._count(MENTIONS_OF_SITE, host_of(source))
         self._count(MENTIONS_OF_USER, owner)
@@ -121,13 +121,13 @@ class MentionReceiver:
                     raise TooManyRequests("too many webmentions for this user are waiting: send it again later", 600)
         raise TooManyRequests("the same webmention is being received several times: send it again later", 60)
 
-    async def _own_pages(self, in_force: InForce) -> OwnPages:
+    async def _own_pages(self, effective: AllSettings) -> OwnPages:
         if self._steady() >= self._pages_until:
             found: OwnPages = defaultdict(list)
             for user in await self._accounts.users():
-                own = in_force.of_user(user.name).webmention
+                own = effective.of_user(user.name).webmention
                 if user.disabled is None and own.receive:
-                    for address in filter(None, (user.me or self._lent(user.name), *own.pages)):
+                    for address in filter(None, (user.me or self._hosted_profile(user.name), *own.pages)):
                         found[host_of(address)].append((address, user.name))
             self._pages = {host: sorted(pages, key=lambda one: (-len(one[0]), one)) for host, pages in found.items()}
             self._pages_until = self._steady() + MENTION_PAGES

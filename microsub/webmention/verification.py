@@ -18,7 +18,7 @@ import structlog
 
 from microsub.base.errors import NotFound, ParseError, ParserUnavailable, StoreError
 from microsub.base.metrics import WEBMENTIONS
-from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
 from microsub.webmention.mention import Linked, Look, Mention, NotLinked, NotRead, Unwanted, decide, is_refused
@@ -28,7 +28,7 @@ from microsub.webmention.store import DUE
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
-    from microsub.configuration.effective import SettingsInForce
+    from microsub.configuration.effective import EffectiveSettings
     from microsub.fetch import Answered, Sender
     from microsub.model.jf2 import Entry
     from microsub.notices import Notifications
@@ -79,7 +79,7 @@ class MentionVerifier:
         store: MentionStore,
         accounts: Accounts,
         rules: Rules,
-        settings: SettingsInForce,
+        settings: EffectiveSettings,
         notifications: Notifications,
         sender: Sender,
         parser: ParsePool,
@@ -133,9 +133,9 @@ class MentionVerifier:
         """Do what is due; returns for how many users."""
         return await self._store.due.visit(now, self.visit)
 
-    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+    async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Do what is due, repeatedly, until cancelled."""
-        await for_ever(self.visit_due, DUE, pace, BETWEEN_LOOKS)
+        await run_periodically(self.visit_due, DUE, pace, BETWEEN_LOOKS)
 
     async def look_at_all(self, now: float) -> None:
         """Plan work for every user with waiting webmentions, in case the plan was lost."""
@@ -168,9 +168,9 @@ class MentionVerifier:
         mention = await self._store.get(user, mention_id)
         if mention is None:
             return
-        in_force = await self._settings.everything()
-        own = in_force.of_user(user).webmention
-        refused = is_refused(mention.source, in_force.instance.webmention.refuse)
+        effective = await self._settings.everything()
+        own = effective.of_user(user).webmention
+        refused = is_refused(mention.source, effective.instance.webmention.refuse)
         if mention.state in {"rejected", "withdrawn"}:
             found = _Found(Unwanted())
         elif refused or not own.receive or await is_blocked(self._rules, user, mention.source):

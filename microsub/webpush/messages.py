@@ -20,7 +20,7 @@ import structlog
 from microsub.accounts.sessions import VISIT_NOTED
 from microsub.base.clock import DAY
 from microsub.base.metrics import DEVICE_MESSAGES
-from microsub.base.periodic import RoundTiming, for_ever
+from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.texts import N_
 from microsub.base.urls import host_of
 from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument, retry_after
@@ -115,9 +115,9 @@ class DeviceMessages:
         self._due = DueTimes(redis, DUE, at_once=AT_ONCE)
         self._resting = RestingServers(clock)
 
-    async def run_for_ever(self, pace: RoundTiming) -> None:
+    async def run_forever(self, pace: RoundTiming) -> None:
         """Look at devices repeatedly, until cancelled."""
-        await for_ever(self.look_at_due, "devices", pace, BETWEEN)
+        await run_periodically(self.look_at_due, "devices", pace, BETWEEN)
 
     async def look_at_due(self, now: float) -> int:
         """Look at the devices that are due; returns their number."""

@@ -128,7 +128,7 @@ class Agreement:
         found = [one for one in self.callbacks if is_same(one.token, token)]
         return found[0] if found else None
 
-    def in_force(self, now: float) -> Callback | None:
+    def effective(self, now: float) -> Callback | None:
         """The newest verified callback whose lease is in force, and that isn't being ended."""
         live = [one for one in self.callbacks if one.is_live(now) and one.ending is None]
         return max(live, key=lambda one: one.verified or 0.0, default=None)
@@ -183,7 +183,7 @@ class PushPlan:
 
 def plan_push(agreement: Agreement, wish: Wish | None, now: float) -> PushPlan:
     """Decide what to do about a feed's subscriptions for this `wish`; None: it needs none."""
-    current = agreement.in_force(now)
+    current = agreement.effective(now)
     if current is not None and current.wish != wish:
         current = None if wish is None else _newest(agreement, wish, now)
     over = tuple(one for one in agreement.callbacks if _is_over(one, wish, current, now))
@@ -201,7 +201,7 @@ def plan_push(agreement: Agreement, wish: Wish | None, now: float) -> PushPlan:
 
 
 def _newest(agreement: Agreement, wish: Wish, now: float) -> Callback | None:
-    return Agreement(tuple(one for one in agreement.callbacks if one.wish == wish)).in_force(now)
+    return Agreement(tuple(one for one in agreement.callbacks if one.wish == wish)).effective(now)
 
 
 def _is_over(one: Callback, wish: Wish | None, current: Callback | None, now: float) -> bool:
@@ -268,7 +268,7 @@ def health_of(agreement: Agreement, feed: FeedRecord, why: str, now: float) -> M
 
     Trust in deliveries ends with the subscription they came by.
     """
-    current = agreement.in_force(now)
+    current = agreement.effective(now)
     if current is None:
         return {"push": None, "push_until": None, "push_why": why or None, "push_to": agreement.to or None}
     is_trusted = feed.extra.get("push") == "1" and current.wish == wish_of(feed)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.base.metrics import WEBSUB_MISSED
-from microsub.base.periodic import PACE, RoundTiming, for_ever
+from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.redis.due import DueTimes
 from microsub.websub.agreement import (
@@ -118,9 +118,9 @@ class Subscriber:
             wanted = [one.id for one in records if one.id in there or (one.hub and self._hubs is not None)]
             await self._due.note_missing(dict.fromkeys(wanted, now))
 
-    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+    async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Do what is due, repeatedly, until cancelled."""
-        await for_ever(self.visit_due, DUE, pace, BETWEEN_LOOKS)
+        await run_periodically(self.visit_due, DUE, pace, BETWEEN_LOOKS)
 
     async def visit_due(self, now: float) -> int:
         """Do what is due; returns for how many feeds."""
@@ -130,7 +130,7 @@ class Subscriber:
         assert self._hubs is not None
         now = self._clock()
         callback = new_callback(wish, now)
-        pause = pause_after(agreement.tries, agreement.in_force(now), now)
+        pause = pause_after(agreement.tries, agreement.effective(now), now)
         asked = replace(
             agreement, callbacks=(*agreement.callbacks, callback), tries=agreement.tries + 1, next=now + pause
         )
@@ -150,7 +150,7 @@ class Subscriber:
             wait, tries = _PUT_OFF + (answer.retry_after or 0.0), before.tries
         else:
             least = _LASTING if answer.lasting else min(answer.retry_after or 0.0, _LASTING)
-            wait = max(pause_after(before.tries, before.in_force(now), now), least)
+            wait = max(pause_after(before.tries, before.effective(now), now), least)
             tries = before.tries + 1
             await self._agreements.count(callback.hub, refused=1)
             log.info("a hub refused a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)

@@ -9,7 +9,7 @@ import pytest
 import structlog.testing
 
 from microsub.base.errors import StoreUnavailable
-from microsub.base.periodic import RoundTiming, for_ever
+from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.redis import keys
 from microsub.redis.due import SHARDS, DueTimes, run_daily
 from microsub.redis.lease import leased, take_turn
@@ -41,7 +41,7 @@ async def test_a_worker_that_has_no_turn_does_nothing(redis):
         rounds.append(now)
 
     pace = RoundTiming(clock=lambda: 5.0, between=0.002, chance=lambda: 0.5, turn=turn)
-    task = asyncio.create_task(for_ever(one_round, "sweep", pace))
+    task = asyncio.create_task(run_periodically(one_round, "sweep", pace))
     await wait_until(lambda: rounds)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -62,7 +62,7 @@ async def test_a_round_that_fails_is_followed_by_another():
         done.append(True)
 
     with structlog.testing.capture_logs() as logs:
-        task = asyncio.create_task(for_ever(one_round, "follow_repair", RoundTiming(between=0.001)))
+        task = asyncio.create_task(run_periodically(one_round, "follow_repair", RoundTiming(between=0.001)))
         await wait_until(lambda: done)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -83,7 +83,7 @@ async def test_a_round_is_left_out_when_the_clock_has_jumped_ahead():
 
     pace = RoundTiming(clock=lambda: times.pop(0), between=0.001, steady=lambda: steady.pop(0))
     with structlog.testing.capture_logs() as logs:
-        task = asyncio.create_task(for_ever(one_round, "sweep", pace))
+        task = asyncio.create_task(run_periodically(one_round, "sweep", pace))
         await wait_until(lambda: len(rounds) > 1 or task.done())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

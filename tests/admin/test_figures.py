@@ -84,7 +84,7 @@ async def test_a_worker_publishes_what_it_counts(redis: Redis, monkeypatch: pyte
     async with instance(redis) as server:
         service = Figures(server.feeds, server.accounts, server.presence, Counts(redis))
         with pytest.raises(EOFError):
-            await service.publish_for_ever(Hours(redis))
+            await service.publish_forever(Hours(redis))
         assert (await ProcessCounts(redis).read())[name] == start + 2
         monkeypatch.setenv(metrics.FOLDER_VARIABLE, "/nowhere")
 
@@ -93,4 +93,4 @@ async def test_a_worker_publishes_what_it_counts(redis: Redis, monkeypatch: pyte
                 raise EOFError("by the hour")
 
         with pytest.raises(EOFError, match="by the hour"):
-            await service.publish_for_ever(Once(redis))
+            await service.publish_forever(Once(redis))

@@ -93,7 +93,7 @@ async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World,
     await server.publish(FEED, *posts("b", at=NOON + 5000))
     repair = server.follow_repair
     assert await repair.run_for("nobody", server.now) == RepairedFollows()
-    task = asyncio.create_task(repair.run_for_ever(RoundTiming(lambda: server.now + 30, between=0.01)))
+    task = asyncio.create_task(repair.run_forever(RoundTiming(lambda: server.now + 30, between=0.01)))
 
     async def repaired() -> bool:
         return await alice.names("home") == ["b", "a"]

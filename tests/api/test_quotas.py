@@ -9,7 +9,7 @@ import pytest
 
 from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.quotas import RequestRate, UserQuotas, resolved
-from microsub.configuration.effective import InForce
+from microsub.configuration.effective import AllSettings
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
 from microsub.timelines.follow import NEW_FOLLOWS
 from tests.support.readers import Reader
@@ -26,7 +26,7 @@ def allow(server: World, **quotas: int) -> None:
 def test_own_quotas_precede_those_of_the_kind() -> None:
     """The user's own, otherwise the kind's: by default a limit of rules for all, and others for registered users."""
     instance = InstanceSettings(quotas=Quotas(feeds=7), registration=Registration(quotas=Quotas(feeds=3, requests=0)))
-    everywhere = InForce(
+    everywhere = AllSettings(
         instance,
         {"ann": UserSettings(quotas=Quotas(channels=1)), "bob": UserSettings(quotas=Quotas(feeds=0))},
     )
@@ -34,8 +34,8 @@ def test_own_quotas_precede_those_of_the_kind() -> None:
     assert resolved(everywhere, "bob", registered=True) == Quotas(
         50, 0, 50, 0, 1000, 10_000, 20, 1000, 20, 20_000_000, 300_000_000
     )
-    assert resolved(InForce(), "ann", registered=False) == Quotas(0, 0, 0, 0, 1000, 0, 0, 1000, 0, 200_000_000, 0)
-    assert resolved(InForce(), "ann", registered=True) == Quotas(
+    assert resolved(AllSettings(), "ann", registered=False) == Quotas(0, 0, 0, 0, 1000, 0, 0, 1000, 0, 200_000_000, 0)
+    assert resolved(AllSettings(), "ann", registered=True) == Quotas(
         50, 500, 50, 600, 1000, 10_000, 20, 1000, 20, 20_000_000, 300_000_000
     )
 
@@ -194,8 +194,8 @@ async def test_the_store_is_read_once_for_unlimited_users(server: World, alice: 
     """Once per minute at most."""
 
     class Everything:
-        async def everything(self) -> InForce:
-            return InForce()
+        async def everything(self) -> AllSettings:
+            return AllSettings()
 
     class Asked:
         times = 0

@@ -13,7 +13,7 @@ from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
 from microsub.accounts.grants import Codes, Consent, Grants
 from microsub.accounts.sessions import Sessions
 from microsub.base.errors import NotFound, Unauthorized
-from microsub.configuration.effective import SettingsInForce
+from microsub.configuration.effective import EffectiveSettings
 from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
 from microsub.model.reader import Credential
 from microsub.model.settings import ChannelSettings, Filters
@@ -155,10 +155,10 @@ async def test_names_settings_rules_and_order_follow_the_file(configured: Config
     user = await configured.accounts.user("alice")
     assert user
     assert user.me == "https://new.example/"
-    in_force = await configured.declared.in_force()
-    assert in_force.instance.max_items == 9
-    assert in_force.instance.feeds == {A: FeedPolicy(interval=60)}
-    assert in_force.users == {"alice": UserSettings(keep_read_days=3)}
+    effective = await configured.declared.everything()
+    assert effective.instance.max_items == 9
+    assert effective.instance.feeds == {A: FeedPolicy(interval=60)}
+    assert effective.users == {"alice": UserSettings(keep_read_days=3)}
     assert await configured.server().look() == "unchanged"
 
 
@@ -218,7 +218,7 @@ async def test_a_user_written_again_has_the_files_data(configured: Configured) -
     await configured.apply(alice(channel("home", B), channel("mine", C)))
     assert await configured.state() == {"alice": {"home": ("Home", [B]), "mine": ("Mine", [C])}}
     assert await configured.rules.muted("alice", "global") == []
-    assert (await configured.declared.in_force()).users == {}
+    assert (await configured.declared.everything()).users == {}
     followers = {url: await configured.feeds.subscribers(await configured.feeds.find(url) or "") for url in (A, B, C)}
     assert followers == {A: [], B: [("alice", "home")], C: [("alice", "mine")]}
     assert not await configured.configuration.write_back()
@@ -301,11 +301,11 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
     document = alice(channel("home", settings={"max_items": 1}), channel("news"), settings={"keep_read_days": 2})
     document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
     await configured.apply(document)
-    in_force = SettingsInForce(configured.declared, configured.own_settings)
-    assert await in_force.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10, True)
-    assert await in_force.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10, True)
-    assert await in_force.of("bob", "none") == ChannelSettings(4, 180, 3, "boolean", 10, True)
-    assert await in_force.unread_style("alice") == "boolean"
+    effective = EffectiveSettings(configured.declared, configured.own_settings)
+    assert await effective.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10, True)
+    assert await effective.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10, True)
+    assert await effective.of("bob", "none") == ChannelSettings(4, 180, 3, "boolean", 10, True)
+    assert await effective.unread_style("alice") == "boolean"
 
 
 async def test_a_token_endpoint_is_in_effect(configured: Configured) -> None:
@@ -368,14 +368,14 @@ async def test_the_file_ignores_registered_users(configured: Configured) -> None
     both = alice(channel("home", A))
     both["users"]["bob-example"] = {"settings": {"quotas": {"feeds": 3}}}
     await configured.apply(both)
-    assert (await configured.declared.in_force()).users == {"bob-example": UserSettings(quotas=Quotas(feeds=3))}
+    assert (await configured.declared.everything()).users == {"bob-example": UserSettings(quotas=Quotas(feeds=3))}
     assert await configured.configuration.write_back()
     assert [entry["uid"] for entry in configured.saved()["users"]["bob-example"]["channels"]] == ["mine"]
     await configured.apply({"users": {}})
     users = {user.name: user.disabled for user in await configured.accounts.users()}
     assert users["bob-example"] is None
     assert users["alice"] is not None
-    assert (await configured.declared.in_force()).users == {}
+    assert (await configured.declared.everything()).users == {}
     assert "mine" in [channel.uid for channel in await configured.channels.list("bob-example")]
 
 

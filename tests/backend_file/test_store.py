@@ -1,4 +1,4 @@
-"""The applied file, the lease for applying, the settings in force: on a fake and a real Redis."""
+"""The applied file, the lease for applying, the effective settings: on a fake and a real Redis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog.testing
 
 from microsub.backend_file.store import Applied, AppliedFile
 from microsub.base.errors import StoreDamaged
-from microsub.configuration.effective import DeclaredSettings, InForce, SettingsInForce
+from microsub.configuration.effective import AllSettings, DeclaredSettings, EffectiveSettings
 from microsub.configuration.model import (
     Backend,
     InstanceSettings,
@@ -74,7 +74,7 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
     """A process that has read them before keeps those; another one reports the error; afterwards all is as before."""
     declared, now = DeclaredSettings(redis), [0.0]
     await declared.set_instance(BACKEND.settings)
-    known = SettingsInForce(declared, World(redis).own_settings, clock=lambda: now[0])
+    known = EffectiveSettings(declared, World(redis).own_settings, clock=lambda: now[0])
     before = await known.everything()
     kept = await redis.command("HGET", keys.settings(), field)
     await redis.command("HSET", keys.settings(), field, "{")
@@ -84,13 +84,13 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
             assert await known.everything() == before
     assert [line["event"] for line in lines] == ["can't read the settings; the previous ones stay in force"]
     with pytest.raises(StoreDamaged, match="config:settings"):
-        await SettingsInForce(declared, World(redis).own_settings).everything()
+        await EffectiveSettings(declared, World(redis).own_settings).everything()
     await redis.command("HDEL", keys.settings(), field)
     if kept is not None:
         await redis.command("HSET", keys.settings(), field, kept)
     now[0] += 10
     assert await known.everything() == before
-    assert await SettingsInForce(declared, World(redis).own_settings).everything() == before
+    assert await EffectiveSettings(declared, World(redis).own_settings).everything() == before
 
 
 async def test_an_unreadable_last_file_is_not_taken_for_a_missing_one(redis: Redis) -> None:
@@ -106,9 +106,9 @@ class Settings:
     def __init__(self) -> None:
         self.asked = 0
         self.go = asyncio.Event()
-        self.found = InForce()
+        self.found = AllSettings()
 
-    async def in_force(self) -> InForce:
+    async def everything(self) -> AllSettings:
         self.asked += 1
         found = self.found
         await self.go.wait()
@@ -118,8 +118,8 @@ class Settings:
 async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
     """All get the same answer; cancelling one reader doesn't affect the others."""
     settings = Settings()
-    in_force = SettingsInForce(settings, World(redis).own_settings)  # type: ignore[arg-type]
-    readers = [asyncio.create_task(in_force.everything()) for _ in range(200)]
+    effective = EffectiveSettings(settings, World(redis).own_settings)  # type: ignore[arg-type]
+    readers = [asyncio.create_task(effective.everything()) for _ in range(200)]
     await asyncio.sleep(0)
     readers.pop(0).cancel()
     settings.go.set()
@@ -131,18 +131,18 @@ async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
 async def test_an_older_read_doesnt_hide_a_change(redis: Redis, waits: bool) -> None:
     """The answer to an older read is for its readers only, and for none after the change."""
     settings = Settings()
-    in_force = SettingsInForce(settings, World(redis).own_settings)  # type: ignore[arg-type]
-    early = asyncio.create_task(in_force.everything())
+    effective = EffectiveSettings(settings, World(redis).own_settings)  # type: ignore[arg-type]
+    early = asyncio.create_task(effective.everything())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    settings.found = InForce(InstanceSettings(max_items=5))
-    in_force.forget()
+    settings.found = AllSettings(InstanceSettings(max_items=5))
+    effective.forget()
     if not waits:
         settings.go.set()
         await early
-    late = asyncio.create_task(in_force.everything())
+    late = asyncio.create_task(effective.everything())
     await asyncio.sleep(0)
     settings.go.set()
     assert (await late).instance.max_items == 5
     await early
-    assert (await in_force.everything()).instance.max_items == 5
+    assert (await effective.everything()).instance.max_items == 5

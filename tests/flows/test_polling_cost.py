@@ -53,8 +53,8 @@ class Followed:
         host = host_of(self.url)
         await self.redis.command("HDEL", keys.host(host), "free")
         await self.stores.schedule.bump([(self.feed, host)], time.time())
-        self.stores.in_force.forget()  # or they may be read again, after a second, in the middle of the poll
-        await self.stores.in_force.instance()
+        self.stores.effective.forget()  # or they may be read again, after a second, in the middle of the poll
+        await self.stores.effective.instance()
         asked = len(self.site.asked)
         self.redis.trips.clear()
         assert await self.worker.run_once() == 1

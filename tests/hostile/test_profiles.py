@@ -165,9 +165,9 @@ async def test_a_redirect_to_a_profile_proves_no_identity(site: Provider, profil
         profile = await profiles.discover(other.redirect("/moved", alice, 301))
         assert alice not in profile.names
         assert profile.is_known_as(alice)
-        lent = await profiles.discover(other.redirect("/now", alice, 302))
-        assert not lent.is_known_as(alice)
-        assert not lent.me_links
+        hosted = await profiles.discover(other.redirect("/now", alice, 302))
+        assert not hosted.is_known_as(alice)
+        assert not hosted.me_links
         assert profile.moved_to == alice
 
 

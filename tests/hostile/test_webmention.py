@@ -254,7 +254,7 @@ async def test_the_admins_list_is_refused(mentions: Mentions) -> None:
     """Domains with all their subdomains, and addresses with the pages below these."""
     refused = MentionPolicy(refuse=("spam.example", "https://people.example/mallory"))
     await mentions.it.declared.set_instance(InstanceSettings(webmention=refused))
-    mentions.it.in_force.forget()
+    mentions.it.effective.forget()
     for source in ("https://spam.example/1", "http://a.b.spam.example/", "https://people.example/mallory/1"):
         assert await mentions.send(source) == 400
     for source in ("https://notspam.example/1", "https://people.example/malloryx"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.quotas import STEPS, PostRoom, RequestRate, step_of, too_many_requests
-from microsub.backend_file.store import InForce
+from microsub.backend_file.store import AllSettings
 from microsub.base.errors import FollowersFull, QuotaReached, StoreIncomplete, StoreUnavailable, TooManyRequests
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.redis.protocol import Redis, ScriptCall
@@ -150,11 +150,11 @@ class Counts:
 class Limited:
     """Everybody may have 100 bytes of posts."""
 
-    async def everything(self) -> InForce:
+    async def everything(self) -> AllSettings:
         return LIMITED
 
 
-LIMITED = InForce(instance=InstanceSettings(quotas=Quotas(posts=100)))
+LIMITED = AllSettings(instance=InstanceSettings(quotas=Quotas(posts=100)))
 
 
 async def test_room_is_looked_at_once_a_minute() -> None:

@@ -189,11 +189,11 @@ async def test_users_without_site_are_told_what_it_takes(ann: ReadingVisitor) ->
     """The form is missing on a page of this server and on one without an endpoint; a made-up form has no effect."""
     await ann.publish("a")
     (post,) = ids(await ann.get("/channel/home"))
-    lent = Visitor(ann.server.app, ADDRESS)
+    hosted = Visitor(ann.server.app, ADDRESS)
     await ann.server.accounts.set_me("ann", f"{ADDRESS}/u/ann")
-    await begin_session(lent, ann.server, "ann", f"{ADDRESS}/u/ann")
-    assert "Reply from your own site" not in (await lent.get(f"/post/{post}")).text
-    assert "a website of your own" in (await lent.get("/answer")).text
+    await begin_session(hosted, ann.server, "ann", f"{ADDRESS}/u/ann")
+    assert "Reply from your own site" not in (await hosted.get(f"/post/{post}")).text
+    assert "a website of your own" in (await hosted.get("/answer")).text
     async with provider() as people:
         await ann.server.accounts.set_me("ann", people.person("ann").me)
         await begin_session(ann.browser, ann.server, "ann", people.people["ann"].me)

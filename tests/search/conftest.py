@@ -49,7 +49,7 @@ class Replica:
 
     def follow(self) -> asyncio.Task[None]:
         """Starts to follow, as a worker does."""
-        self.running.append(asyncio.create_task(self.follower().run_for_ever()))
+        self.running.append(asyncio.create_task(self.follower().run_forever()))
         return self.running[-1]
 
     def reads_afresh(self) -> None:

@@ -16,7 +16,7 @@ async def main(url: str, path: str) -> None:
     timing = FollowTiming(pause=0.001, busy=0.001, compare=0.01, attempt=0.01, failure=0.01)
     follower = IndexFollower(redis, Items(redis), Events(redis), IndexFolder(Path(path)), timing=timing)
     print("begun", flush=True)
-    await follower.run_for_ever()
+    await follower.run_forever()
 
 
 if __name__ == "__main__":

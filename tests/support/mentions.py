@@ -83,7 +83,7 @@ class Mentions:
     async def set(self, **settings: Any) -> None:
         """Set Alice's webmention settings, as backend.json does."""
         await self.it.declared.set_user("alice", UserSettings(webmention=MentionSettings(**settings)))
-        self.it.in_force.forget()
+        self.it.effective.forget()
         self.it.clock.advance(11)
 
 

@@ -28,7 +28,7 @@ from microsub.backend_file.sync import Configuration, Timing
 from microsub.base.errors import QuotaReached
 from microsub.base.settings import Settings
 from microsub.base.urls import host_of
-from microsub.configuration.effective import InForce, SettingsInForce
+from microsub.configuration.effective import AllSettings, EffectiveSettings
 from microsub.configuration.model import InstanceSettings, Polling
 from microsub.delivery.delivery import Delivery
 from microsub.delivery.look_ups import Completing
@@ -140,14 +140,14 @@ class Web:
         return Fetched(request.url, request.url, 200, {}, body, content_type, None, None, None)
 
 
-class WorldSettings(SettingsInForce):
-    """The settings in force, read each time; those of the instance are `given`, unless a file sets them."""
+class WorldSettings(EffectiveSettings):
+    """The effective settings, read each time; those of the instance are `given`, unless a file sets them."""
 
     def __init__(self, stores: Stores, given: Callable[[], InstanceSettings]) -> None:
         super().__init__(stores.declared, stores.own_settings, remembered=0.0)
         self._given = given
 
-    async def everything(self) -> InForce:
+    async def everything(self) -> AllSettings:
         found = await super().everything()
         return found if found.instance != InstanceSettings() else replace(found, instance=self._given())
 
@@ -211,12 +211,12 @@ class World(Stores):
         return self.timelines
 
     @cached_property
-    def in_force(self) -> SettingsInForce:
+    def effective(self) -> EffectiveSettings:
         return WorldSettings(self, lambda: self.settings)
 
     @cached_property
     def room(self) -> PostRoom:
-        return PostRoom(self.redis, self.in_force, self.clock)
+        return PostRoom(self.redis, self.effective, self.clock)
 
     async def post_bytes(self, user: str = "alice") -> int:
         """The user's count of bytes of posts, after this process has reported, a minute later, what it knows."""
@@ -311,7 +311,7 @@ class World(Stores):
         self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
     ) -> Worker:
         lasting: dict[str, Any] = {"lease_seconds": lease_seconds, "clock": self.clock}
-        settings = self.in_force.instance_now
+        settings = self.effective.instance_now
         turn = Turn(self.schedule, self.feeds, poller or self.make_poller(), settings=settings, **lasting)
         parts = (self.schedule, turn, self.presence, self.make_stages())
         return Worker(*parts, hosts_at_once=hosts_at_once, tick=tick, **lasting)
@@ -381,7 +381,7 @@ class World(Stores):
 
     @cached_property
     def services(self) -> Services:
-        identity = make_identity(self.process, self.redis, self.fetcher, self.parser, self.in_force)
+        identity = make_identity(self.process, self.redis, self.fetcher, self.parser, self.effective)
         made = app_services(
             self.process, self, app_reading(self, ItemCache(self.items, None, 0)), self.parser, self.configuration,
             identity, Listeners(), searching=self.web, plain=self.fetcher,

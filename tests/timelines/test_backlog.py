@@ -47,7 +47,7 @@ class Deferring:
     def filling(self, **more: float) -> CatchUp:
         settings = InstanceSettings(delivery=DeliverySettings(warm_up_days=self.warm_up_days))
         it = self.it
-        return CatchUp(self.backlog, it.items, it.timelines, it.in_force.of, lambda: settings, **more)
+        return CatchUp(self.backlog, it.items, it.timelines, it.effective.of, lambda: settings, **more)
 
     async def reader(self, name: str, *channels: str) -> Reader:
         reader = await self.it.reader(name, *channels)

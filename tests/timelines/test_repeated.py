@@ -140,7 +140,7 @@ async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
             return now
 
         with pytest.raises(asyncio.CancelledError):
-            await ann.follow_repair.run_for_ever(RoundTiming(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0))
+            await ann.follow_repair.run_forever(RoundTiming(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0))
         if not await ann.it.channels.follows("ann", "later", "1"):
             await move()  # it had not begun
 

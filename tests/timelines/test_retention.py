@@ -157,7 +157,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
     assert await world.redis.command("KEYS", f"*{{{ANN}}}*") == []
     assert [user.name for user in await world.accounts.users()] == ["bob"]
     assert await world.redis.command("SMEMBERS", keys.users()) == [b"bob"]
-    assert (await DeclaredSettings(world.redis).in_force()).users.keys() == {"bob"}
+    assert (await DeclaredSettings(world.redis).everything()).users.keys() == {"bob"}
     assert len(await world.accounts.tokens("bob")) == 1
     assert await world.channels.removed("bob") == {"aside": NOW + 9 * DAY}
     assert (await world.retention.run(NOW + RESTORABLE, dry_run=True)).as_dict()["users"] == []
@@ -297,7 +297,7 @@ async def test_it_goes_by_what_is_due(world: Cleaned) -> None:
     await world.add("home", item(1, NOW), item(2, NOW))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
     now = NOW + 6 * DAY
-    task = asyncio.create_task(world.retention.run_for_ever(RoundTiming(lambda: now, 0.01, steady=lambda: now)))
+    task = asyncio.create_task(world.retention.run_forever(RoundTiming(lambda: now, 0.01, steady=lambda: now)))
 
     async def planned() -> bool:
         at = await world.redis.command("ZSCORE", keys.due("retention", SHARD), f"{ANN} home")

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from microsub.base.errors import NotFound, QuotaReached
-from microsub.configuration.effective import DeclaredSettings, SettingsInForce
+from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
 from microsub.model.reader import SAVED, Cursor, PageQuery
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis.protocol import Redis
@@ -121,7 +121,7 @@ async def test_retention_leaves_saved_alone(world: OneReader) -> None:
     async def nobody() -> tuple[()]:
         return ()
 
-    settings = SettingsInForce(DeclaredSettings(world.redis), own)
+    settings = EffectiveSettings(DeclaredSettings(world.redis), own)
     retention = Retention(world.redis, world.accounts, world.channels, world.items, settings.of, nobody)  # type: ignore[arg-type]
     report = await retention.run(NOW + 1000 * DAY)
     assert {one.uid for one in report.channels} == {"home"}

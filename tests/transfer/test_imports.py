@@ -41,7 +41,7 @@ async def old(second_redis_url: str) -> AsyncIterator[OldServer]:
 def importing(here: World, redis: Redis | None = None) -> Importing:
     return Importing(
         here.redis, here.accounts, here.channels, here.feeds, here.items, here.timelines, here.schedule,
-        Imported(redis or here.redis), here.in_force.of, here.applier, PARSER,
+        Imported(redis or here.redis), here.effective.of, here.applier, PARSER,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@
 --       before, and its grant is ended; 'given'; 'again': the same request a moment ago; 'full': the maximum is
 --       reached, and the code isn't changed
 -- include: grants
--- include: in_force
+-- include: active
 local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title', 'source')
 if not code[1] then return 'unknown' end
 local now, fits = tonumber(ARGV[1]), ARGV[2] == '1'

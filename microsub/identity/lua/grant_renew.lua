@@ -11,7 +11,7 @@
 -- reply 'unknown'; 'disabled'; 'expired'; 'reused': not the newest refresh token, and the grant has been ended; 'given';
 --       'again': the same request a moment ago
 -- include: grants
--- include: in_force
+-- include: active
 local grant = redis.call('HMGET', KEYS[2], 'refresh', 'before', 'renewed', 'expires', 'tokens', 'client', 'seed')
 if not grant[1] then return 'unknown' end
 local now = tonumber(ARGV[1])

@@ -8,7 +8,7 @@
 -- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''  6 mark or ''  7 pattern: token
 --       8 pattern: refused  9 seconds for which the end of an earlier one is remembered
 -- reply 0: no such user, or disabled; 1
--- include: in_force
+-- include: active
 local expires = ARGV[5] ~= '' and tonumber(ARGV[5])
 if ARGV[5] ~= '' and not (expires and expires >= 0 and expires < 253402300800) then
   return redis.error_reply('ERR expires: no time before the year 10000')

@@ -8,7 +8,7 @@
 --       3 seconds that it is kept, or ''  4 its digest  5.. pairs of field and value
 -- reply 0: no such user, or disabled; -1: the invitation isn't valid; -2: the maximum is reached; -3: the field exists
 --       already; 1
--- include: in_force
+-- include: active
 if not is_active(KEYS[1]) then return 0 end
 if ARGV[1] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end
 if ARGV[2] ~= '' then

@@ -146,12 +146,12 @@ class PageDoctor:
         written = {rel for link in page.links for rel in link.rels if rel in RELS}
         misplaced = frozenset((page.in_body & {*RELS}) - written)
         # A link in the wrong place is one problem; it isn't reported as missing too.
-        is_lent = base is not None and got.final_url.startswith(profile_page(base, ""))
+        is_hosted = base is not None and got.final_url.startswith(profile_page(base, ""))
         found += findings.misplaced_findings(misplaced)
-        found += findings.missing_findings(misplaced | written, base, user, is_lent=is_lent)
+        found += findings.missing_findings(misplaced | written, base, user, is_hosted=is_hosted)
         found += findings.webmention_findings(page, base, user)
         # A page provided by this server can't have a feed.
-        feeds = None if is_lent else page.feeds
+        feeds = None if is_hosted else page.feeds
         found += await self._servers(named, base, None if feeds is None else (feeds, got.final_url))
 
     async def _servers(

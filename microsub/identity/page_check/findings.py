@@ -252,11 +252,11 @@ def misplaced_findings(rels: frozenset[str]) -> Findings:
         yield say("link-in-body", "advice" if rel in {"microsub", "micropub"} else None, rel=rel)
 
 
-def missing_findings(has: frozenset[str], base: str | None, user: str | None = None, *, is_lent: bool) -> Findings:
+def missing_findings(has: frozenset[str], base: str | None, user: str | None = None, *, is_hosted: bool) -> Findings:
     """Findings about links that the page lacks.
 
-    `has` are the relations that it has, with any address, `user` is its owner, if known; a page that `is_lent` by this
-    server has no place to post and no link that its user could add.
+    `has` are the relations that it has, with any address, `user` is its owner, if known; a page that `is_hosted` by
+    this server has no place to post and no link that its user could add.
     """
     ours = base or "https://this-server.example"
     if "microsub" not in has:
@@ -269,7 +269,7 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
         yield say("no-provider", missing=missing, lines="\n".join(one.html for one in provider_lines(ours)))
     elif "indieauth-metadata" not in has:
         yield say("no-metadata-link")
-    if "micropub" not in has and not is_lent:
+    if "micropub" not in has and not is_hosted:
         yield say("no-micropub")
 
 

@@ -17,7 +17,7 @@ from microsub.identity.pages.consent import token_scopes
 from microsub.identity.protocol.documents import ENDPOINT, microsub_line
 from microsub.identity.provider import GrantedApp
 from microsub.model.reader import POSTING_SCOPES
-from microsub.web.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, passkey_question
+from microsub.web.visit import Handler, PageSite, PageVisit, form, has_hosted_profile, page, passkey_question
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"
@@ -70,7 +70,7 @@ async def _account(visit: PageVisit) -> Response:
         tokens=await identity.provider.given_tokens(session.user),
         posting=frozenset(POSTING_SCOPES),
         scopes=token_scopes(search=visit.site.services.post_search is not None),
-        is_lent=has_lent_page(visit),
+        is_hosted=has_hosted_profile(visit),
         line=microsub_line(visit.base, session.user).html,
         endpoint=visit.base + ENDPOINT,
         done=DONE.get(visit.query.get("done", ""), ""),

@@ -30,7 +30,7 @@ from microsub.web.visit import (
     PageSite,
     PageVisit,
     form,
-    has_lent_page,
+    has_hosted_profile,
     page,
     passkey_question,
     public,
@@ -180,7 +180,7 @@ async def _welcome(visit: PageVisit) -> Response:
     }
     return visit.page(
         "welcome.html",
-        is_lent=has_lent_page(visit),
+        is_hosted=has_hosted_profile(visit),
         lines=[one.html for one in ((line,) if has_provider else (*provider_lines(visit.base), line))],
         has_provider=has_provider,
         header=f'Link: <{line.href}>; rel="{line.rel}"',

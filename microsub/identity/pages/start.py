@@ -46,7 +46,7 @@ async def start_page(visit: PageVisit) -> Response:
     return visit.page(
         "start.html",
         endpoint=base + ENDPOINT,
-        lent=profile_page(base, visit.session.user if visit.session else _NAME),
+        hosted_profile=profile_page(base, visit.session.user if visit.session else _NAME),
         own_line=microsub_line(base, visit.session.user if visit.session else _NAME).html,
         provider_lines=[line.html for line in provider_lines(base)],
         micropub_line=micropub_line(base).html,

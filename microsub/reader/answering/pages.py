@@ -15,7 +15,7 @@ from microsub.reader.answering.answers import KINDS, Answer
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import post_page, reader_of, shown_post
 from microsub.reader.reading.places import POST
-from microsub.web.visit import PageSite, PageVisit, form, has_lent_page, page, slow_page
+from microsub.web.visit import PageSite, PageVisit, form, has_hosted_profile, page, slow_page
 
 ANSWER = "/answer"
 
@@ -40,7 +40,7 @@ async def _state(visit: PageVisit) -> Response:
         # The form leads to the provider that the user's page names, which can be any host.
         form_to=["https:"] if visit.base.startswith("https:") else ["https:", "http:"],
         site=provider_name(access.micropub) if access is not None else "",
-        is_lent=has_lent_page(visit),
+        is_hosted=has_hosted_profile(visit),
         next=next_path(visit.query) or next_path(visit.form),
         channels=await links(visit),
     )
@@ -52,7 +52,7 @@ async def _allow(visit: PageVisit) -> Response:
     A page provided by this server is refused, because this server accepts posts only into channels.
     """
     user, me = await reader_of(visit), visit.require_session().me
-    if has_lent_page(visit):
+    if has_hosted_profile(visit):
         raise InvalidRequest(N_("The page that this server provides for you can't hold posts."))
     url = await visit.site.identity.signing_in.begin_posting(
         user, me, base=visit.base, browser=visit.browser, next_=next_path(visit.form), address=visit.where.address

@@ -184,7 +184,7 @@ async def _channel(visit: PageVisit) -> Response:
         is_narrowed=is_narrowed,
         troubled=len(troubled),
         targets=[one for one in everywhere.own if one.uid != channel.uid],
-        in_force=await services.settings_of(user, channel.uid),
+        effective=await services.settings_of(user, channel.uid),
         styles=_STYLES,
         ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
         moved=moved,

@@ -34,7 +34,7 @@ from microsub.web.visit import (
     PageVisit,
     SentResponse,
     form,
-    has_lent_page,
+    has_hosted_profile,
     page,
     slow_page,
 )
@@ -235,7 +235,7 @@ async def _answering(visit: PageVisit) -> Literal["ready", "possible", ""]:
     user, answers = visit.require_session().user, visit.site.services.answers
     if await answers.access(user, visit.posting_secret, visit.now) is not None:
         return "ready"
-    return "" if has_lent_page(visit) else "possible"
+    return "" if has_hosted_profile(visit) else "possible"
 
 
 async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:

@@ -5,7 +5,7 @@
 -- KEYS  1 hash  2 user, if the user must exist and not be disabled
 -- ARGV  1.. per field: name, value that was read ('' for none), new value ('' for none)
 -- reply 1 if they were changed, else 0
--- include: in_force
+-- include: active
 if KEYS[2] and not is_active(KEYS[2]) then return 0 end
 for i = 1, #ARGV, 3 do
   if (redis.call('HGET', KEYS[1], ARGV[i]) or '') ~= ARGV[i + 1] then return 0 end

@@ -17,7 +17,7 @@
 --       (subscription_write.lua) or ''}. An item is unread if it is unread in any
 --       channel, and then such a channel is named.
 -- include: rank
--- include: in_force
+-- include: active
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'names')

@@ -6,7 +6,7 @@
 -- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
 -- reply 0 no such channel or user; otherwise {1 if posts wait to be added to timelines of this user, and unless there
 --       are more 'id id …', with an item in several channels repeated}
--- include: in_force
+-- include: active
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return 0 end
 if ARGV[3] ~= 'global' then

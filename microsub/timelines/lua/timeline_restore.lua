@@ -8,7 +8,7 @@
 -- ARGV  1 now  2 number of items to put back  3 uid  4.. per item, newest first: id, score, time of reading or '',
 --       lines of URLs (author, sources); then per id to keep out: id, time in whole seconds, reason
 -- reply number of items added, or -1: no such channel
--- include: in_force
+-- include: active
 -- include: reasons
 -- include: arrivals
 -- include: events

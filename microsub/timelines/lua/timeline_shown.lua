@@ -9,7 +9,7 @@
 --       per id: which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for
 --       saved, how many channels were visited, or 0 if all were}. An item is unread if it is unread in any channel,
 --       and then such a channel is named.
--- include: in_force
+-- include: active
 local MOST_STEPS = 10000
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end

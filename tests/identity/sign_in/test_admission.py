@@ -232,11 +232,11 @@ def person(me: str, *spellings: str, entered: str | None = None) -> ConfirmedPer
 
 
 def admission(redis: Redis, registration: Registration = EVERYBODY) -> Admission:
-    async def in_force() -> Registration:
+    async def effective() -> Registration:
         return registration
 
     accounts = Accounts(redis)
-    return Admission(accounts, NoPages(), in_force, clock=lambda: NOW)
+    return Admission(accounts, NoPages(), effective, clock=lambda: NOW)
 
 
 @pytest.mark.parametrize(

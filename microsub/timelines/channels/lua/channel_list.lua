@@ -9,7 +9,7 @@
 --       count the distinct ones, 0 if nobody asks  6.. fields of a channel
 -- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread
 --       …' by position, number of distinct unread ids or -1 if too many would be examined}; then, if the shape differs, {uid, the fields' values} per channel
--- include: in_force
+-- include: active
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
 if KEYS[3] then

@@ -11,7 +11,7 @@
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; else {'',
 --       scopes or '', 1 if posts wait to be added to timelines of this user, 'id place id place …', three texts
 --       of one digit per id, 1 if it is unread, is saved, is in the channel, and 1 if more follow}
--- include: in_force
+-- include: active
 local MOST_ASKED = 10000
 local uid, scope, waiting = ARGV[4], '', 0
 if KEYS[6] then

@@ -11,7 +11,7 @@
 --       {id, event, uid, 'id id …' of its items that the channel still shows, newest first, '01…' one digit per item, 1
 --       for unread, '01…' 1 for saved, 1 if it says that the order of channels has changed}; then the existing channels
 --       among them {uid, name, style, unread}; and all uids in their order, if an entry is about it
--- include: in_force
+-- include: active
 local scope = scope_of(KEYS[4], ARGV[1])
 if not scope then return { 'token' } end
 if redis.call('HEXISTS', KEYS[3], 'disabled') == 1 then return { 'disabled' } end
