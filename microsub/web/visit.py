@@ -381,13 +381,14 @@ class PageVisit:
         self.problem = None
         return self.page("message.html", status, title=title, text=text, kind=kind, full=full)
 
-    def go(self, path: str, **query: str) -> Response:
-        """Redirect to another of our pages, by GET.
+    def go(self, path: str, *, fragment: str = "", **query: str) -> Response:
+        """Redirect to another of our pages, by GET, there to the element with the id `fragment`.
 
         `path` may have its own query if `query` is empty.
         """
         given = urlencode({name: value for name, value in query.items() if value})
-        return self.leave(self.site.pages.href(path) + (f"?{given}" if given else ""))
+        place = f"#{fragment}" if fragment else ""
+        return self.leave(self.site.pages.href(path) + (f"?{given}" if given else "") + place)
 
     def leave(self, url: str) -> Response:
         """Redirect to another site, by GET.

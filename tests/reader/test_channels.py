@@ -149,6 +149,27 @@ async def test_a_feed_moves_to_another_channel_and_back(ann: ReadingVisitor) -> 
     assert "is now in" not in (await ann.get("/channels/home?moved=99&to=home")).text
 
 
+async def test_one_goes_on_at_the_same_place_of_a_list_of_feeds(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a move or the end of a follow at the next feed, after a poll at the same; in the same part of the list."""
+    monkeypatch.setattr(channels, "MOST_SOURCES", 2)
+    for name in "bcde":
+        await ann.server.follow_unscheduled(f"https://{name}.example/", "ann", "home")
+    page = await ann.get("/channels/home?from=2")
+    first, second = [node.attributes["id"] for node in page.tree.css(".sources > li")]
+    feed, other = str(first).removeprefix("feed-"), str(second).removeprefix("feed-")
+    polled = await ann.browser.submit(page, "/channels/home/poll", feed=feed)
+    assert polled.location == f"/channels/home?from=2&asked={feed}#{first}"
+    assert "as soon as its host" in (await ann.get(polled.location)).tree.css_first(f"#{first}").text()
+    moved = await ann.browser.submit(page, "/channels/home/move", to="later")
+    assert moved.location == f"/channels/home?from=2&moved={feed}&to=later#{second}"
+    page = await ann.get(moved.location)
+    ended = await ann.browser.submit(page, "/channels/home/end", feed=other, at="<x>")
+    assert ended.location.startswith("/channels/home?from=2&ended=")
+    assert "#" not in ended.location
+
+
 async def test_a_channel_may_say_only_whether_there_is_anything(ann: ReadingVisitor) -> None:
     """A mark, without a number, while an item is unread."""
     page = await ann.get("/channels/home")

@@ -189,7 +189,7 @@ async def _channel(visit: PageVisit) -> Response:
         ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
         moved=moved,
         is_done="done" in visit.query,
-        is_asked="asked" in visit.query,
+        asked=visit.query.get("asked", ""),
         now=visit.now,
         channels=everywhere,
     )
@@ -247,7 +247,7 @@ async def _move(visit: PageVisit) -> Response:
         raise NotFound(N_("There is no such channel."))
     await services.following.move(user, target.uid, followed.url, visit.now)
     shown = target.uid if "undo" in visit.form else uid
-    return visit.go(f"{CHANNELS}/{shown}", moved=followed.feed, to=target.uid)
+    return _back(visit, shown, moved=followed.feed, to=target.uid)
 
 
 async def _poll(visit: PageVisit) -> Response:
@@ -255,7 +255,7 @@ async def _poll(visit: PageVisit) -> Response:
     user, uid = await _writer(visit)
     await _followed(visit, user, uid)
     await visit.site.services.admin.polls.ask(user, visit.form.text("feed"), visit.now)
-    return visit.go(f"{CHANNELS}/{uid}", asked="yes")
+    return _back(visit, uid, asked=visit.form.text("feed"))
 
 
 async def _unfollow(visit: PageVisit) -> Response:
@@ -266,7 +266,13 @@ async def _unfollow(visit: PageVisit) -> Response:
     unread = await services.reading.unread_of(user, uid, followed.feed, visit.now)
     kept = await undo.remember_follow(services.redis, user, uid, followed, unread)
     await services.following.unfollow(user, uid, followed.url, visit.now)
-    return visit.go(f"{CHANNELS}/{uid}", ended=kept.id)
+    return _back(visit, uid, ended=kept.id)
+
+
+def _back(visit: PageVisit, uid: str, **about: str) -> Response:
+    """Return to the place in the list of feeds at which the form was."""
+    at, place = visit.form.text("at"), {name: visit.form.text(name) for name in ("from", "show")}
+    return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{at}" if ITEM_ID.fullmatch(at) else "", **place, **about)
 
 
 async def _follow_again(visit: PageVisit) -> Response:
