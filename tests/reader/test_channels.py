@@ -165,9 +165,15 @@ async def test_one_goes_on_at_the_same_place_of_a_list_of_feeds(
     moved = await ann.browser.submit(page, "/channels/home/move", to="later")
     assert moved.location == f"/channels/home?from=2&moved={feed}&to=later#{second}"
     page = await ann.get(moved.location)
+    back = await ann.browser.submit(page, "/channels/later/move", undo="yes")
+    assert back.location.endswith(f"#{first}")
     ended = await ann.browser.submit(page, "/channels/home/end", feed=other, at="<x>")
     assert ended.location.startswith("/channels/home?from=2&ended=")
     assert "#" not in ended.location
+    page = await ann.get(ended.location)
+    kept = page.tree.css_first("button[name=undo]").attributes["value"]
+    again = await ann.browser.submit(page, "/channels/home/again", undo=kept)
+    assert again.location.endswith(f"#{second}")
 
 
 async def test_a_channel_may_say_only_whether_there_is_anything(ann: ReadingVisitor) -> None:

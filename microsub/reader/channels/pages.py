@@ -284,7 +284,7 @@ async def _follow_again(visit: PageVisit) -> Response:
     most = await services.identity.quotas.most("feeds", user)
     await services.following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
     await undo.undo(services.redis, user, name, visit.now)
-    return visit.go(f"{CHANNELS}/{uid}", done="yes")
+    return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{ended.feed}", done="yes")
 
 
 async def _followed(visit: PageVisit, user: str, uid: str) -> Subscription:
