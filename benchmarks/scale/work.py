@@ -26,10 +26,9 @@ from microsub.feeds.events import Events
 from microsub.polling.worker import Worker
 from microsub.posts.values import EntriesFound
 from microsub.redis import keys
-from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
 from microsub.timelines.retention import SOONEST
-from microsub.work import Stream
+from microsub.work import SHARDS, Stream
 
 REQUESTS = 2_000
 PAGE = 20

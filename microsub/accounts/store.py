@@ -28,11 +28,11 @@ from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import BUILT_IN, GLOBAL, MOVE, NAME, Credential, FeedMove, Grant, read_moves
 from microsub.redis import keys
-from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import raw_fields, reading, text, texts
 from microsub.redis.scripts import batches, load
+from microsub.work import calendar_of
 
 ENDED_TOKEN = 1 * DAY
 """How long a replaced token is remembered as ended."""
@@ -211,7 +211,7 @@ class Accounts:
         # Before the end, since a user with the same name may be created and get its own limits.
         await redis.command("HDEL", keys.settings(), f"user:{name}")
         for what in ("follows", "mentions"):
-            await DueTimes(redis, what).forget(name)
+            await calendar_of(redis, what).forget(name)
         rules = keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL)
         last = int(user.disabled // DAY)
         days = (keys.follows(name, str(day)) for day in (last - 1, last))

@@ -21,10 +21,10 @@ from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import Feeds
 from microsub.model.reader import Subscription
-from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels
 from microsub.timelines.follow import UNDER_WAY, Following, unsubscribe
+from microsub.work import calendar_of
 
 _AT_ONCE = 50
 
@@ -111,7 +111,7 @@ class FollowRepair:
             self._log(repaired)
             return None
 
-        await DueTimes(self.redis, "follows").visit(now, one)
+        await calendar_of(self.redis, "follows").visit(now, one)
 
     async def run_daily(self, now: float) -> None:
         """Run once, and log the repairs."""

@@ -4,7 +4,7 @@ All references are noted in a bitmap by id; then all items are compared with it.
 beginning are exempt. Items without references are condemned by one sweep and deleted by a later one that begins at
 least an hour after, so that concurrent changes lose nothing (`posts.garbage`).
 
-It runs once a day (`redis.due`), in small batches with pauses.
+It runs once a day (`work.calendar`), in small batches with pauses.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The due set has two levels. Hosts are in one sorted set by the time of their nex
 host that has waited longest, then polls the host's due feeds, the earliest first, one request at a time. So a slow host
 delays no other host, and thousands of feeds on one host queue behind each other.
 
-A lease is a host and a token. When a worker dies its lease runs out; the next token is larger, and every write with an
-older one is refused.
+A lease is a claim on a host in the calendar of hosts: its member is the host. The host's own record has its newest
+token, and refuses writes with an older one.
 
 The two levels are in different slots. Feeds are written before their host. If the host is taken, a mark is left next to
 its lease, and the holder looks for feeds again after giving it back. So whatever happens in between, the host of a
@@ -25,9 +25,9 @@ from microsub.base.logs import LibraryLogger
 from microsub.model.moments import is_ahead, number
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
-from microsub.redis.replies import text
-from microsub.redis.replies import texts as texts_of
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches, load
+from microsub.work import Calendar, Claim
 
 log = LibraryLogger(__name__)
 
@@ -51,18 +51,8 @@ _AT_ONCE = 200
 
 FEEDS_FOR_A_HOLD = 3
 
-_TAKE = load("schedule_take")
-_LEASE = load("schedule_lease")
 _HOST = load("schedule_host")
 _HOLD = load("schedule_hold")
-
-
-@dataclass(frozen=True, slots=True)
-class HostLease:
-    """The right to send requests to `host`, while `token` is its newest."""
-
-    host: str
-    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +72,7 @@ class Schedule:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._hosts = Calendar(redis, [(keys.hosts_due(), keys.hosts_leases())], FARTHEST)
         self._next_set_right = -math.inf
 
     async def add(self, feed_id: str, host: str, due: float) -> None:
@@ -102,7 +93,7 @@ class Schedule:
         times = await self._redis.scripts(
             [(_HOST, _host_keys(host), ["", HOST_RECORD, "add", *pairs]) for host, pairs in by_host.items()]
         )
-        await self._hosts_due([(host, text(time)) for host, time in zip(by_host, times, strict=True)])
+        await self._hosts.note({host: float(time) for host, time in zip(by_host, times, strict=True)}, "sooner")
 
     async def set_right(self, now: float, lease: float = LEASE) -> int:
         """Make polls due at once that were planned while a clock was ahead; the number of feeds.
@@ -138,53 +129,41 @@ class Schedule:
         waiting = zip(feeds, times[0::2], times[1::2], strict=True)
         return [not host or (one is not None and turn is not None) for (_, host), one, turn in waiting]
 
-    async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[HostLease]:
+    async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[Claim]:
         """At most `count` hosts that are due, the longest waiting first, each leased for `lease` s.
 
         `among` limits it to these hosts, in their order, without those that aren't due or belong to a worker.
         """
         if among is not None and not (among := list(among)):
             return []
-        reply = await self._take(now, count, lease, among or ())
-        if is_ahead(float(reply[0]), now) and time.monotonic() >= self._next_set_right:
+        leases, latest = await self._hosts.take(now, count, lease, among or ())
+        if is_ahead(latest, now) and time.monotonic() >= self._next_set_right:
             self._next_set_right = time.monotonic() + SET_RIGHT_SECONDS
             feeds = await self.set_right(now, lease)
-            log.warning(
-                "a clock was ahead; polls that it planned are due now", seconds=float(reply[0]) - now, feeds=feeds
-            )
-            reply += (await self._take(now, count - len(reply) // 2, lease, among or ()))[1:]
-        texts = texts_of(reply[1:])
-        return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]
+            log.warning("a clock was ahead; polls that it planned are due now", seconds=latest - now, feeds=feeds)
+            leases += (await self._hosts.take(now, count - len(leases), lease, among or ()))[0]
+        return [lease for lease in leases if lease.member]
 
-    async def _take(self, now: float, count: int, lease: float, among: Iterable[str]) -> list[bytes]:
-        """The latest time at which hosts were taken before, then hosts and tokens."""
-        reply: list[bytes] = await self._redis.script(
-            _TAKE,
-            [keys.hosts_due(), keys.hosts_leases()],
-            [_time(now), count, _time(now + lease), _time(now + FARTHEST), *among],
-        )
-        return reply
-
-    async def due_feeds(self, lease: HostLease, now: float, count: int) -> DueFeeds:
+    async def due_feeds(self, lease: Claim, now: float, count: int) -> DueFeeds:
         """At most `count` due feeds of the host; none if the lease was lost."""
         reply = await self._host(lease, "due", _time(now), count, _time(now + FARTHEST))
         if reply is None:
             return DueFeeds()
-        further, hold, *ids = texts_of(reply)
+        further, hold, *ids = texts(reply)
         return DueFeeds(tuple(ids), float(further) if further else None, float(hold or 0))
 
-    async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
-        """Keep the host for `lease_seconds` from now. False if the lease was lost."""
-        return await self._lease(lease, "renew", _time(now + lease_seconds)) > 0
+    async def renew(self, leases: Sequence[Claim], now: float, lease_seconds: float) -> list[bool]:
+        """Keep hosts for `lease_seconds` from now; False for lost leases. One round trip."""
+        return await self._hosts.keep(leases, now + lease_seconds)
 
-    async def finish(self, lease: HostLease, feed_id: str, next_due: float | None) -> bool:
+    async def finish(self, lease: Claim, feed_id: str, next_due: float | None) -> bool:
         """Plan a polled feed for `next_due`, or never (None). False if the lease was lost."""
         if not await self._holds(lease):
             return False
         return bool(await self._host(lease, "finish", feed_id, _time_or_never(next_due)))
 
     async def release(
-        self, lease: HostLease, now: float, interval: float, finished: tuple[str, float | None] | None = None
+        self, lease: Claim, now: float, interval: float, finished: tuple[str, float | None] | None = None
     ) -> bool:
         """Give the host back, for `interval` seconds at least. False if the lease was lost.
 
@@ -195,10 +174,11 @@ class Schedule:
         next_request = await self._host(lease, "next", _time(now + interval), _time(now + FARTHEST), *args)
         if next_request is None:
             return False
-        return await self._released(lease, next_request, await self._lease(lease, "release", next_request.decode()))
+        released = await self._redis.script(*self._releasing(lease, next_request))
+        return await self._released(lease, next_request, released)
 
     def ending(
-        self, lease: HostLease, now: float, interval: float, finished: tuple[str, float], due: DueFeeds
+        self, lease: Claim, now: float, interval: float, finished: tuple[str, float], due: DueFeeds
     ) -> list[ScriptCall]:
         """`release` as calls without a reply in between, to be sent with others; `ended` reads their replies.
 
@@ -211,22 +191,25 @@ class Schedule:
         next_request = _time(max(first, now + interval, hold))
         spacing = [_time(now + interval), _time(now + FARTHEST), feed_id, _time(next_due)]
         return [
-            (_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, "next", *spacing]),
-            (_LEASE, _LEASE_KEYS, ["release", lease.host, lease.token, next_request]),
+            (_HOST, _host_keys(lease.member), [lease.token, HOST_RECORD, "next", *spacing]),
+            self._releasing(lease, next_request.encode()),
         ]
 
-    async def ended(self, lease: HostLease, replies: Sequence[Any]) -> bool:
+    async def ended(self, lease: Claim, replies: Sequence[Any]) -> bool:
         """The result of the calls of `ending`, as `release` returns it."""
         next_request, released = replies
-        return await self._released(lease, next_request, int(released))
+        return await self._released(lease, next_request, released)
 
-    async def _released(self, lease: HostLease, next_request: bytes | None, released: int) -> bool:
-        if released > 1:
+    def _releasing(self, lease: Claim, next_request: bytes) -> ScriptCall:
+        return self._hosts.ending(lease, float(next_request) if next_request else None, "release")
+
+    async def _released(self, lease: Claim, next_request: bytes | None, released: Sequence[int]) -> bool:
+        if released[0] > 1:
             # Feeds were added while the host was taken, and our earlier look may have missed them.
-            again = await self._redis.script(_HOST, _host_keys(lease.host), ["", HOST_RECORD, "add"])
+            again = await self._redis.script(_HOST, _host_keys(lease.member), ["", HOST_RECORD, "add"])
             if again and again != next_request:
-                await self._hosts_due([(lease.host, text(again))])
-        return released > 0
+                await self._hosts.note({lease.member: float(again)}, "sooner")
+        return released[0] > 0
 
     async def hold(self, host: str, feed_id: str, until: float, now: float) -> int:
         """Note that the publisher wants no requests for this feed before `until` (at most 48 h from now).
@@ -251,21 +234,12 @@ class Schedule:
             found |= {host: until for host, until in times.items() if until > now}
         return found
 
-    async def _hosts_due(self, times: Iterable[tuple[str, str]]) -> None:
-        await self._redis.script(_LEASE, _LEASE_KEYS, ["due", *(part for pair in times for part in pair)])
-
-    async def _holds(self, lease: HostLease) -> bool:
-        token = await self._redis.command("HGET", keys.hosts_leases(), lease.host)
+    async def _holds(self, lease: Claim) -> bool:
+        token = await self._redis.command("HGET", keys.hosts_leases(), lease.member)
         return token is not None and text(token) == lease.token
 
-    async def _lease(self, lease: HostLease, verb: str, time: str) -> int:
-        return int(await self._redis.script(_LEASE, _LEASE_KEYS, [verb, lease.host, lease.token, time]))
-
-    async def _host(self, lease: HostLease, verb: str, *args: str | int) -> Any:
-        return await self._redis.script(_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, verb, *args])
-
-
-_LEASE_KEYS = [keys.hosts_due(), keys.hosts_leases()]
+    async def _host(self, lease: Claim, verb: str, *args: str | int) -> Any:
+        return await self._redis.script(_HOST, _host_keys(lease.member), [lease.token, HOST_RECORD, verb, *args])
 
 
 def _host_keys(host: str) -> list[str]:

@@ -25,11 +25,11 @@ from microsub.base.urls import canonical_feed_url, host_of, normalise_profile
 from microsub.feeds import url_index
 from microsub.feeds.internal import InternalAddress
 from microsub.redis import keys
-from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import fields as read_fields
 from microsub.redis.replies import reading, text, texts, within_reach
 from microsub.redis.scripts import batches, load
+from microsub.work import calendar_of
 
 KEEP_UNFOLLOWED = 30 * 86400
 """Seconds that a feed and its guid map outlive the last follower."""
@@ -361,7 +361,7 @@ class Feeds:
     async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
         args: list[Arg] = [action, KEEP_UNFOLLOWED, f"{user}/{uid}", secrets.token_hex(8)]
         if await self._redis.script(_FOLLOWERS, _slot(feed_id), args) == _LAST_LEFT:
-            await DueTimes(self._redis, "websub").note({feed_id: 0.0})
+            await calendar_of(self._redis, "websub").note({feed_id: 0.0})
 
     async def keep(self, feed_id: str) -> bool:
         """Keep the feed even without followers; whether that is new."""

@@ -19,7 +19,7 @@ from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest, MethodNotAllowed, NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter, public_network
 from microsub.base.urls import host_of
-from microsub.hub.store import HubStore, HubWork
+from microsub.hub.store import HubStore, hub_calendar
 from microsub.hub.subscriptions import request_of
 from microsub.hub.topics import Topic, Topics
 from microsub.redis.protocol import Redis
@@ -49,7 +49,7 @@ class HubEndpoint(HttpEndpoint):
         super().__init__()
         self._topics = topics
         self._store = HubStore(redis)
-        self._work = HubWork(redis)
+        self._work = hub_calendar(redis)
         self._clock = clock
         self._limits = RateLimiter()
 
@@ -98,7 +98,7 @@ class HubEndpoint(HttpEndpoint):
         now = self._clock()
         if (limit := await self._store.ask(topic.owner, asked, now)) is not None:
             raise TooManyRequests(limit, 3600)
-        await self._work.note({f"{topic.owner} {asked.id}": now}, sooner=True)
+        await self._work.note({f"{topic.owner} {asked.id}": now}, "sooner")
         return 202, "the request will be verified"
 
     async def _publish(self, topics: Topics, urls: Sequence[str], network: str | None) -> tuple[int, str]:
@@ -109,7 +109,7 @@ class HubEndpoint(HttpEndpoint):
         for url in urls:
             self._limits.require(HUB_PUBLISHES_OF_TOPIC, url)
         owners = await self._store.among_owners(list(dict.fromkeys(topic.owner for topic in found)))
-        await self._work.note(dict.fromkeys(owners, self._clock()), sooner=True)
+        await self._work.note(dict.fromkeys(owners, self._clock()), "sooner")
         return 202, "the topics will be checked for changes"
 
     async def _found(self, topics: Topics, url: str, network: str | None) -> Topic:

@@ -25,8 +25,9 @@ from microsub.base.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument
-from microsub.hub.store import CLAIM, WINDOW, HubStore, HubWork, KnownSubscription, TopicChanges
+from microsub.hub.store import CLAIM, WINDOW, HubStore, KnownSubscription, TopicChanges, hub_calendar
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest, after_failure, verified
+from microsub.work import CalendarWork, Claim
 
 if TYPE_CHECKING:
     from microsub.hub.topics import Topic, TopicDocument, Topics
@@ -63,25 +64,25 @@ End = Literal["delivered", "failed", "given_up", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    round: int
+    token: int
     document: asyncio.Task[TopicDocument | None]
 
 
 class _TopicDocuments:
-    """Documents of topics, each generated once for all deliveries of a round.
+    """Documents of topics, each generated once for all deliveries that were claimed together.
 
-    It is read after the round's claim, so it contains every change that was noted before.
+    It is read after the claim, so it contains every change that was noted before.
     """
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._read: OrderedDict[str, _Read] = OrderedDict()
 
-    async def of(self, url: str, number: int) -> TopicDocument | None:
-        """The document as of the round `number` or later; None if the topic doesn't exist any more."""
+    async def of(self, url: str, token: int) -> TopicDocument | None:
+        """The document as of the claims with `token` or later; None if the topic doesn't exist any more."""
         found = self._read.pop(url, None)
-        if found is None or found.round < number or (found.document.done() and found.document.exception()):
-            found = _Read(number, asyncio.create_task(self._made(url), name="topic"))
+        if found is None or found.token < token or (found.document.done() and found.document.exception()):
+            found = _Read(token, asyncio.create_task(self._made(url), name="topic"))
         self._read[url] = found
         while len(self._read) > _KEPT_DOCUMENTS:
             self._read.popitem(last=False)
@@ -133,63 +134,34 @@ class _HostTurns:
         return max(PUT_OFF, self._resting.left(url))
 
 
-class Distribution:
+class Distribution(CalendarWork):
     """Does the hub's due work. Any number of processes may run it."""
 
     def __init__(self, redis: Redis, topics: Topics, sender: Sender, *, clock: Callable[[], float] = time.time) -> None:
         self._store = HubStore(redis)
-        self._work = HubWork(redis)
+        super().__init__(
+            "hub",
+            hub_calendar(redis),
+            self._one,
+            at_once=IN_PROGRESS,
+            claimed=IN_PROGRESS,
+            lease=CLAIM,
+            retry=self._after_failure,
+            clock=clock,
+            tick=TICK,
+            idle_tick=IDLE_TICK,
+            idle_after=2 * EVERY,
+            wake_delay=WINDOW,
+        )
         self._changes = TopicChanges(redis)
         self._topics = topics
         self._sender = sender
-        self._clock = clock
         self._documents = _TopicDocuments(topics)
         self._turns = _HostTurns()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._in_progress: dict[str, asyncio.Task[None]] = {}
-        self._wake = asyncio.Event()
-        self._rounds = 0
 
     # --- what is due
 
-    def wake(self) -> None:
-        """Look for due work at once instead of at the next tick."""
-        self._wake.set()
-
-    async def run_forever(self) -> None:
-        """Do what is due, until cancelled."""
-        keeper = asyncio.create_task(self._keep(), name="hub keeper")
-        try:
-            worked = time.monotonic()
-            while True:
-                pause = TICK if time.monotonic() - worked < 2 * EVERY else IDLE_TICK
-                try:
-                    if await self._take():
-                        worked = time.monotonic()
-                except StoreError as error:
-                    log.warning("the hub paused: Redis isn't available", error=str(error))
-                    pause = TROUBLE
-                except Exception:
-                    log.exception("the hub failed and will retry")
-                    pause = TROUBLE
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
-                        self._wake.clear()
-                        await asyncio.sleep(WINDOW)
-        finally:
-            keeper.cancel()
-            for task in (*self._tasks, keeper):
-                task.cancel()
-            await asyncio.gather(*self._tasks, keeper, return_exceptions=True)
-
-    async def run_once(self) -> int:
-        """Do all due work, and the work that follows from it; returns how much it was."""
-        count = 0
-        while taken := await self._take():
-            count += taken
-            await asyncio.gather(*self._tasks)
-        return count
+    run_forever, run_once = CalendarWork.run, CalendarWork.run_until_idle
 
     async def delivered(self, feed: str, users: Sequence[str]) -> None:
         """Note that posts of a feed arrived for these users."""
@@ -198,54 +170,23 @@ class Distribution:
 
     async def look_at_all(self, now: float) -> None:
         """Plan a check of all owners' topics."""
-        await self._work.note(dict.fromkeys(await self._store.owners(), now))
+        await self._calendar.note(dict.fromkeys(await self._store.owners(), now), "more")
 
     def parts(self, pace: RoundTiming) -> dict[str, Coroutine[None, None, None]]:
         """The permanent tasks by name: the work, and the check of all owners."""
-        looking = run_periodically(self.look_at_all, "topics", pace, EVERY)
-        return {"hub": self.run_forever(), "topics": looking}
+        return {"hub": self.run_forever(), "topics": run_periodically(self.look_at_all, "topics", pace, EVERY)}
 
-    async def _take(self) -> int:
-        """Claim due work and start it; returns how many pieces."""
-        room = IN_PROGRESS - len(self._in_progress)
-        if room < 1:
-            return 0
-        taken = await self._work.take(self._clock(), room)
-        members = [one for one in taken if one not in self._in_progress]
-        self._rounds += 1
-        for member in members:
-            task = asyncio.create_task(self._one(member, self._rounds), name=f"hub {member}")
-            self._in_progress[member] = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return len(members)
-
-    async def _one(self, member: str, number: int) -> None:
-        """Do one piece of work, claimed in the round `number`, and end its claim last."""
-        kind, name, *subscription = member.split(" ")
+    async def _one(self, claim: Claim) -> float | None:
+        """Do one piece of work; returns when to look again."""
+        kind, name, *subscription = claim.member.split(" ")
         owner = f"{kind} {name}"
-        try:
-            again = await (self._visit(owner, subscription[0], number) if subscription else self._look(owner))
-        except StoreError as error:
-            log.warning("the hub's work was interrupted: Redis isn't available", error=str(error))
-            again = self._clock() + TROUBLE
-        except Exception:
-            log.exception("a piece of the hub's work failed", owner=owner)
-            again = self._clock() + REST
-        finally:
-            # From the end of the claim on it may be claimed again, also by this process.
-            self._in_progress.pop(member, None)
-        with suppress(StoreError):  # otherwise it is due again when the claim ends
-            await self._work.done(member, self._clock() + WINDOW, again)
+        if subscription:
+            return await self._visit(owner, subscription[0], int(claim.token))
+        await self._look(owner)
+        return None
 
-    async def _keep(self) -> None:
-        """Send heartbeats for claimed work, and cancel work that another worker has taken over."""
-        while True:
-            await asyncio.sleep(CLAIM / 3)
-            with suppress(StoreError):
-                for member in await self._work.keep(list(self._in_progress), self._clock()):
-                    if (task := self._in_progress.get(member)) is not None:
-                        task.cancel()
+    def _after_failure(self, error: Exception) -> float:
+        return self._clock() + (TROUBLE if isinstance(error, StoreError) and error.passing else REST)
 
     # --- an owner
 
@@ -257,8 +198,8 @@ class Distribution:
         due = [one for one in known if one.asked is not None or one.held is None
                or now >= one.held.until or one.held.sent != versions[one.held.topic]]  # fmt: skip
         if due:
-            await self._work.note(dict.fromkeys((one.member for one in due), now))
-            self._wake.set()
+            await self._calendar.note(dict.fromkeys((one.member for one in due), now), "more")
+            self.wake()
 
     async def _versions(self, urls: Collection[str]) -> dict[str, str | None]:
         """The versions of topics by URL, None for topics that don't exist any more. Each feed is read once."""
@@ -278,13 +219,13 @@ class Distribution:
 
     # --- a subscription
 
-    async def _visit(self, owner: str, subscription: str, number: int) -> float | None:
+    async def _visit(self, owner: str, subscription: str, token: int) -> float | None:
         """Verify a request or deliver a document; returns when to look again, None: after the next change."""
         known = await self._store.get(owner, subscription)
         if known.asked is not None:
             return await self._verify(known, known.asked)
         if known.held is not None:
-            return await self._serve(known, known.held, number)
+            return await self._serve(known, known.held, token)
         return None
 
     async def _verify(self, known: KnownSubscription, asked: SubscriptionRequest) -> float | None:
@@ -314,10 +255,10 @@ class Distribution:
         HUB_VERIFICATIONS.labels(what).inc()
         log.info("a subscription request was decided", callback=host_of(callback), what=what)
         if what == "verified":  # changes that were published meanwhile are delivered
-            await self._work.note({known.owner: now + AFTER_VERIFICATION})
+            await self._calendar.note({known.owner: now + AFTER_VERIFICATION}, "more")
         return None
 
-    async def _serve(self, known: KnownSubscription, held: HubSubscription, number: int) -> float | None:
+    async def _serve(self, known: KnownSubscription, held: HubSubscription, token: int) -> float | None:
         now = self._clock()
         if now >= held.until:
             await self._store.write(known, None, None, now)
@@ -326,7 +267,7 @@ class Distribution:
         async with self._turns.turn(held.callback) as is_ours:
             if not is_ours:
                 return now + self._turns.pause(held.callback)
-            document = await self._documents.of(held.topic, number)
+            document = await self._documents.of(held.topic, token)
             if document is None:
                 return await self._deny(known, held)
             if document.version == held.sent:

@@ -1,15 +1,13 @@
 """Subscriptions at the hub and its planned work, in Redis.
 
 Subscriptions are stored with the owner of their topic, `user <name>` or `feed <id>`, so they are deleted with a user.
-Work is in one sorted set by due time: an owner whose topics may have changed, or one subscription with something to
-verify or deliver. A worker claims a piece of work, sends heartbeats, and ends the claim last. Work of a dead worker is
-due again when its claim ends. All times are Unix seconds.
+Work is in one calendar: an owner whose topics may have changed, or one subscription with something to verify or
+deliver. All times are Unix seconds.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.base.urls import host_of
@@ -18,6 +16,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import fields, reading, text, texts
 from microsub.redis.scripts import BATCH, batches, load
+from microsub.work import Calendar
 
 KEPT = 15 * 86_400
 """Seconds that subscriptions are kept after a request or verification: a day longer than any lease."""
@@ -35,8 +34,6 @@ WINDOW = 0.1
 
 CLAIM = 30.0
 """Seconds after which another worker takes over work without a heartbeat."""
-
-_FARTHEST = 2 * 86_400.0
 
 LIMITS = {
     "owner": f"the limit of {MOST_OF_OWNER} subscriptions to topics of this kind is reached",
@@ -163,37 +160,9 @@ def _known(owner: str, subscription: str, held: str, asked: str) -> KnownSubscri
         )
 
 
-class HubWork:
-    """Planned work by due time. `token` is the name of a worker's claims."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-        self._keys = [keys.hub_due(), keys.hub_claims()]
-        self.token = secrets.token_hex(8)
-
-    async def note(self, times: Mapping[str, float], *, sooner: bool = False) -> None:
-        """Plan work, member to time; planned work keeps its time, or with `sooner` gets an earlier one."""
-        how = "sooner" if sooner else "missing"
-        for some in batches(list(times.items())):
-            args: list[Arg] = [how, *(part for member, at in some for part in (member, f"{at:.3f}"))]
-            await self._redis.script(load("hub_note"), self._keys, args)
-
-    async def take(self, now: float, most: int) -> list[str]:
-        """Claim up to `most` members that are due."""
-        args: list[Arg] = [f"{now:.3f}", f"{now + CLAIM:.3f}", self.token, most, f"{now + _FARTHEST:.3f}"]
-        return texts(await self._redis.script(load("hub_take"), self._keys, args))
-
-    async def done(self, member: str, noted: float, again: float | None) -> None:
-        """End a claim; the work is planned for `again`, or for `noted` if it was planned during the claim."""
-        await self._end({member: "done" if again is None else f"later {again:.3f}"}, noted)
-
-    async def keep(self, members: Collection[str], now: float) -> set[str]:
-        """Send a heartbeat for claimed work; returns what another worker has taken over."""
-        return await self._end(dict.fromkeys(members, f"keep {now + CLAIM:.3f}"), now) if members else set()
-
-    async def _end(self, verbs: Mapping[str, str], noted: float) -> set[str]:
-        args: list[Arg] = [self.token, f"{noted:.3f}", *(part for pair in verbs.items() for part in pair)]
-        return set(texts(await self._redis.script(load("hub_done"), self._keys, args)))
+def hub_calendar(redis: Redis) -> Calendar:
+    """The planned work."""
+    return Calendar(redis, [(keys.hub_due(), keys.hub_claims())])
 
 
 class TopicChanges:
@@ -201,14 +170,14 @@ class TopicChanges:
 
     def __init__(self, redis: Redis) -> None:
         self._store = HubStore(redis)
-        self._work = HubWork(redis)
+        self._work = hub_calendar(redis)
 
     async def note(self, users: Iterable[str], feeds: Iterable[str], now: float) -> bool:
         """Note arrivals for these users, or of these feeds; returns whether any topic has subscribers."""
         owners = [*(f"user {name}" for name in dict.fromkeys(users)), *(f"feed {feed_id}" for feed_id in feeds)]
         found = await self._store.among_owners(owners)
         if found:
-            await self._work.note(dict.fromkeys(found, now + WINDOW))
+            await self._work.note(dict.fromkeys(found, now + WINDOW), "more")
         return bool(found)
 
 

@@ -68,16 +68,21 @@ push_key = key("meta:webpush")
 """String: the private key that identifies this server to push services (RFC 8292). Permanent. `webpush.devices`."""
 
 lease = key_of("lease:<what>")
-"""String: token of the process that holds the lease on `migration`, `config` (applying backend.json), `<what>:<shard>`
-(the due work of a shard, see `due:<what>:<shard>`), `saving:<feed>`, `copy:<SHA-256 of a URL>` (fetching that URL) or
-`foreign:<user>:<digest>` (asking the provider about that token), or of the process that did `upkeep:<part>` last.
-Lifetime: the lease. `redis.lease`.
+"""String: token of the process that holds the lease on `migration`, `config` (applying backend.json), `saving:<feed>`,
+`copy:<SHA-256 of a URL>` (fetching that URL) or `foreign:<user>:<digest>` (asking the provider about that token), or of
+the process that did `upkeep:<part>` last. Lifetime: the lease. `redis.lease`.
 """
 
 due = key_of_two("due:<what>:<shard>")
 """Sorted set: due work of upkeep by Unix time: `<user> <channel uid>` (`retention`), user (`follows`, `mentions`),
 `<user> <device>` (`devices`), each in shards by user name; feed id (`websub`); and daily jobs (`daily`). Permanent,
-derived. `redis.due`.
+derived. `work.calendar`.
+"""
+
+due_claims = key_of_two("{due:<what>:<shard>}:claims")
+"""Hash: claimed member of `due:<what>:<shard>` → the claim's token; `again <member>` → Unix time for which it was
+planned meanwhile; `*` → the last token assigned; `* at` → the latest time of a claim. Permanent, entries are deleted
+with the claim. `work.calendar`.
 """
 
 item_ids = key("ids:item")
@@ -255,8 +260,8 @@ hub_due = key("{hub}:due")
 """
 
 hub_claims = key("{hub}:claims")
-"""Hash: member of `{hub}:due` that a worker has claimed → the claim's token, followed by ` again` if more work has
-become due meanwhile. Permanent, entries are deleted with the claim. `hub.store`.
+"""Hash: claimed member of `{hub}:due` → the claim's token, in the form of `{due:<what>:<shard>}:claims`. Permanent,
+entries are deleted with the claim. `hub.store`.
 """
 
 hub_callbacks = key_of("callbacks:<callback_host>")
@@ -313,8 +318,8 @@ hosts_due = key("{hosts}:due")
 """
 
 hosts_leases = key("{hosts}:leases")
-"""Hash: leased host → fencing token; `again <host>` → 1 if feeds were added to a leased host; `*` → the last token
-assigned; `* at` → the latest time of a lease. Permanent, entries are deleted with the lease. `feeds.queue`.
+"""Hash: leased host → the lease's token, in the form of `{due:<what>:<shard>}:claims`. Permanent, entries are deleted
+with the lease. `feeds.queue`.
 """
 
 host_due = key_of("host:{<host_name>}:due")

@@ -429,9 +429,8 @@ def upkeep(
     from microsub.base.periodic import RoundTiming, run_periodically
     from microsub.delivery.delivery import Reminder
     from microsub.delivery.look_ups import LookUpRetry
-    from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
-    from microsub.work import Stream
+    from microsub.work import Stream, run_daily
 
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
     return {

@@ -21,7 +21,6 @@ from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import SettingsOf
 from microsub.posts.items import Items
 from microsub.redis import keys
-from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
@@ -32,6 +31,7 @@ from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
 from microsub.timelines.rules import end_of_mute
 from microsub.timelines.timelinekeys import members
+from microsub.work import calendar_of
 
 NEW_FOLLOWS = RateLimit("new follows", "user without a quota of feeds", 10_000, 86_400)
 """Counted in Redis, by day. An unfollowed feed leaves 5 KB for a month, so following and unfollowing without end would
@@ -83,7 +83,7 @@ class Following:
         self._adder = adder
         self._schedule = schedule
         self._channel_settings = channel_settings
-        self._due = DueTimes(redis, "follows")
+        self._due = calendar_of(redis, "follows")
 
     async def feeds(self, user: str, uid: str) -> list[Followed]:
         """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first.

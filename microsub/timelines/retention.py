@@ -23,7 +23,6 @@ from microsub.model.reader import Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts.items import Items
 from microsub.redis import keys
-from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
@@ -38,6 +37,7 @@ from microsub.timelines.remove import (
     take_out,
     trim,
 )
+from microsub.work import calendar_of
 
 SOONEST, LATEST = DAY / 4, DAY
 """Seconds between two visits to a channel: when its next item is due, but within these bounds. The upper bound is for
@@ -115,7 +115,7 @@ class Retention:
 
     `settings` gives the limits of a channel; times are Unix seconds. `declared` names disabled users who must not be
     deleted, because they are in a backend.json that isn't applied yet; while it is None, no user is deleted. Channels
-    are visited when their next item is due (`redis.due`).
+    are visited when their next item is due (`work.calendar`).
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Retention:
         self._items = items
         self._settings = settings
         self._declared = declared
-        self._due = DueTimes(redis, "retention")
+        self._due = calendar_of(redis, "retention")
 
     async def run(self, now: float, dry_run: bool = False) -> RetentionReport:
         """Clean up all timelines once, or only report what would leave."""
@@ -192,7 +192,7 @@ class Retention:
         for batch in batches(await self._accounts.users()):
             uids = await self._channels.uids([user.name for user in batch])
             members = [f"{user.name} {uid}" for user, listed in zip(batch, uids, strict=True) for uid in listed]
-            await self._due.note_missing({one: now + at * SOONEST / len(members) for at, one in enumerate(members)})
+            await self._due.note({one: now + at * SOONEST / len(members) for at, one in enumerate(members)}, "missing")
         await self._removed(now, dry_run=False)
 
     async def _removed(self, now: float, dry_run: bool) -> tuple[list[ChannelCleanup], tuple[str, ...]]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.urls import host_of
 from microsub.redis import keys
-from microsub.redis.due import DueTimes
 from microsub.redis.replies import reading, texts
 from microsub.redis.scripts import load
 from microsub.webmention.mention import Mention
+from microsub.work import calendar_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WRITE = load("mention_write")
 
 DUE = "mentions"
-"""The kind of work, as `redis.due` has it; its members are users."""
+"""The kind of work, as `work.calendar` has it; its members are users."""
 
 MOST_WAITING = 200
 MOST_KEPT = 2_000
@@ -50,7 +50,7 @@ class MentionStore:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self.due = DueTimes(redis, DUE, at_once=8)
+        self.due = calendar_of(redis, DUE)
 
     async def get(self, user: str, mention_id: str) -> Mention | None:
         """The webmention with that id."""
@@ -74,7 +74,7 @@ class MentionStore:
 
         At most `most` may wait. The worker finds it even if this process dies at once.
         """
-        await self.due.note_missing({user: now + _AT_THE_LATEST})
+        await self.due.note({user: now + _AT_THE_LATEST}, "more")
         written = await self.write(user, mention, read, now, look=now, most=most)
         if written is Written.DONE:
             await self.due.note({user: now})
@@ -141,4 +141,4 @@ class MentionStore:
         """Plan work for users with waiting webmentions, if nothing is planned for them."""
         names = list(users)
         there = await self._redis.pipeline([("EXISTS", keys.mentions_waiting(name)) for name in names])
-        await self.due.note_missing({name: now for name, waits in zip(names, there, strict=True) if waits})
+        await self.due.note({name: now for name, waits in zip(names, there, strict=True) if waits}, "missing")

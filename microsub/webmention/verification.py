@@ -45,7 +45,7 @@ FEED, TITLE = "webmentions", "Webmentions"
 """The internal feed of a user that contains the posts of webmentions."""
 
 LOOKED_AT = 400
-AT_ONCE = 8
+AT_ONCE = USERS_AT_ONCE = 8
 """Webmentions of one user that are looked at in one visit, and hosts whose sources are checked at the same time."""
 
 VISIT_SECONDS = 2.0
@@ -131,7 +131,7 @@ class MentionVerifier:
 
     async def visit_due(self, now: float) -> int:
         """Do what is due; returns for how many users."""
-        return await self._store.due.visit(now, self.visit)
+        return await self._store.due.visit(now, self.visit, at_once=USERS_AT_ONCE)
 
     async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Do what is due, repeatedly, until cancelled."""

@@ -17,10 +17,10 @@ from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import N_
 from microsub.base.urls import web_parts
 from microsub.redis import keys
-from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields, reading, text
 from microsub.redis.scripts import load
+from microsub.work import calendar_of
 
 if TYPE_CHECKING:
     from microsub.webpush.encryption import ServerKey
@@ -84,7 +84,7 @@ class Devices:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._limiter = RateLimiter()
-        self._due = DueTimes(redis, DUE)
+        self._due = calendar_of(redis, DUE)
 
     async def key(self) -> ServerKey:
         """This server's key, created when it is first needed; not cached, since the store may be replaced."""

@@ -27,9 +27,9 @@ from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sendin
 from microsub.formats.wire import post_title
 from microsub.model.reader import NOTIFICATIONS, Channel
 from microsub.redis import keys
-from microsub.redis.due import DueTimes
 from microsub.redis.replies import text
 from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceState
+from microsub.work import calendar_of
 
 if TYPE_CHECKING:
     from microsub.accounts.sessions import Sessions
@@ -112,7 +112,7 @@ class DeviceMessages:
         self._texts = texts
         self._contact = contact
         self._clock = clock
-        self._due = DueTimes(redis, DUE, at_once=AT_ONCE)
+        self._due = calendar_of(redis, DUE)
         self._resting = RestingServers(clock)
 
     async def run_forever(self, pace: RoundTiming) -> None:
@@ -121,7 +121,7 @@ class DeviceMessages:
 
     async def look_at_due(self, now: float) -> int:
         """Look at the devices that are due; returns their number."""
-        return await self._due.visit(now, self._look)
+        return await self._due.visit(now, self._look, at_once=AT_ONCE)
 
     async def _look(self, member: str) -> float | None:
         """Look at one device; returns when to look again, None for never."""

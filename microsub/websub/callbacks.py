@@ -22,7 +22,6 @@ from microsub.base.errors import InvalidRequest, MethodNotAllowed, TooSlow
 from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_VERIFICATIONS
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.urls import host_of
-from microsub.redis.due import DueTimes
 from microsub.web.params import BODY_SECONDS, urlencoded
 from microsub.web.responses import PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.websub.agreement import (
@@ -39,7 +38,7 @@ from microsub.websub.agreement import (
 from microsub.websub.hubs import PATH
 from microsub.websub.store import callback_fields
 from microsub.websub.subscriber import DUE, back_to_polling
-from microsub.work import Bounds, Stream
+from microsub.work import Bounds, Stream, calendar_of
 
 if TYPE_CHECKING:
     from microsub.feeds.queue import Schedule
@@ -103,7 +102,7 @@ class Callbacks:
         self._limiter = RateLimiter()
         self._clock = clock
         self._stream = Stream(redis, "pushed")
-        self._due = DueTimes(redis, DUE)
+        self._due = calendar_of(redis, DUE)
         self._held: Counter[str] = Counter()
 
     # --- verification

@@ -16,7 +16,6 @@ import structlog
 from microsub.base.metrics import WEBSUB_MISSED
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of
-from microsub.redis.due import DueTimes
 from microsub.websub.agreement import (
     Agreement,
     Callback,
@@ -29,6 +28,7 @@ from microsub.websub.agreement import (
     without,
 )
 from microsub.websub.store import callback_fields
+from microsub.work import calendar_of
 
 if TYPE_CHECKING:
     from microsub.feeds.queue import Schedule
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 DUE = "websub"
-"""The kind of work, as `redis.due` has it."""
+"""The kind of work, as `work.calendar` has it."""
 
 LOOKS_AT_ONCE = 16
 """Feeds whose hubs are asked at the same time."""
@@ -49,7 +49,7 @@ BETWEEN_LOOKS = 2.0
 """Seconds between two looks for due feeds."""
 
 _FARTHEST = 1.5 * 86_400
-"""Maximum seconds until a planned look, because `redis.due` doesn't allow more."""
+"""Maximum seconds until a planned look, because `work.calendar` doesn't allow more."""
 
 _PUT_OFF = 30.0
 _LASTING = 86_400.0
@@ -75,7 +75,7 @@ class Subscriber:
         self._agreements = agreements
         self._hubs = hubs
         self._clock = clock
-        self._due = DueTimes(redis, DUE, at_once=LOOKS_AT_ONCE)
+        self._due = calendar_of(redis, DUE)
 
     async def polled(self, feed: FeedRecord, missed: int) -> None:
         """Note that a poll read `feed`, and found `missed` posts that its hub should have delivered."""
@@ -116,7 +116,7 @@ class Subscriber:
             there = set(await self._agreements.with_callbacks(batch))
             records = (await self._feeds.get_many(batch)).values()
             wanted = [one.id for one in records if one.id in there or (one.hub and self._hubs is not None)]
-            await self._due.note_missing(dict.fromkeys(wanted, now))
+            await self._due.note(dict.fromkeys(wanted, now), "missing")
 
     async def run_forever(self, pace: RoundTiming = PACE) -> None:
         """Do what is due, repeatedly, until cancelled."""
@@ -124,7 +124,7 @@ class Subscriber:
 
     async def visit_due(self, now: float) -> int:
         """Do what is due; returns for how many feeds."""
-        return await self._due.visit(now, self.visit)
+        return await self._due.visit(now, self.visit, at_once=LOOKS_AT_ONCE)
 
     async def _ask(self, feed: FeedRecord, agreement: Agreement, wish: Wish) -> float:
         assert self._hubs is not None

@@ -28,7 +28,7 @@ class Loop(ABC, Generic[Claim]):
 
     A claim lasts `lease` seconds without a heartbeat. Heartbeats are sent every third of that, none if it is 0. Work
     whose claim is lost is cancelled, also if the store was away for so long that others may have it. After an error
-    the loop waits for `trouble` seconds, and after it was woken for `settle`, so that several wakes count as one.
+    the loop waits for `trouble` seconds, and after it was woken for `wake_delay`, so that several wakes count as one.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class Loop(ABC, Generic[Claim]):
         lease: float,
         batch: int | None = None,
         trouble: float = 2.0,
-        settle: float = 0.0,
+        wake_delay: float = 0.0,
     ) -> None:
         self.name = name
         self.stopping = False
         self._most = at_once
-        self._lease = lease
+        self.lease = lease
         self._batch = batch or at_once
         self._trouble = trouble
-        self._settle = settle
+        self._wake_delay = wake_delay
         self._wake = asyncio.Event()
         self._in_progress: dict[Task, tuple[Claim, float]] = {}
         self._keeper: asyncio.Task[None] | None = None
@@ -77,6 +77,11 @@ class Loop(ABC, Generic[Claim]):
         return True
 
     @property
+    def in_flight(self) -> int:
+        """The number of claims in progress."""
+        return len(self._in_progress)
+
+    @property
     def claims(self) -> list[Claim]:
         """The claims in progress."""
         return [claim for claim, _ in self._in_progress.values()]
@@ -96,7 +101,8 @@ class Loop(ABC, Generic[Claim]):
             while not self.stopping:
                 self._wake.clear()
                 try:
-                    await self._fill(self.take, self.ready)
+                    for task in await self._fill(self.take, self.ready):
+                        task.add_done_callback(_report)
                     pause = self.pause()
                 except StoreError as error:
                     log.warning("work paused: Redis is unavailable", work=self.name, error=str(error))
@@ -108,7 +114,7 @@ class Loop(ABC, Generic[Claim]):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._wake.wait()
-                        await asyncio.sleep(0 if self.stopping else self._settle)
+                        await asyncio.sleep(0 if self.stopping else self._wake_delay)
         finally:
             await self._drain(grace)
 
@@ -124,17 +130,17 @@ class Loop(ABC, Generic[Claim]):
                 raise end
         return sum(end for end in ends if isinstance(end, int)) if tasks else None
 
-    async def run_until_idle(self) -> int:
+    async def run_until_idle(self, take: Take[Claim] | None = None) -> int:
         """Do all work there is, and the work that it leads to; returns how much. Raises as `run_round` does."""
         done = 0
-        while (more := await self.run_round()) is not None:
+        while (more := await self.run_round(take)) is not None:
             done += more
         return done
 
     async def _fill(self, take: Take[Claim], ready: Callable[[], Awaitable[bool]] | None = None) -> list[Task]:
         """Begin as much work as there is room for."""
         begun: list[Task] = []
-        while not self.stopping and (wanted := min(self._most - len(self._in_progress), self._batch)) > 0:
+        while not self.stopping and (wanted := min(self._most - self.in_flight, self._batch)) > 0:
             if ready is not None and not await ready():
                 break
             claims = await take(wanted)
@@ -147,7 +153,7 @@ class Loop(ABC, Generic[Claim]):
         task = asyncio.create_task(self.do(claim), name=f"{self.name} {claim}")
         self._in_progress[task] = (claim, time.monotonic())
         task.add_done_callback(self._ended)
-        if self._keeper is None and self._lease:
+        if self._keeper is None and self.lease:
             self._keeper = asyncio.create_task(self._keep(), name=f"{self.name} keeper")
         return task
 
@@ -157,16 +163,11 @@ class Loop(ABC, Generic[Claim]):
         if not self._in_progress and self._keeper is not None:
             self._keeper.cancel()
             self._keeper = None
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, StoreError) and error.passing:
-            log.warning("work was interrupted: Redis is unavailable", work=task.get_name(), error=str(error))
-        elif error is not None:
-            log.error("work failed", work=task.get_name(), exc_info=error)
 
     async def _keep(self) -> None:
         """Send heartbeats for the claims in progress, and cancel the work of lost ones."""
         while True:
-            await asyncio.sleep(self._lease / 3)
+            await asyncio.sleep(self.lease / 3)
             mine, now = dict(self._in_progress), time.monotonic()
             try:
                 kept: Sequence[bool] | None = await self.keep([claim for claim, _ in mine.values()])
@@ -179,7 +180,7 @@ class Loop(ABC, Generic[Claim]):
                     continue
                 if is_kept:
                     self._in_progress[task] = (claim, now)
-                elif kept is not None or now - since >= self._lease * 2 / 3:
+                elif kept is not None or now - since >= self.lease * 2 / 3:
                     log.warning("work was cancelled: its claim was lost", work=task.get_name())
                     task.cancel()
 
@@ -194,3 +195,12 @@ class Loop(ABC, Generic[Claim]):
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(HAND_BACK_SECONDS):
                     await self.hand_back([mine[task] for task in late])
+
+
+def _report(task: Task) -> None:
+    """Log the failure of work that nobody waits for."""
+    error = None if task.cancelled() else task.exception()
+    if isinstance(error, StoreError) and error.passing:
+        log.warning("work was interrupted: Redis is unavailable", work=task.get_name(), error=str(error))
+    elif error is not None:
+        log.error("work failed", work=task.get_name(), exc_info=error)

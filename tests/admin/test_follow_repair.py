@@ -12,7 +12,7 @@ from microsub.base.periodic import RoundTiming
 from microsub.base.urls import host_of
 from microsub.feeds.record import Feeds
 from microsub.redis import keys
-from microsub.redis.due import SHARDS
+from microsub.work import SHARDS
 from tests.support.polling import unschedule
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts

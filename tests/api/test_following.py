@@ -13,7 +13,7 @@ SECRET = "https://ann:sesame@blog.example/private"
 async def due(server: World, host: str) -> list[str]:
     """The feeds of `host` that a worker would poll now."""
     leases = await server.schedule.take(server.now, 10, 60)
-    due = [await server.schedule.due_feeds(lease, server.now, 9) for lease in leases if lease.host == host]
+    due = [await server.schedule.due_feeds(lease, server.now, 9) for lease in leases if lease.member == host]
     return [feed for one in due for feed in one.ids]
 
 

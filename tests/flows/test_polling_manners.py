@@ -209,7 +209,7 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         feed = await it.follow(site.url("/feed", "blog.test"))
         dead = await it.follow(site.url("/other", "other.test"))
         it.clock.advance(ahead)
-        assert [lease.host for lease in await it.schedule.take(it.clock(), 1, 90, [host_of(dead.url)])]
+        assert [lease.member for lease in await it.schedule.take(it.clock(), 1, 90, [host_of(dead.url)])]
         await it.worker.run_once([host_of(feed.url)])
         assert (site.count("/feed"), site.count("/other")) == (1, 0)
         it.clock.advance(-ahead)
@@ -262,7 +262,7 @@ async def test_a_feed_moves(site: Publisher, it: World) -> None:
     asked = site.count("/old")
     it.clock.advance(48 * HOUR)
     leases = await it.schedule.take(it.clock(), 10, 1)
-    due = {lease.host for lease in leases if (await it.schedule.due_feeds(lease, it.clock(), 1)).ids}
+    due = {lease.member for lease in leases if (await it.schedule.due_feeds(lease, it.clock(), 1)).ids}
     assert due == {host_of(new)}
     it.clock.advance(60)
     await it.worker.run_once()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,10 +13,10 @@ import pytest
 
 from microsub.base.errors import StoreUnreached
 from microsub.configuration.model import HostPolicy, InstanceSettings, Polling
-from microsub.feeds.queue import HostLease
 from microsub.fetch import FetchLimits
-from microsub.polling.worker import GRACE_SECONDS, HAND_BACK_SECONDS, STAGES_END_SECONDS, Worker
+from microsub.polling.worker import GRACE_SECONDS, STAGES_END_SECONDS, Worker
 from microsub.redis.protocol import Redis
+from microsub.work import HAND_BACK_SECONDS, Claim
 from tests.support.polling import FAST, World, dated, next_time, rss, world
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, Publisher, publisher
@@ -133,7 +133,7 @@ async def test_a_worker_stops_soon_and_hands_its_hosts_back(real_redis: Redis) -
         async with running(it.worker, grace=0.05):
             await wait_until(lambda: site.count("/hung") == 1)
         leases = await it.schedule.take(it.clock(), 10, 60)
-        assert [lease.host for lease in leases] == ["hung.test"]
+        assert [lease.member for lease in leases] == ["hung.test"]
         assert len((await it.schedule.due_feeds(leases[0], it.clock(), 10)).ids) == 1
 
 
@@ -200,7 +200,7 @@ async def test_a_host_is_handed_back_when_redis_comes_back(real_redis: Redis) ->
             await wait_until(lambda: redis.fails and not it.worker.in_flight)
             redis.fails = False
 
-            async def taken() -> list[HostLease]:
+            async def taken() -> list[Claim]:
                 return await it.schedule.take(it.clock() + 10, 1, 60)
 
             (lease,) = await wait_until(taken)
@@ -268,9 +268,9 @@ async def test_a_lease_is_renewed_while_a_publisher_is_slow(
         await go_on.wait()
         return Answer(rss(dated(1)))
 
-    async def noted(lease: HostLease, now: float, seconds: float) -> bool:
+    async def noted(leases: Sequence[Claim], now: float, seconds: float) -> list[bool]:
         renewed.append(now)
-        return await renew(lease, now, seconds)
+        return await renew(leases, now, seconds)
 
     site.serve("/feed", answer)
     await real.follow(site.url("/feed", "blog.test"))

@@ -163,7 +163,7 @@ async def test_a_flood_for_one_user_leaves_others_alone(mentions: Mentions) -> N
     about_bob = "https://people.example/bob"
     source = mentions.serve(entry(target=about_bob), path="/bob")
     assert await mentions.send(source, about_bob) == 202
-    await mentions.it.mentions.due.visit(mentions.it.now, mentions.it.verifier.visit)
+    await mentions.it.verifier.visit_due(mentions.it.now)
     await mentions.it.stages.run_once()
     assert len(await mentions.shown("bob")) == 1
 

@@ -312,7 +312,7 @@ class World(Stores):
     ) -> Worker:
         lasting: dict[str, Any] = {"lease_seconds": lease_seconds, "clock": self.clock}
         settings = self.effective.instance_now
-        turn = Turn(self.schedule, self.feeds, poller or self.make_poller(), settings=settings, **lasting)
+        turn = Turn(self.schedule, self.feeds, poller or self.make_poller(), settings=settings, clock=self.clock)
         parts = (self.schedule, turn, self.presence, self.make_stages())
         return Worker(*parts, hosts_at_once=hosts_at_once, tick=tick, **lasting)
 

@@ -19,10 +19,10 @@ from microsub.configuration.model import UserSettings
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import USUAL
 from microsub.redis import keys
-from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
 from microsub.timelines.retention import RESTORABLE, SOONEST, Retention, is_overdue
+from microsub.work import SHARDS
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.waiting import wait_until
 

@@ -7,10 +7,9 @@ import contextlib
 import pytest
 
 from microsub.redis import keys
-from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
 from microsub.webmention.mention import Mention
-from microsub.work import Patience
+from microsub.work import SHARDS, Patience
 from tests.support.invariants import all_keys
 from tests.support.mentions import TARGET, Mentions, entry, mentioning
 from tests.support.redis_wrappers import KilledError, Killing

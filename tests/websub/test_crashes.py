@@ -8,9 +8,8 @@ import pytest
 
 from microsub.base.clock import DAY, HOUR
 from microsub.redis import keys
-from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
-from microsub.work import Patience
+from microsub.work import SHARDS, Patience
 from tests.support.hub import hub
 from tests.support.polling import world
 from tests.support.push import BASE, Push

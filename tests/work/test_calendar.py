@@ -11,8 +11,8 @@ import structlog.testing
 from microsub.base.errors import StoreUnavailable
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.redis import keys
-from microsub.redis.due import SHARDS, DueTimes, run_daily
-from microsub.redis.lease import leased, take_turn
+from microsub.redis.lease import take_turn
+from microsub.work import SHARDS, Calendar, calendar_of, run_daily
 from tests.support.waiting import wait_until
 
 
@@ -92,7 +92,7 @@ async def test_a_round_is_left_out_when_the_clock_has_jumped_ahead():
     assert [entry["event"] for entry in logs] == ["the clock jumped ahead; a round of upkeep is skipped"]
 
 
-async def visited(due: DueTimes, now: float, again: float | None = None) -> list[str]:
+async def visited(due: Calendar, now: float, again: float | None = None) -> list[str]:
     done = []
 
     async def work(member: str) -> float | None:
@@ -105,9 +105,9 @@ async def visited(due: DueTimes, now: float, again: float | None = None) -> list
 
 async def test_due_members_are_visited_once(redis):
     """All shards are visited, the earliest members first, including members planned by a clock that was ahead."""
-    due = DueTimes(redis, "retention")
+    due = calendar_of(redis, "retention")
     await due.note({"ann home": 20.0, "ann work": 10.0, "bob home": 20.0, "eve home": 31.0, "cat home": 9e9})
-    await due.note_missing({"ann home": 999.0, "dan home": 15.0})
+    await due.note({"ann home": 999.0, "dan home": 15.0}, "missing")
     done = await visited(due, 30.0)
     assert sorted(done) == ["ann home", "ann work", "bob home", "cat home", "dan home"]
     assert done.index("ann work") < done.index("ann home")
@@ -117,7 +117,7 @@ async def test_due_members_are_visited_once(redis):
 
 async def test_a_slow_member_delays_no_other_shard(redis):
     """Members of all shards are worked on at the same time."""
-    due, people = DueTimes(redis, "devices", at_once=SHARDS), [f"user{number}" for number in range(3 * SHARDS)]
+    due, people = calendar_of(redis, "devices"), [f"user{number}" for number in range(3 * SHARDS)]
     await due.note(dict.fromkeys(people, 10.0))
     begun: set[str] = set()
 
@@ -125,12 +125,12 @@ async def test_a_slow_member_delays_no_other_shard(redis):
         begun.add(member)
         await wait_until(lambda: len(begun) >= SHARDS)
 
-    assert await due.visit(20.0, work) == len(people)
+    assert await due.visit(20.0, work, at_once=SHARDS) == len(people)
 
 
 async def test_plans_made_during_the_work_are_kept(redis):
     """A user who follows a feed during the upkeep of their follows is visited again."""
-    due = DueTimes(redis, "follows")
+    due = calendar_of(redis, "follows")
     await due.note({"ann": 10.0})
 
     async def work(member: str) -> None:
@@ -142,7 +142,7 @@ async def test_plans_made_during_the_work_are_kept(redis):
 
 async def test_work_that_breaks_off_is_tried_again_and_blocks_nothing(redis):
     """It is retried after 10 minutes, after other members that are due."""
-    due = DueTimes(redis, "follows", shards=1)
+    due = calendar_of(redis, "follows", shards=1)
     await due.note({"ann": 10.0, "bob": 20.0})
 
     async def broken(_member: str) -> None:
@@ -154,14 +154,39 @@ async def test_work_that_breaks_off_is_tried_again_and_blocks_nothing(redis):
     assert await visited(due, 610.0) == ["ann"]
 
 
-async def test_one_process_at_a_time_works_on_a_shard(redis):
-    """Another process finds the lease taken and does nothing."""
-    due = DueTimes(redis, "follows", shards=1)
+async def test_one_process_at_a_time_works_on_a_member(redis):
+    """Another process works on the others meanwhile, and takes the member over only when its claim has run out."""
+    due = calendar_of(redis, "follows", shards=1)
     await due.note({"ann": 10.0})
-    async with leased(redis, "follows:0") as mine:
-        assert mine
-        assert await visited(due, 20.0) == []
-    assert await visited(due, 20.0) == ["ann"]
+    ((claim,), _) = await due.take(20.0, 1, 60.0)
+    await due.note({"bob": 10.0})
+    assert await visited(due, 20.0) == ["bob"]
+    assert await due.keep([claim], 90.0) == [True]
+    assert await visited(due, 89.0) == []
+    assert await visited(due, 90.0) == ["ann"]
+    assert await due.keep([claim], 150.0) == [False]
+    await due.end(claim, 91.0)
+    assert await visited(due, 200.0) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "planned", "claimed"), [("at", 15, 40), ("sooner", 10, 15), ("more", 10, 15), ("missing", 10, 30)]
+)
+async def test_a_member_that_has_a_time_is_planned_in_four_ways(redis, how, planned, claimed) -> None:
+    """`planned`: its time if it was planned for 10 and is noted for 15; `claimed`: if it is noted during its work."""
+    due = calendar_of(redis, "follows", shards=1)
+
+    async def time() -> float:
+        return float(await redis.command("ZSCORE", keys.due("follows", "0"), "ann"))
+
+    await due.note({"ann": 10.0})
+    await due.note({"ann": 15.0}, how)
+    assert await time() == planned
+    ((claim,), _) = await due.take(20.0, 1, 60.0)
+    for noted in (15.0, 40.0):
+        await due.note({"ann": noted}, how)
+    await due.end(claim, 30.0)
+    assert await time() == claimed
 
 
 async def test_daily_jobs_are_done_once_a_day_by_one_of_all_workers(redis):
