@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,10 @@ async def test_a_filter_is_tried_before_it_is_kept(ann: ReadingVisitor) -> None:
     shown = [" ".join(node.text().split()) for node in tried.tree.css("section li")]
     assert shown == ["beta contains an excluded word"]
     assert "1 of the newest 3 posts would be excluded" in tried.text
+    assert "The oldest of them was published 14 November 2023, 22:13 UTC" in tried.text
+    times = [item["published"] for item in (await ann.reader.get(action="timeline", channel="home"))["items"]]
+    shown_time = tried.tree.css_first("section time").attributes["datetime"]
+    assert [datetime.fromisoformat(str(shown_time))] == [min(map(datetime.fromisoformat, times))]
     by_kind = await ann.get("/channels/home/filter?try=1&kinds_are=include&kind=photo&kind=video")
     assert [node.text().strip() for node in by_kind.tree.css("section li small")] == ["excluded kind of post"] * 3
     assert not (await ann.server.channels.get("ann", "home")).settings.filters

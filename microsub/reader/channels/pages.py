@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -355,10 +356,11 @@ class RefusedPost:
 
 @dataclass(frozen=True, slots=True)
 class FilterTrial:
-    """The effect of a filter on the newest posts of the channel."""
+    """The effect of a filter on the newest posts of the channel, of which the oldest was published at `since`."""
 
     tried: int
     refused: Sequence[RefusedPost]
+    since: float | None
 
 
 async def _filter(visit: PageVisit) -> Response:
@@ -431,11 +433,13 @@ def _words(given: Fields, name: str) -> tuple[str, ...]:
 
 async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters) -> FilterTrial:
     """The result of the filter on the newest posts of the channel."""
-    tried, refused = 0, list[RefusedPost]()
+    tried, refused, since = 0, list[RefusedPost](), None
     async for posts in _newest(visit, user, channel.uid, PageQuery(TRIED), TRIED, PAGES_TRIED):
         tried += len(posts)
         refused += await _refused(visit, user, posts, filters)
-    return FilterTrial(tried, refused)
+        if dates := [date for post in posts if isinstance(date := post.get("published"), str)]:
+            since = datetime.fromisoformat(dates[-1]).timestamp()
+    return FilterTrial(tried, refused, since)
 
 
 async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters) -> str:
