@@ -28,7 +28,7 @@ from microsub.base.errors import (
     TooManyRequests,
 )
 from microsub.base.metrics import EVENT_STREAMS
-from microsub.base.rate_limits import Place, public_network
+from microsub.base.rate_limits import Slot, public_network
 from microsub.model.reader import GLOBAL, READ, Channel
 from microsub.timelines.sync.live_events import (
     EVENTS_AT_ONCE,
@@ -73,21 +73,21 @@ async def opened(call: StreamCall) -> StreamReply:
     (uids,) = await call.services.channels.uids([call.user])
     if unknown := sorted(only.difference(uids)):
         raise NotFound(f"there is no channel '{unknown[0][:80]}'")
-    places: list[Place] = [
+    slots: list[Slot] = [
         (EVENTS_OF_TOKEN, call.credential.digest),
         (EVENTS_OF_USER, call.user),
         (EVENTS_IN_ALL, ""),
     ]
     if network := public_network(call.network):
-        places.append((EVENTS_OF_NETWORK, network))
+        slots.append((EVENTS_OF_NETWORK, network))
     limits = call.services.listeners.limits
-    for limit, subject in places:
+    for limit, subject in slots:
         if not limits.has_room(limit, subject):
             raise TooManyRequests(f"too many {limit.what}: {limit.most} for each {limit.per}, close some of them", 60)
     stream = _Stream(call, only)
 
     async def write(receive: Receive, send: Send) -> None:
-        leave = limits.take(places)
+        leave = limits.take(slots)
         EVENT_STREAMS.inc()
         try:
             await stream.write(receive, send)

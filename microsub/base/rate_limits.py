@@ -34,10 +34,10 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPlaces:
+class SharedSlots:
     """Places for long requests: `of_user` for each user, and `in_all` for all users together.
 
-    A user's `first` requests in a while have `in_all` places of their own, further requests as many again. So the first
+    A user's `first` requests in a while have `in_all` slots of their own, further requests as many again. So the first
     request of a user never waits for the few users who send many.
     """
 
@@ -93,25 +93,25 @@ class FixedWindow:
         return (now, 0) if now - since >= self._seconds else (since, count)
 
 
-Place = tuple[RateLimit, str]
+Slot = tuple[RateLimit, str]
 """A limit of simultaneous uses, and the subject that takes one of them."""
 
 
-class TakenPlaces:
-    """A place of a user, and one of all users, which can be given back earlier."""
+class SlotLease:
+    """A slot of a user, and one of all users, which can be given back earlier."""
 
     def __init__(self, give_own_back: Callable[[], None], give_shared_back: Callable[[], None]) -> None:
         self._give_own_back = give_own_back
         self._given_back: list[Callable[[], None]] = [give_shared_back]
 
-    def leave_shared(self) -> None:
-        """Give the place of all users back, if it is still taken."""
+    def release_shared(self) -> None:
+        """Give the slot of all users back, if it is still taken."""
         while self._given_back:
             self._given_back.pop()()
 
-    def leave(self) -> None:
-        """Give both places back."""
-        self.leave_shared()
+    def release(self) -> None:
+        """Give both slots back."""
+        self.release_shared()
         self._give_own_back()
 
 
@@ -121,7 +121,7 @@ class RateLimiter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._windows: dict[RateLimit, FixedWindow] = {}
-        self._taken: Counter[Place] = Counter()
+        self._taken: Counter[Slot] = Counter()
 
     def count(self, limit: RateLimit, subject: str = "", weight: int = 1) -> bool:
         """Count `weight` for the subject; True if that is within the limit."""
@@ -138,26 +138,26 @@ class RateLimiter:
             return self._taken[(limit, subject)] < limit.most
         return self._window(limit).has_room(subject, self._clock(), weight)
 
-    def take(self, places: Sequence[Place]) -> Callable[[], None]:
-        """Take these places, even beyond the limit; the returned function gives them back."""
-        self._taken.update(places)
+    def take(self, slots: Sequence[Slot]) -> Callable[[], None]:
+        """Take these slots, even beyond the limit; the returned function gives them back."""
+        self._taken.update(slots)
 
         def give_back() -> None:
-            self._taken.subtract(places)
-            for place in places:
-                if not self._taken[place]:
-                    del self._taken[place]
+            self._taken.subtract(slots)
+            for slot in slots:
+                if not self._taken[slot]:
+                    del self._taken[slot]
 
         return give_back
 
-    def take_shared(self, shared: SharedPlaces, user: str) -> TakenPlaces | None:
-        """Take a place of the user and one of all users; None if either is taken up."""
+    def acquire(self, shared: SharedSlots, user: str) -> SlotLease | None:
+        """Take a slot of the user and one of all users; None if either is taken up."""
         kinds = ("first", "further") if self.has_room(shared.first, user) else ("further",)
         kind = next((kind for kind in kinds if self.has_room(shared.in_all, kind)), None)
         if kind is None or not self.has_room(shared.of_user, user):
             return None
         self.count(shared.first, user)
-        return TakenPlaces(self.take([(shared.of_user, user)]), self.take([(shared.in_all, kind)]))
+        return SlotLease(self.take([(shared.of_user, user)]), self.take([(shared.in_all, kind)]))
 
     def _window(self, limit: RateLimit) -> FixedWindow:
         window = self._windows.get(limit)

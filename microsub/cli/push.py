@@ -64,10 +64,10 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
       microsub push status https://blog.example/feed.xml --json
     """
     from microsub.hub.store import hub_status
-    from microsub.websub.store import Agreements, status_of
+    from microsub.websub.store import SubscriptionStore, status_of
 
     only = None if feed is None else await _followed(stores, feed)
-    found = await status_of(stores.feeds, Agreements(stores.redis), time.time(), only)
+    found = await status_of(stores.feeds, SubscriptionStore(stores.redis), time.time(), only)
     callbacks = await hub_status(stores.redis, time.time()) if only is None else {}
     if as_json:
         print_json({**_as_json(found), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})

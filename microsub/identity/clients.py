@@ -21,7 +21,7 @@ import structlog
 from microsub.accounts.credentials import AttemptCounts
 from microsub.base.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.base.identifiers import identifier, same_origin, shown
-from microsub.base.rate_limits import Place, RateLimiter, is_public, network_of, wide_network_of
+from microsub.base.rate_limits import RateLimiter, Slot, is_public, network_of, wide_network_of
 from microsub.base.texts import N_, Sentence, duration
 from microsub.base.ttl_cache import TtlCache
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
@@ -205,15 +205,15 @@ class ClientApps:
         Raises TooManyRequests.
         """
         bounds = METADATA_FOR_USERS if asker.user else METADATA_FOR_STRANGERS
-        places: list[Place] = [(bounds.at_once_of_asker, subject) for subject in asker.subjects]
-        places += [(bounds.at_once_to_host, host), (bounds.at_once, "")]
-        if not all(self._limiter.has_room(*place) for place in places):
+        slots: list[Slot] = [(bounds.at_once_of_asker, subject) for subject in asker.subjects]
+        slots += [(bounds.at_once_to_host, host), (bounds.at_once, "")]
+        if not all(self._limiter.has_room(*slot) for slot in slots):
             raise TooManyRequests(N_("Too many apps are being looked up right now. Wait a few seconds."), 5)
         within = all(self._limiter.count(bounds.of_asker, subject) for subject in asker.subjects)
         # A request refused for its asker doesn't count for the host, because it isn't sent.
         if not within or not self._limiter.count(bounds.to_host, host):
             raise TooManyRequests(N_("Too many apps were looked up within a minute. Wait a minute."), 60)
-        return self._limiter.take(places)
+        return self._limiter.take(slots)
 
     async def _ask(self, client: str) -> App:
         self._parser.warm()

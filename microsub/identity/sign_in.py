@@ -28,7 +28,7 @@ from microsub.base.errors import (
     SignInFailed,
 )
 from microsub.base.identifiers import alike, canonical_me, identifier, shown, site_of_me
-from microsub.base.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
+from microsub.base.rate_limits import RateLimit, RateLimiter, Slot, is_public, network_of, wide_network_of
 from microsub.base.texts import Sentence
 from microsub.base.urls import parts_of
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
@@ -457,7 +457,7 @@ class SignInLimits:
             give_back()
 
 
-def _of_network(address: str, narrow: RateLimit, wide: RateLimit) -> Iterable[Place]:
+def _of_network(address: str, narrow: RateLimit, wide: RateLimit) -> Iterable[Slot]:
     """The keys by which a client's address is counted: none unless it is public."""
     if is_public(address):
         yield narrow, network_of(address)

@@ -49,7 +49,7 @@ def pattern(named: Callable[[str, str], str], name: str) -> str:
 # --- the instance ------------------------------------------------------------------------------------------------
 
 schema = key("meta:schema")
-"""String: the version of this layout. Permanent. `migrations`."""
+"""String: the version of this layout. Permanent. `server.migrations`."""
 
 instance = key("meta:instance")
 """String: a random name of this data; another name shows that the data was lost or replaced. Permanent.

@@ -49,7 +49,7 @@ from microsub.transfer import FeedLists, ListImports, UserExport
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webpush.devices import Devices
 from microsub.websub.callbacks import Callbacks
-from microsub.websub.store import Agreements
+from microsub.websub.store import SubscriptionStore
 from microsub.work import DeadLetters
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class AdminServices:
     polls: PollOnRequest
     dead_letters: DeadLetters
     store: StorePosts
-    agreements: Agreements
+    subscription_store: SubscriptionStore
     applied: Applied
     activity: Activity
     backend: Callable[[], Status] = Status

@@ -79,7 +79,7 @@ from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.webpush.devices import Devices
 from microsub.websub.callbacks import Callbacks
-from microsub.websub.store import Agreements, push_state
+from microsub.websub.store import SubscriptionStore, push_state
 from microsub.work import DeadLetters
 
 
@@ -199,7 +199,7 @@ def app_services(
     directory, media = Directory(stores.feeds, stores.effective.instance_now), Media(stores.redis)
     health = Health(stores.presence, lambda: config.status, _push_state(settings, stores))
     search, entered = Search(searching, directory, parser), EnteredAddresses(stores.redis)
-    lists, agreements = feed_lists(settings, stores, parser), Agreements(stores.redis)
+    lists, subscription_store = feed_lists(settings, stores, parser), SubscriptionStore(stores.redis)
     return Services(
         accounts=stores.accounts,
         reading=reading,
@@ -229,7 +229,7 @@ def app_services(
         health=health,
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, stores.events),
-        callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, agreements, clock=stores.clock),
+        callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, subscription_store, clock=stores.clock),
         mentions=mention_receiver(stores, settings.public_url),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
@@ -266,7 +266,7 @@ def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]
         PollOnRequest(stores.feeds, stores.schedule),
         DeadLetters(stores.redis),
         ingest(stores).add_found,
-        Agreements(stores.redis),
+        SubscriptionStore(stores.redis),
         stores.applied,
         Activity(stores.redis),
         backend,

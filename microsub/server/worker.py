@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # a command needs only one of these, which is imported when i
     from microsub.delivery.look_ups import Completing
     from microsub.delivery.stage import Stages
     from microsub.fetch import Fetching, HostPace, Sender
-    from microsub.hub.distribution import Distribution
+    from microsub.hub.worker import HubWorker
     from microsub.parsing.pool import ParsePool
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import Poller, PollResult
@@ -90,11 +90,11 @@ async def open_worker(
     *,
     on_refused: Callable[[PollResult], object] | None = None,
     subscriber: Subscriber | None = None,
-    distribution: Distribution | None = None,
+    hub_worker: HubWorker | None = None,
 ) -> AsyncIterator[Worker]:
     """A worker that isn't running yet.
 
-    `on_refused`: see `Poller`. `subscriber` gets the results of polls, `distribution` the posts added to timelines.
+    `on_refused`: see `Poller`. `subscriber` gets the results of polls, `hub_worker` the posts added to timelines.
     """
     from microsub.polling.worker import Turn, Worker, worker_name
     from microsub.redis import keys
@@ -108,7 +108,7 @@ async def open_worker(
         open_completing(settings, parser, stores) as completing,
     ):
         name = worker_name()
-        filling = delivery(stores, None if distribution is None else distribution.delivered)
+        filling = delivery(stores, None if hub_worker is None else hub_worker.delivered)
         tracker = Tracker(stores.url, keys.STREAM_PREFIX)
         stages = delivery_stages(stores, filling, completing, parser, name=name, tracker=tracker)
         poller = feed_poller(stores, fetcher, parser, filling, ingest(stores, stages.wake), subscriber)
@@ -134,7 +134,7 @@ def delivery_stages(
     """The stages of the worker of that name: delivery, look-ups, and hubs' deliveries."""
     from microsub.delivery.stage import Stages
     from microsub.websub.deliveries import STAGE, Deliveries
-    from microsub.websub.store import Agreements
+    from microsub.websub.store import SubscriptionStore
 
     stages = Stages(
         *(stores.redis, stores.feeds, stores.items, filling, stores.events, completing),
@@ -143,8 +143,8 @@ def delivery_stages(
         tracker=tracker,
         clock=stores.clock,
     )
-    taking_in, agreements = ingest(stores, stages.wake), Agreements(stores.redis, clock=stores.clock)
-    parts = (stores.feeds, agreements, taking_in, parser)
+    taking_in, subscription_store = ingest(stores, stages.wake), SubscriptionStore(stores.redis, clock=stores.clock)
+    parts = (stores.feeds, subscription_store, taking_in, parser)
     stages.serve(STAGE, Deliveries(*parts, require_room=stores.room.require, clock=stores.clock).handle)
     return stages
 
@@ -199,14 +199,14 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
     """A worker that polls and cleans up within the block, or until `stop`; ends within ten seconds."""
     async with (
         open_subscriber(settings, stores) as subscriber,
-        open_distribution(settings, stores) as distribution,
-        open_worker(settings, stores, subscriber=subscriber, distribution=distribution) as worker,
+        open_hub_worker(settings, stores) as hub_worker,
+        open_worker(settings, stores, subscriber=subscriber, hub_worker=hub_worker) as worker,
         open_verifier(settings, stores) as verifier,
         open_device_messages(settings, stores) as device_messages,
     ):
         polling = asyncio.create_task(worker.run(), name="worker")
         polling.add_done_callback(tell_failure)
-        parts = upkeep(settings, stores, subscriber, verifier, device_messages, distribution)
+        parts = upkeep(settings, stores, subscriber, verifier, device_messages, hub_worker)
         rounds = [asyncio.create_task(one, name=part) for part, one in parts.items()]
         for task in rounds:
             task.add_done_callback(tell_failure)
@@ -285,12 +285,12 @@ async def open_subscriber(settings: Settings, stores: Stores) -> AsyncIterator[S
 def hub_subscriber(settings: Settings, stores: Stores, sender: Sender) -> Subscriber:
     """See `open_subscriber`."""
     from microsub.websub.hubs import Hubs
-    from microsub.websub.store import Agreements
+    from microsub.websub.store import SubscriptionStore
     from microsub.websub.subscriber import Subscriber
 
     base = callback_base(settings)
-    hubs, agreements = None if base is None else Hubs(sender, base), Agreements(stores.redis)
-    return Subscriber(stores.redis, stores.feeds, stores.schedule, agreements, hubs, clock=stores.clock)
+    hubs, subscription_store = None if base is None else Hubs(sender, base), SubscriptionStore(stores.redis)
+    return Subscriber(stores.redis, stores.feeds, stores.schedule, subscription_store, hubs, clock=stores.clock)
 
 
 @contextlib.asynccontextmanager
@@ -377,9 +377,9 @@ def page_texts(language: str) -> gettext.NullTranslations:
 
 
 @contextlib.asynccontextmanager
-async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator[Distribution | None]:
+async def open_hub_worker(settings: Settings, stores: Stores) -> AsyncIterator[HubWorker | None]:
     """The service of our hub, if the server has a public URL."""
-    from microsub.hub.distribution import Distribution
+    from microsub.hub.worker import HubWorker
     from microsub.server.fetching import open_fetcher
 
     async with contextlib.AsyncExitStack() as stack:
@@ -392,7 +392,7 @@ async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator
             yield None
             return
         sender = await stack.enter_async_context(open_fetcher(settings, stores))
-        yield Distribution(stores.redis, topics, sender)
+        yield HubWorker(stores.redis, topics, sender)
 
 
 @contextlib.contextmanager
@@ -419,7 +419,7 @@ def upkeep(
     subscriber: Subscriber,
     verifier: MentionVerifier,
     device_messages: DeviceMessages,
-    distribution: Distribution | None = None,
+    hub_worker: HubWorker | None = None,
 ) -> dict[str, Coroutine[None, None, None]]:
     """Continuous jobs besides polling, by name; each runs in one worker at a time.
 
@@ -443,7 +443,7 @@ def upkeep(
         "survey": survey(stores).run_forever(pace),
         **({"search": follower(settings, stores).run_forever()} if can_search(settings) else {}),
         "websub": subscriber.run_forever(pace),
-        **({} if distribution is None else distribution.parts(pace)),
+        **({} if hub_worker is None else hub_worker.parts(pace)),
         "mentions": verifier.run_forever(pace),
         "devices": device_messages.run_forever(pace),
         "mutes": run_periodically(stores.rules.lift_ended, "mutes", pace),

@@ -15,7 +15,7 @@ import orjson
 import structlog
 
 from microsub.base.errors import MicrosubError, NotFound, ParseError, ParsingStopped, TooManyRequests
-from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedPlaces
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots
 from microsub.base.texts import N_
 from microsub.fetch import asking_for
 from microsub.redis import keys
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from microsub.transfer.feed_lists import FeedLists
 
 LISTS_OF_USER = RateLimit("lists of feeds imported", "user", 10)
-LISTS_SHARED = SharedPlaces(
+LISTS_SHARED = SharedSlots(
     of_user=RateLimit("lists of feeds imported", "user", 1, AT_ONCE),
     in_all=RateLimit("lists of feeds imported", "first ones of users, and further ones", 4, AT_ONCE),
     first=RateLimit("lists of feeds imported", "user", 1, 3600),
@@ -94,11 +94,11 @@ class ListImports:
         """Reserve a slot for an import; returns a function that frees it. Raises TooManyRequests."""
         if not self._limiter.has_room(LISTS_OF_USER, user):
             raise TooManyRequests(f"you may import {LISTS_OF_USER.most} lists a minute; wait a minute", 60)
-        taken = self._limiter.take_shared(LISTS_SHARED, user)
+        taken = self._limiter.acquire(LISTS_SHARED, user)
         if taken is None:
             raise TooManyRequests("another list of feeds is being imported; try again when it is done", 10)
         self._limiter.count(LISTS_OF_USER, user)
-        return taken.leave
+        return taken.release
 
     async def begin(self, user: str, body: bytes, now: float, give_back: Callable[[], None]) -> None:
         """Start the import, and wait a second at most for its end. `give_back` is called at the end."""

@@ -24,9 +24,12 @@ from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.urls import host_of
 from microsub.web.params import BODY_SECONDS, urlencoded
 from microsub.web.responses import PLAIN, HttpEndpoint, HttpExchange, HttpReply
-from microsub.websub.agreement import (
-    Agreement,
+from microsub.websub.hubs import PATH
+from microsub.websub.store import callback_fields
+from microsub.websub.subscriber import DUE, back_to_polling
+from microsub.websub.subscriptions import (
     Callback,
+    FeedSubscriptions,
     has_share,
     health_of,
     is_asked_for,
@@ -35,16 +38,13 @@ from microsub.websub.agreement import (
     signed,
     without,
 )
-from microsub.websub.hubs import PATH
-from microsub.websub.store import callback_fields
-from microsub.websub.subscriber import DUE, back_to_polling
 from microsub.work import Bounds, Stream, calendar_of
 
 if TYPE_CHECKING:
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import Feeds
     from microsub.redis.protocol import Redis
-    from microsub.websub.store import Agreements
+    from microsub.websub.store import SubscriptionStore
 
 log = structlog.get_logger(__name__)
 
@@ -92,13 +92,13 @@ class Callbacks:
         redis: Redis,
         feeds: Feeds,
         schedule: Schedule,
-        agreements: Agreements,
+        subscription_store: SubscriptionStore,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._feeds = feeds
         self._schedule = schedule
-        self._agreements = agreements
+        self._store = subscription_store
         self._limiter = RateLimiter()
         self._clock = clock
         self._stream = Stream(redis, "pushed")
@@ -113,55 +113,59 @@ class Callbacks:
         mode, topic = params.get("hub.mode", ""), params.get("hub.topic", "")
         answer = UNKNOWN
         if found is not None:
-            feed_id, agreement, callback = found
+            feed_id, subscriptions, callback = found
             if mode == "denied" and topic == callback.topic:
-                answer = await self._denied(feed_id, agreement, callback, params.get("hub.reason", ""))
+                answer = await self._denied(feed_id, subscriptions, callback, params.get("hub.reason", ""))
             elif (
-                is_wanted(agreement, callback)
+                is_wanted(subscriptions, callback)
                 and is_asked_for(callback, mode, topic)
                 and (challenge := params.get("hub.challenge"))
             ):
-                is_kept = await self._verified(feed_id, agreement, callback, params.get("hub.lease_seconds"))
+                is_kept = await self._verified(feed_id, subscriptions, callback, params.get("hub.lease_seconds"))
                 answer = CallbackAnswer(200, challenge) if is_kept else UNKNOWN
         if answer is UNKNOWN:
             WEBSUB_VERIFICATIONS.labels("refused").inc()
         return answer
 
-    async def _verified(self, feed_id: str, agreement: Agreement, callback: Callback, lease: str | None) -> bool:
+    async def _verified(
+        self, feed_id: str, subscriptions: FeedSubscriptions, callback: Callback, lease: str | None
+    ) -> bool:
         """Record a hub's verification; False if it isn't expected any more."""
         feed, now = await self._feeds.get(feed_id), self._clock()
         if feed is None:
             return False
-        others = without(agreement, [callback])
+        others = without(subscriptions, [callback])
         if callback.ending is not None:
-            left, changed, what = replace(agreement, callbacks=others), callback_fields(gone=(callback,)), "ended"
+            left, changed, what = replace(subscriptions, callbacks=others), callback_fields(gone=(callback,)), "ended"
         else:
             kept = replace(callback, verified=now, until=now + lease_of(lease))
-            left = replace(agreement, callbacks=(*others, kept), tries=0, next=0.0)
+            left = replace(subscriptions, callbacks=(*others, kept), tries=0, next=0.0)
             changed, what = callback_fields(kept) | {"tries": None, "next": None}, "verified"
         why = "" if what == "verified" else feed.extra.get("push_why", "")
         health = health_of(left, feed, why, now)
-        if not await self._agreements.write(feed_id, changed, health, read=callback):
+        if not await self._store.write(feed_id, changed, health, read=callback):
             return False
         await self._due.note({feed_id: now})  # to end the earlier callbacks now instead of a few minutes later
         await back_to_polling(self._schedule, feed, health, now)
-        await self._agreements.count(callback.hub, **{what: 1})
+        await self._store.count(callback.hub, **{what: 1})
         WEBSUB_VERIFICATIONS.labels("subscribed" if what == "verified" else "unsubscribed").inc()
         log.info("a hub verified a subscription", feed=feed_id, hub=host_of(callback.hub), what=what)
         return True
 
-    async def _denied(self, feed_id: str, agreement: Agreement, callback: Callback, reason: str) -> CallbackAnswer:
+    async def _denied(
+        self, feed_id: str, subscriptions: FeedSubscriptions, callback: Callback, reason: str
+    ) -> CallbackAnswer:
         """Record that a hub ends or refuses a subscription, which it may at any time (WebSub, 5.2)."""
         feed, now = await self._feeds.get(feed_id), self._clock()
         if feed is None:
             return UNKNOWN
-        left = replace(agreement, callbacks=without(agreement, [callback]))
+        left = replace(subscriptions, callbacks=without(subscriptions, [callback]))
         said = " ".join(reason.split())[:_LONGEST_REASON]
         health = health_of(left, feed, "the hub denied the subscription" + (f": {said}" if said else ""), now)
         changed = callback_fields(gone=(callback,)) | {"next": f"{now + DENIED_PAUSE:.3f}"}
-        if await self._agreements.write(feed_id, changed, health, read=callback):
+        if await self._store.write(feed_id, changed, health, read=callback):
             await back_to_polling(self._schedule, feed, health, now)
-            await self._agreements.count(callback.hub, denied=1)
+            await self._store.count(callback.hub, denied=1)
             WEBSUB_VERIFICATIONS.labels("denied").inc()
             log.info("a hub denied a subscription", feed=feed_id, hub=host_of(callback.hub), why=said)
         return CallbackAnswer(200)
@@ -181,14 +185,14 @@ class Callbacks:
         # The hub may forget the callback of a feed that isn't wanted any more (WebSub, 7).
         if found is None or not found[1].to or not found[2].takes_deliveries(now):
             return GONE, "gone"
-        feed_id, agreement, callback = found
+        feed_id, subscriptions, callback = found
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > LARGEST:
             return _too_large(), "too_large"
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             return CallbackAnswer(415, "the body has a Content-Encoding: expected none"), "coded"
         hub = host_of(callback.hub)
-        if not self._counted((OF_CALLBACK, OF_HUB), callback, hub) or not has_share(agreement.spent, now):
+        if not self._counted((OF_CALLBACK, OF_HUB), callback, hub) or not has_share(subscriptions.spent, now):
             return _busy(429), "limited"
         body = await self._read(parts, callback, hub)
         if not isinstance(body, bytes):
@@ -197,7 +201,7 @@ class Callbacks:
         if not signature:
             return CallbackAnswer(403, "X-Hub-Signature is missing: the subscription has a secret"), "unsigned"
         if not signed(body, callback.secret, signature):
-            await self._agreements.count(callback.hub, forged=1)
+            await self._store.count(callback.hub, forged=1)
             log.warning("a delivery with a wrong signature was ignored", feed=feed_id, hub=hub)
             return IGNORED, "forged"
         kind = headers.get("content-type", "")[:200].encode("latin-1", "replace")
@@ -238,20 +242,20 @@ class Callbacks:
             if not self._held[hub]:
                 del self._held[hub]
 
-    async def _find(self, place: str) -> tuple[str, Agreement, Callback] | None:
-        """The feed, agreement and callback at that place; None if there is no callback."""
+    async def _find(self, place: str) -> tuple[str, FeedSubscriptions, Callback] | None:
+        """The feed, its subscriptions and the callback at that place; None if there is no callback."""
         named = parted(place)
         if named is None:
             return None
         feed_id, token = named
-        agreement = await self._agreements.get(feed_id)
-        callback = agreement.find(token)
-        return None if callback is None else (feed_id, agreement, callback)
+        subscriptions = await self._store.get(feed_id)
+        callback = subscriptions.find(token)
+        return None if callback is None else (feed_id, subscriptions, callback)
 
 
-def is_wanted(agreement: Agreement, callback: Callback) -> bool:
+def is_wanted(subscriptions: FeedSubscriptions, callback: Callback) -> bool:
     """Whether a hub may verify a callback: its end always, its start only if the feed is followed."""
-    return bool(agreement.to) or callback.ending is not None
+    return bool(subscriptions.to) or callback.ending is not None
 
 
 def _too_large() -> CallbackAnswer:

@@ -25,14 +25,14 @@ from microsub.polling.plan import pushed_fields
 from microsub.posts.entries import POSTS_IN
 from microsub.posts.values import version_of
 from microsub.redis.replies import text
-from microsub.websub.agreement import spend
 from microsub.websub.store import DeliveryTaken
+from microsub.websub.subscriptions import spend
 
 if TYPE_CHECKING:
     from microsub.feeds.record import FeedRecord, Feeds, FeedToRead
     from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
-    from microsub.websub.store import Agreements
+    from microsub.websub.store import SubscriptionStore
     from microsub.work import Message
 
 log = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ class Deliveries:
     """Processes deliveries."""
 
     feeds: Feeds
-    agreements: Agreements
+    subscription_store: SubscriptionStore
     ingest: Ingest
     parser: ParsePool
     _: KW_ONLY
@@ -59,7 +59,9 @@ class Deliveries:
         """Process one delivery; its faults are counted, never raised. Raises StoreError."""
         feed_id, digest = text(message.fields["feed"]), short_digest(message.fields["body"])
         # Each round trip takes time next to other programs, because workers run at low priority.
-        found, has_seen = await asyncio.gather(self.feeds.to_read(feed_id), self.agreements.has_seen(feed_id, digest))
+        found, has_seen = await asyncio.gather(
+            self.feeds.to_read(feed_id), self.subscription_store.has_seen(feed_id, digest)
+        )
         if found is None or found.feed.gone or not found.users:
             end = "unfollowed"
         elif has_seen:
@@ -119,8 +121,8 @@ class Deliveries:
     async def _note(self, feed: FeedRecord, hub: str, digest: str, new: int, seconds: float, *, brought: bool) -> None:
         """Count the delivery, once, and trust its hub if it brought something."""
         now = self.clock()
-        spent = spend((await self.agreements.get(feed.id)).spent, seconds, now)
+        spent = spend((await self.subscription_store.get(feed.id)).spent, seconds, now)
         record = {"push_at": f"{now:.3f}", **pushed_fields(feed, new, now)} | ({"push": "1"} if brought else {})
-        if await self.agreements.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
+        if await self.subscription_store.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
             WEBSUB_POSTS.inc(new)
-            await self.agreements.count(hub, delivered=1, posts=new)
+            await self.subscription_store.count(hub, delivered=1, posts=new)

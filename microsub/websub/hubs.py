@@ -24,7 +24,7 @@ from microsub.fetch import (
     SendLimits,
     retry_after,
 )
-from microsub.websub.agreement import LEASE_WISHED, Callback, address
+from microsub.websub.subscriptions import LEASE_WISHED, Callback, address
 
 LIMITS = SendLimits(total=10.0, body=16 * 1024)
 REDIRECTS = 5

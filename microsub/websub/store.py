@@ -1,4 +1,4 @@
-"""Agreements with hubs, in Redis: by feed, and counts by hub."""
+"""Subscriptions at hubs, in Redis: by feed, and counts by hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import fields, reading, texts
 from microsub.redis.scripts import load
-from microsub.websub.agreement import Agreement, Callback
+from microsub.websub.subscriptions import Callback, FeedSubscriptions
 from microsub.work import Stream
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ class DeliveryTaken:
     spent: float
 
 
-class Agreements:
+class SubscriptionStore:
     """Subscriptions by feed, each in the feed's own slot, and the counts of hubs."""
 
     def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.time) -> None:
         self._redis = redis
         self._clock = clock
 
-    async def get(self, feed_id: str) -> Agreement:
-        """The agreement of a feed; empty if there is none."""
+    async def get(self, feed_id: str) -> FeedSubscriptions:
+        """The subscriptions of a feed; empty if there are none."""
         key = keys.feed_websub(feed_id)
         found = fields(await self._redis.command("HGETALL", key))
         with reading(key):
@@ -66,7 +66,7 @@ class Agreements:
                 if name.startswith(_CALLBACK)
             )
             times = {name: number(found.get(name)) or 0.0 for name in ("next", "spent")}
-            return Agreement(callbacks, found.get("to", ""), int(found.get("tries", "0")), **times)
+            return FeedSubscriptions(callbacks, found.get("to", ""), int(found.get("tries", "0")), **times)
 
     async def write(
         self,
@@ -76,7 +76,7 @@ class Agreements:
         *,
         read: Callback | None = None,
     ) -> bool:
-        """Set fields of the agreement and of the feed's record; None deletes a field.
+        """Set fields of the subscriptions and of the feed's record; None deletes a field.
 
         False, without a change, if the feed is gone or the callback has changed since it was `read`.
         """
@@ -96,7 +96,7 @@ class Agreements:
         return bool(await self._redis.script(_DELIVERED, [keys.feed(feed_id), keys.feed_websub(feed_id)], args))
 
     async def with_callbacks(self, feed_ids: list[str]) -> list[str]:
-        """The feeds that have an agreement. One round trip."""
+        """The feeds that have subscriptions. One round trip."""
         found = await self._redis.pipeline([("EXISTS", keys.feed_websub(feed_id)) for feed_id in feed_ids])
         return [feed_id for feed_id, there in zip(feed_ids, found, strict=True) if there]
 
@@ -150,9 +150,11 @@ class PushStatus:
         return [health for feed, health in self.feeds if host_of(feed.hub or "") == host]
 
 
-async def status_of(feeds: Feeds, agreements: Agreements, now: float, only: str | None = None) -> PushStatus:
+async def status_of(
+    feeds: Feeds, subscription_store: SubscriptionStore, now: float, only: str | None = None
+) -> PushStatus:
     """The status of all followed feeds that name a hub, or `only` of the feed with that id."""
     found = (await feeds.get_many(await feeds.all_ids() if only is None else [only])).values()
     followed = [one for one in found if one.id == only or (one.hub and await feeds.subscribers(one.id))]
-    counts = await agreements.counts([one.hub for one in followed if one.hub])
+    counts = await subscription_store.counts([one.hub for one in followed if one.hub])
     return PushStatus(tuple((one, push_health(one, now)) for one in followed), counts)

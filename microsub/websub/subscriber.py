@@ -1,6 +1,6 @@
 """Workers create, renew and end subscriptions when they are due.
 
-Each look at a feed starts from the state in Redis (`agreement.plan_push`), and may be repeated at any step. A callback
+Each look at a feed starts from the state in Redis (`plan_push`), and may be repeated at any step. A callback
 is written before its hub gets it, so its verification is recognised; unverified ones are asked for again.
 """
 
@@ -16,18 +16,18 @@ import structlog
 from microsub.base.metrics import WEBSUB_MISSED
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of
-from microsub.websub.agreement import (
-    Agreement,
+from microsub.websub.store import callback_fields
+from microsub.websub.subscriptions import (
     Callback,
-    Wish,
+    FeedSubscriptions,
+    WantedSubscription,
     health_of,
     new_callback,
     pause_after,
     plan_push,
-    wish_of,
+    wanted_subscription,
     without,
 )
-from microsub.websub.store import callback_fields
 from microsub.work import calendar_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.redis.protocol import Redis
     from microsub.websub.hubs import HubAnswer, Hubs
-    from microsub.websub.store import Agreements
+    from microsub.websub.store import SubscriptionStore
 
 log = structlog.get_logger(__name__)
 
@@ -65,14 +65,14 @@ class Subscriber:
         redis: Redis,
         feeds: Feeds,
         schedule: Schedule,
-        agreements: Agreements,
+        subscription_store: SubscriptionStore,
         hubs: Hubs | None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._feeds = feeds
         self._schedule = schedule
-        self._agreements = agreements
+        self._store = subscription_store
         self._hubs = hubs
         self._clock = clock
         self._due = calendar_of(redis, DUE)
@@ -81,9 +81,9 @@ class Subscriber:
         """Note that a poll read `feed`, and found `missed` posts that its hub should have delivered."""
         if missed and feed.hub:
             WEBSUB_MISSED.inc(missed)
-            await self._agreements.count(feed.hub, missed=missed)
-        wish = wish_of(feed)
-        if self._hubs is not None and feed.extra.get("push_to", "") != (str(wish) if wish else ""):
+            await self._store.count(feed.hub, missed=missed)
+        wanted = wanted_subscription(feed)
+        if self._hubs is not None and feed.extra.get("push_to", "") != (str(wanted) if wanted else ""):
             await self._due.note({feed.id: self._clock()})
 
     async def visit(self, feed_id: str) -> float | None:
@@ -91,21 +91,23 @@ class Subscriber:
         feed = await self._feeds.get(feed_id)
         if feed is None:
             return None
-        agreement = await self._agreements.get(feed_id)
-        wish = wish_of(feed) if self._hubs is not None and await self._feeds.subscribers(feed_id) else None
+        subscriptions = await self._store.get(feed_id)
+        wanted = (
+            wanted_subscription(feed) if self._hubs is not None and await self._feeds.subscribers(feed_id) else None
+        )
         now = self._clock()
-        plan = plan_push(agreement, wish, now)
-        if wish is None or agreement.to != str(wish):
-            agreement = replace(agreement, to=str(wish or ""), tries=0, next=0.0)
-        agreement = replace(agreement, callbacks=without(agreement, plan.over))
-        why = feed.extra.get("push_why", "") if wish is not None else ""
-        if plan.over or not _says(feed, health_of(agreement, feed, why, now)):
-            await self._write(feed, agreement, why, gone=plan.over)
+        plan = plan_push(subscriptions, wanted, now)
+        if wanted is None or subscriptions.to != str(wanted):
+            subscriptions = replace(subscriptions, to=str(wanted or ""), tries=0, next=0.0)
+        subscriptions = replace(subscriptions, callbacks=without(subscriptions, plan.over))
+        why = feed.extra.get("push_why", "") if wanted is not None else ""
+        if plan.over or not _says(feed, health_of(subscriptions, feed, why, now)):
+            await self._write(feed, subscriptions, why, gone=plan.over)
         for callback in plan.end:
-            agreement = await self._end(feed, agreement, callback)
+            subscriptions = await self._end(feed, subscriptions, callback)
         look = plan.look
-        if plan.ask and wish is not None:
-            look = await self._ask(feed, agreement, wish)
+        if plan.ask and wanted is not None:
+            look = await self._ask(feed, subscriptions, wanted)
         return None if look is None else min(look, now + _FARTHEST)
 
     async def look_at_all(self, now: float) -> None:
@@ -113,7 +115,7 @@ class Subscriber:
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
             batch = ids[start : start + _BATCH]
-            there = set(await self._agreements.with_callbacks(batch))
+            there = set(await self._store.with_callbacks(batch))
             records = (await self._feeds.get_many(batch)).values()
             wanted = [one.id for one in records if one.id in there or (one.hub and self._hubs is not None)]
             await self._due.note(dict.fromkeys(wanted, now), "missing")
@@ -126,25 +128,30 @@ class Subscriber:
         """Do what is due; returns for how many feeds."""
         return await self._due.visit(now, self.visit, at_once=LOOKS_AT_ONCE)
 
-    async def _ask(self, feed: FeedRecord, agreement: Agreement, wish: Wish) -> float:
+    async def _ask(self, feed: FeedRecord, subscriptions: FeedSubscriptions, wanted: WantedSubscription) -> float:
         assert self._hubs is not None
         now = self._clock()
-        callback = new_callback(wish, now)
-        pause = pause_after(agreement.tries, agreement.effective(now), now)
+        callback = new_callback(wanted, now)
+        pause = pause_after(subscriptions.tries, subscriptions.effective(now), now)
         asked = replace(
-            agreement, callbacks=(*agreement.callbacks, callback), tries=agreement.tries + 1, next=now + pause
+            subscriptions,
+            callbacks=(*subscriptions.callbacks, callback),
+            tries=subscriptions.tries + 1,
+            next=now + pause,
         )
         if not await self._write(feed, asked, "waiting for the hub to verify the subscription", callback):
             return now + _PUT_OFF
         answer = await self._hubs.ask(feed.id, callback, "subscribe")
         if answer.accepted:
-            await self._agreements.count(wish.hub, asked=1)
-            log.info("a hub was asked for a subscription", feed=feed.id, hub=host_of(wish.hub))
+            await self._store.count(wanted.hub, asked=1)
+            log.info("a hub was asked for a subscription", feed=feed.id, hub=host_of(wanted.hub))
             return asked.next
-        return await self._refused(feed, callback, agreement, answer)
+        return await self._refused(feed, callback, subscriptions, answer)
 
-    async def _refused(self, feed: FeedRecord, callback: Callback, before: Agreement, answer: HubAnswer) -> float:
-        """Forget a request that a hub refused; the earlier agreement stays."""
+    async def _refused(
+        self, feed: FeedRecord, callback: Callback, before: FeedSubscriptions, answer: HubAnswer
+    ) -> float:
+        """Forget a request that a hub refused; the earlier subscriptions stay."""
         now = self._clock()
         if answer.put_off:
             wait, tries = _PUT_OFF + (answer.retry_after or 0.0), before.tries
@@ -152,24 +159,24 @@ class Subscriber:
             least = _LASTING if answer.lasting else min(answer.retry_after or 0.0, _LASTING)
             wait = max(pause_after(before.tries, before.effective(now), now), least)
             tries = before.tries + 1
-            await self._agreements.count(callback.hub, refused=1)
+            await self._store.count(callback.hub, refused=1)
             log.info("a hub refused a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
         left = replace(before, tries=tries, next=now + wait)
         # If the hub verified before its reply failed, it has accepted the callback.
         await self._write(feed, left, answer.why, gone=(callback,), read=callback)
         return now + wait
 
-    async def _end(self, feed: FeedRecord, agreement: Agreement, callback: Callback) -> Agreement:
+    async def _end(self, feed: FeedRecord, subscriptions: FeedSubscriptions, callback: Callback) -> FeedSubscriptions:
         """Ask a hub to end a subscription; deliveries are accepted until it verifies or the lease ends."""
         now = self._clock()
         ending = replace(callback, ending=now)
-        callbacks = tuple(ending if one.token == callback.token else one for one in agreement.callbacks)
-        after = replace(agreement, callbacks=callbacks)
+        callbacks = tuple(ending if one.token == callback.token else one for one in subscriptions.callbacks)
+        after = replace(subscriptions, callbacks=callbacks)
         why = feed.extra.get("push_why", "")
-        if not await self._agreements.write(
+        if not await self._store.write(
             feed.id, callback_fields(ending), health_of(after, feed, why, now), read=callback
         ):
-            return agreement
+            return subscriptions
         if self._hubs is not None:
             answer = await self._hubs.ask(feed.id, ending, "unsubscribe")
             log.info("a hub was asked to end a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
@@ -178,7 +185,7 @@ class Subscriber:
     async def _write(
         self,
         feed: FeedRecord,
-        agreement: Agreement,
+        subscriptions: FeedSubscriptions,
         why: str,
         *changed: Callback,
         gone: tuple[Callback, ...] = (),
@@ -186,13 +193,13 @@ class Subscriber:
     ) -> bool:
         now = self._clock()
         said = {
-            "to": agreement.to or None,
-            "tries": str(agreement.tries) if agreement.tries else None,
-            "next": f"{agreement.next:.3f}" if agreement.next else None,
+            "to": subscriptions.to or None,
+            "tries": str(subscriptions.tries) if subscriptions.tries else None,
+            "next": f"{subscriptions.next:.3f}" if subscriptions.next else None,
         }
-        health = health_of(agreement, feed, why, now)
+        health = health_of(subscriptions, feed, why, now)
         agreed = {**said, **callback_fields(*changed, gone=gone)}
-        written = await self._agreements.write(feed.id, agreed, health, read=read)
+        written = await self._store.write(feed.id, agreed, health, read=read)
         if written:
             await back_to_polling(self._schedule, feed, health, now)
         return written

@@ -37,8 +37,8 @@ from microsub.hub.subscriptions import HubSubscription, subscription_id
 from microsub.hub.topics import ChannelTopics
 from microsub.redis.connect import connect
 from microsub.server.worker import rebuilding
-from microsub.websub.agreement import Callback, Wish, address, new_callback
 from microsub.websub.store import callback_fields
+from microsub.websub.subscriptions import Callback, WantedSubscription, address, new_callback
 from microsub.work import Stream, backlogs
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.chaos.worker_process import BASE
@@ -193,9 +193,11 @@ class Storm:
         feed = await self.it.follow(self._url(PUSHED), "alice", "pushed")
         await self._subscribe()
         now = self.it.clock()
-        asked = new_callback(Wish("http://hub.test/", self._url(PUSHED)), now)
+        asked = new_callback(WantedSubscription("http://hub.test/", self._url(PUSHED)), now)
         self.callback = replace(asked, verified=now, until=now + 86_400)
-        await self.it.agreements.write(feed.id, {"to": str(asked.wish), **callback_fields(self.callback)}, {})
+        await self.it.subscription_store.write(
+            feed.id, {"to": str(asked.subscription), **callback_fields(self.callback)}, {}
+        )
         self.callback_path = f"/websub/{address(feed.id, asked.token)}"
         self.blogs.append(Blog("/sent"))
         self.places["alice", "sent"] = {SENT}

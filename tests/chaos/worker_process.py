@@ -59,7 +59,7 @@ async def main(url: str, trips: int, counted: str) -> None:
         it.completing = Completing(it.fetcher, PARSER, seconds=5.0)
         worker = it.make_worker(lease_seconds=LEASE, tick=0.02)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-        hub = asyncio.create_task(it.distribution.run_forever())
+        hub = asyncio.create_task(it.hub_worker.run_forever())
         await worker.run(grace=1.0)
         hub.cancel()
         await asyncio.gather(hub, return_exceptions=True)

@@ -12,9 +12,10 @@ import structlog.testing
 
 from microsub.base.urls import host_of
 from microsub.fetch import REST, Fetcher, FetchSettings, SendLimits
-from microsub.hub import api, distribution, store
-from microsub.hub.distribution import PUT_OFF, Distribution
+from microsub.hub import api, store
+from microsub.hub import worker as hub_worker
 from microsub.hub.subscriptions import RETRIES
+from microsub.hub.worker import PUT_OFF, HubWorker
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.subscriber import HubClient, hub_client
@@ -90,7 +91,7 @@ async def test_callbacks_in_private_networks_get_no_requests(redis: Redis, callb
     async with hub_client(redis) as client:
         app = await client.subscribe()
         guarded = Fetcher(FetchSettings(), resolver=named)
-        client.server.distribution = Distribution(
+        client.server.hub_worker = HubWorker(
             client.server.redis, client.server.services.topics, guarded, clock=client.server.clock
         )
         assert (await client.ask(callback)).status_code == 202
@@ -105,7 +106,7 @@ async def test_callbacks_are_on_the_ports_of_websites(redis: Redis) -> None:
     """Outside networks that the admin lists, the hub connects to no other service of a host."""
     async with hub_client(redis) as client:
         sender = Fetcher(FetchSettings(), resolver=lambda _host, _port: public())
-        client.server.distribution = Distribution(
+        client.server.hub_worker = HubWorker(
             client.server.redis, client.server.services.topics, sender, clock=client.server.clock
         )
         for port in (6379, 25):
@@ -124,8 +125,8 @@ async def public() -> Sequence[str]:
 
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callbacks get a time limit of half a second, instead of ten."""
-    monkeypatch.setattr(distribution, "ASKING", SendLimits(total=0.5, body=4096, redirects=-1))
-    monkeypatch.setattr(distribution, "DELIVERING", SendLimits(total=0.5, body=0, redirects=-1))
+    monkeypatch.setattr(hub_worker, "ASKING", SendLimits(total=0.5, body=4096, redirects=-1))
+    monkeypatch.setattr(hub_worker, "DELIVERING", SendLimits(total=0.5, body=0, redirects=-1))
 
 
 async def test_a_hanging_callback_delays_no_other(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,14 +141,14 @@ async def test_a_hanging_callback_delays_no_other(client: HubClient, monkeypatch
     before = len(client.site.asked)
     await client.arrive("second")
     client.server.now += 0.2
-    working = asyncio.create_task(client.server.distribution.run_once())
+    working = asyncio.create_task(client.server.hub_worker.run_once())
     began = time.monotonic()
     while not quick.deliveries:
         await asyncio.sleep(0.01)
         assert time.monotonic() - began < 60
     await working
     hung = len(client.site.asked) - before - 1
-    assert hung <= distribution.REQUESTS_TO_HOST
+    assert hung <= hub_worker.REQUESTS_TO_HOST
     redis = client.server.redis
     now = client.server.now
     resting = await redis.command("ZCOUNT", keys.hub_due(), f"({now + RETRIES[0]}", now + REST)
@@ -213,7 +214,7 @@ async def test_unconfirmed_requests_are_deleted(client: HubClient) -> None:
     assert not await client.server.redis.command("EXISTS", "user:{alice}:hub")
     assert not await client.server.redis.command("EXISTS", "{hub}:due")
     assert set(await client.server.redis.command("HKEYS", "{hub}:claims")) <= {b"*", b"* at"}
-    await client.server.distribution.look_at_all(client.server.now)
+    await client.server.hub_worker.look_at_all(client.server.now)
     assert not await client.server.redis.command("EXISTS", "hub:owners")
 
 

@@ -282,7 +282,12 @@ async def test_hubs_in_private_networks_get_no_request(push: Push) -> None:
     """The guard checks every hop, whether a feed names the hub or a redirect leads to it."""
     fetcher = Fetcher(FetchSettings(), resolver=push.it.resolver)
     strict = Subscriber(
-        push.it.redis, push.it.feeds, push.it.schedule, push.it.agreements, Hubs(fetcher, BASE), clock=push.it.clock
+        push.it.redis,
+        push.it.feeds,
+        push.it.schedule,
+        push.it.subscription_store,
+        Hubs(fetcher, BASE),
+        clock=push.it.clock,
     )
     push.it.__dict__["subscriber"] = strict
     feed = await push.subscribe()
@@ -303,7 +308,12 @@ async def test_a_redirect_into_a_private_network_is_not_followed(push: Push) -> 
         status=307, headers=[("Location", asked.here("/inside", "inside.test"))]
     )
     push.it.__dict__["subscriber"] = Subscriber(
-        push.it.redis, push.it.feeds, push.it.schedule, push.it.agreements, Hubs(fetcher, BASE), clock=push.it.clock
+        push.it.redis,
+        push.it.feeds,
+        push.it.schedule,
+        push.it.subscription_store,
+        Hubs(fetcher, BASE),
+        clock=push.it.clock,
     )
     feed = await push.subscribe()
     assert push.site.count("/inside") == 0
@@ -332,7 +342,7 @@ async def test_secrets_go_to_no_public_hub_in_the_clear(push: Push) -> None:
         return ["203.0.114.1"]
 
     fetcher = Door(FetchSettings(), resolver=public)
-    callback = (await push.agreement(await push.subscribe())).callbacks[0]
+    callback = (await push.subscriptions(await push.subscribe())).callbacks[0]
     answer = await Hubs(fetcher, BASE).ask("1", replace(callback, hub="http://hub.test:8080/"), "subscribe")
     assert (asked, answer.accepted) == (["http://hub.test:8080/"], False)
     assert "expected https" in answer.why

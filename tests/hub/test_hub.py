@@ -386,7 +386,7 @@ async def test_the_end_of_a_topic_is_a_denial(client: HubClient, end: str) -> No
     app = await client.subscribe(topic)
     if end == "disable":
         await client.server.accounts.disable_user("alice", client.server.now)
-        await client.server.distribution.look_at_all(client.server.now)
+        await client.server.hub_worker.look_at_all(client.server.now)
     elif end == "channel":
         await client.alice.post(action="channels", method="delete", channel="home")
     else:
@@ -395,7 +395,7 @@ async def test_the_end_of_a_topic_is_a_denial(client: HubClient, end: str) -> No
     reason = "there is no such topic any more"
     assert app.denials == [{"hub.mode": "denied", "hub.topic": topic or client.topic, "hub.reason": reason}]
     assert not app.deliveries
-    await client.server.distribution.look_at_all(client.server.now)
+    await client.server.hub_worker.look_at_all(client.server.now)
     await client.work()
     assert len(app.denials) == 1
 
@@ -488,7 +488,7 @@ async def test_deliveries_are_no_impressions(client: HubClient) -> None:
     assert len(app.deliveries) == 1
     got = await client.get(made["addresses"]["json"])
     assert [item["title"] for item in got.json()["items"]] == ["second", "first"]
-    await client.server.distribution.look_at_all(client.server.now)
+    await client.server.hub_worker.look_at_all(client.server.now)
     await client.work()
     assert len(app.deliveries) == 1
 
@@ -533,7 +533,7 @@ async def test_missed_changes_are_found_within_a_minute(client: HubClient) -> No
     client.server.delivery.delivered = None
     await client.publish("second")
     assert not app.deliveries
-    await client.server.distribution.look_at_all(client.server.now)
+    await client.server.hub_worker.look_at_all(client.server.now)
     await client.work()
     assert len(app.deliveries) == 1
 
@@ -546,7 +546,7 @@ async def test_a_user_who_is_deleted_leaves_nothing(client: HubClient) -> None:
     (user,) = [one for one in await client.server.accounts.users() if one.name == "alice"]
     assert await client.server.accounts.delete_disabled(user)
     assert not await client.server.redis.command("EXISTS", "user:{alice}:hub")
-    await client.server.distribution.look_at_all(client.server.now)
+    await client.server.hub_worker.look_at_all(client.server.now)
     await client.work()
     assert not await client.server.redis.command("SMEMBERS", "hub:owners")
     assert set(await client.server.redis.command("HKEYS", "{hub}:claims")) <= {b"*", b"* at"}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 def another_process(client: HubClient) -> None:
     """Lets a new process take over from the dead worker."""
-    client.server.distribution = replace(client.server).distribution
+    client.server.hub_worker = replace(client.server).hub_worker
 
 
 async def killed(client: HubClient, killing: Killing, step: int, after: bool) -> None:
@@ -80,7 +80,7 @@ async def test_several_workers_deliver_once(real_redis: Redis) -> None:
     """Only one worker at a time processes a delivery."""
     async with hub_client(real_redis) as client:
         apps = [await client.subscribe(path=f"/callback{number}") for number in range(20)]
-        workers = [replace(client.server).distribution for _ in range(4)]
+        workers = [replace(client.server).hub_worker for _ in range(4)]
         await client.arrive("second")
         for _ in range(3):
             client.server.now += 0.2
@@ -95,12 +95,12 @@ async def test_a_frozen_worker_loses_its_work(real_redis: Redis) -> None:
         client.site.open.clear()
         await client.arrive("second")
         client.server.now += 0.2
-        frozen = asyncio.create_task(client.server.distribution.run_once())
+        frozen = asyncio.create_task(client.server.hub_worker.run_once())
         while not client.site.in_flight:
             await asyncio.sleep(0.01)
         another_process(client)
         client.server.now += CLAIM
-        other = asyncio.create_task(client.server.distribution.run_once())
+        other = asyncio.create_task(client.server.hub_worker.run_once())
         while client.site.in_flight < 2:
             await asyncio.sleep(0.01)
         client.site.open.set()

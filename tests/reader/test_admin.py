@@ -220,7 +220,7 @@ async def test_hubs_users_and_configuration(admin: ReadingVisitor) -> None:
     """All known facts of each, without secrets."""
     server = admin.server
     await server.feeds.update("1", {"hub": "https://hub.example/"})
-    await server.agreements.count("https://hub.example/", posts=7)
+    await server.subscription_store.count("https://hub.example/", posts=7)
     await look(admin)
     hubs = [cells(row) for row in (await admin.get("/admin/hubs")).tree.css("tbody tr")]
     assert hubs == ["hub.example 1 0 0 0 0 7 0"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from microsub.feeds.push_health import PushHealth, push_health
 from microsub.feeds.record import FeedRecord
 from microsub.redis.protocol import Redis
-from microsub.websub.agreement import Agreement
+from microsub.websub.subscriptions import FeedSubscriptions
 from tests.support.hub import Hub, hub
 from tests.support.polling import World, world
 from tests.support.web import Publisher, publisher
@@ -74,8 +74,8 @@ class Push:
         """The names in Alice's timeline, newest first."""
         return [text.split('"name":"')[1].partition('"')[0] for text in await self.it.texts()]
 
-    async def agreement(self, feed: FeedRecord) -> Agreement:
-        return await self.it.agreements.get(feed.id)
+    async def subscriptions(self, feed: FeedRecord) -> FeedSubscriptions:
+        return await self.it.subscription_store.get(feed.id)
 
 
 @asynccontextmanager

@@ -96,7 +96,7 @@ class HubClient:
     async def work(self, seconds: float = 0.2) -> int:
         """Advance the clock, and do the due work."""
         self.server.now += seconds
-        return await self.server.distribution.run_once()
+        return await self.server.hub_worker.run_once()
 
     async def arrive(self, *names: str, **more: Any) -> None:
         """Add posts to Alice's channel."""

@@ -44,7 +44,7 @@ from microsub.fetch import (
     FetchSettings,
     HostPace,
 )
-from microsub.hub.distribution import Distribution
+from microsub.hub.worker import HubWorker
 from microsub.micropub.posting import Posting
 from microsub.micropub.sources import Sources
 from microsub.model.reader import ALL_SCOPES, PageQuery, Row
@@ -80,7 +80,7 @@ from microsub.transfer.feed_lists import FeedLists
 from microsub.webmention.store import MentionStore
 from microsub.webmention.verification import MentionVerifier
 from microsub.webpush.messages import DeviceMessages
-from microsub.websub.store import Agreements
+from microsub.websub.store import SubscriptionStore
 from microsub.websub.subscriber import Subscriber
 from microsub.work import Message, Patience
 from tests.support.parsing import PARSER
@@ -246,7 +246,7 @@ class World(Stores):
 
     @cached_property
     def delivery(self) -> Delivery:
-        return delivery(self, None if self.base_url is None else self.distribution.delivered)
+        return delivery(self, None if self.base_url is None else self.hub_worker.delivered)
 
     @cached_property
     def stages(self) -> Stages:
@@ -289,8 +289,8 @@ class World(Stores):
         return mention_verifier(self, self.fetcher, self.parser, pace, patience=math.inf)
 
     @cached_property
-    def agreements(self) -> Agreements:
-        return Agreements(self.redis, clock=self.clock)
+    def subscription_store(self) -> SubscriptionStore:
+        return SubscriptionStore(self.redis, clock=self.clock)
 
     @cached_property
     def subscriber(self) -> Subscriber:
@@ -302,10 +302,10 @@ class World(Stores):
         return device_messages(self.process, self, self.fetcher)
 
     @cached_property
-    def distribution(self) -> Distribution:
+    def hub_worker(self) -> HubWorker:
         """The work of the hub; only with a `base_url`."""
         assert self.services.topics is not None
-        return Distribution(self.redis, self.services.topics, self.fetcher, clock=self.clock)
+        return HubWorker(self.redis, self.services.topics, self.fetcher, clock=self.clock)
 
     def make_worker(
         self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None

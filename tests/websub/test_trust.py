@@ -10,7 +10,7 @@ import pytest
 from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import host_of
 from microsub.feeds.events import Event
-from microsub.websub.agreement import FIRST_PAUSE
+from microsub.websub.subscriptions import FIRST_PAUSE
 from tests.support.push import Push
 from tests.support.web import Answer
 
@@ -51,7 +51,7 @@ async def test_a_poll_that_finds_a_post_first_ends_the_trust(push: Push) -> None
     assert health.why == "a poll found posts before the hub delivered them"
     assert (health.posts_pushed, health.posts_polled) == (1, 2)
     assert await wait_of(push, feed) < 12 * HOUR
-    counts = (await push.it.agreements.counts([push.hub.url]))[host_of(push.hub.url)]
+    counts = (await push.it.subscription_store.counts([push.hub.url]))[host_of(push.hub.url)]
     assert counts == {"asked": 1, "verified": 1, "delivered": 1, "posts": 1, "missed": 2}
     await push.deliver(push.publish("fifth"))
     assert (await push.health(feed)).pushed
@@ -92,7 +92,7 @@ async def test_a_hub_that_never_verifies_gets_fewer_requests(push: Push) -> None
     for _ in range(30 * 24):
         push.it.clock.advance(HOUR)
         await push.look()
-        assert len((await push.agreement(feed)).callbacks) <= 8
+        assert len((await push.subscriptions(feed)).callbacks) <= 8
     assert 8 <= len(push.hub.asked_for("subscribe")) <= 14
     assert await wait_of(push, feed) < 25 * HOUR
 
@@ -109,7 +109,7 @@ async def test_a_hub_that_refuses_gets_fewer_requests(push: Push, status: int) -
     push.hub.answer = refuse  # type: ignore[assignment]
     feed = await push.subscribe()
     assert (await push.health(feed)).why == f"the hub answered {status}: no"
-    assert (await push.agreement(feed)).callbacks == ()
+    assert (await push.subscriptions(feed)).callbacks == ()
     push.it.clock.advance(HOUR)
     await push.look()
     assert len(times) == 1, "Retry-After holds"
@@ -125,7 +125,7 @@ async def test_a_hub_may_say_nonsense_of_when_to_come_again(push: Push, after: s
     push.hub.answer = lambda asked, form: Answer(b"", 503, headers=[("Retry-After", after)])
     feed = await push.subscribe()
     assert (await push.health(feed)).why == "the hub answered 503"
-    assert (await push.agreement(feed)).next <= push.it.now + FIRST_PAUSE
+    assert (await push.subscriptions(feed)).next <= push.it.now + FIRST_PAUSE
 
 
 async def test_the_old_subscription_lasts_until_the_new_is_verified(push: Push) -> None:
@@ -199,7 +199,7 @@ async def test_a_removed_user_leaves_no_subscription(push: Push) -> None:
     await push.it.follow_repair.run(push.it.now)
     await push.look()
     await push.look()
-    assert (push.hub.callbacks, (await push.agreement(feed)).callbacks) == ([], ())
+    assert (push.hub.callbacks, (await push.subscriptions(feed)).callbacks) == ([], ())
     report = await push.it.check()
     assert report.is_clean, report.as_text()
 
@@ -217,7 +217,7 @@ async def test_without_a_base_url_subscriptions_end(push: Push) -> None:
     push.it.clock.advance(15 * DAY)
     await push.look()
     await push.look()
-    assert (await push.agreement(feed)).callbacks == ()
+    assert (await push.subscriptions(feed)).callbacks == ()
 
 
 @pytest.mark.parametrize("jump", [-40 * DAY, 40 * DAY, -400 * DAY, 4000 * DAY])

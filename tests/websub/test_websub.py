@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from microsub.base.clock import DAY, HOUR
-from microsub.websub.agreement import signed
+from microsub.websub.subscriptions import signed
 from tests.support.push import BASE, Push
 from tests.support.web import Answer
 
@@ -240,7 +240,7 @@ async def test_a_lease_is_renewed_at_half_of_it_with_a_new_callback(push: Push) 
     assert len(push.hub.callbacks) == 1
     assert await push.deliver(push.document("by the new one")) == [202]
     assert (await push.shown())[0] == "by the new one"
-    assert len((await push.agreement(feed)).callbacks) <= 2
+    assert len((await push.subscriptions(feed)).callbacks) <= 2
 
 
 async def test_a_renewal_that_fails_breaks_nothing(push: Push) -> None:
@@ -292,7 +292,7 @@ async def test_the_last_unfollow_unsubscribes(push: Push) -> None:
     assert [form["hub.callback"] for form in push.hub.asked_for("unsubscribe")] == [callback]
     assert push.hub.verified[-1][:2] == ("unsubscribe", 200)
     assert push.hub.callbacks == []
-    assert (await push.agreement(feed)).callbacks == ()
+    assert (await push.subscriptions(feed)).callbacks == ()
     assert (await push.hub.deliver(callback, push.document("late"), "x")).status_code == 410
 
 

@@ -328,7 +328,7 @@ async def _hubs(visit: PageVisit) -> Response:
     admin = visit.site.services.admin
     sums = await admin.survey.recent(visit.now)
     hubs = dict(sums.hubs) if sums is not None else {}
-    counts = await admin.agreements.counts([f"https://{host}/" for host in hubs])
+    counts = await admin.subscription_store.counts([f"https://{host}/" for host in hubs])
     views = [HubView(host, feeds, pushed, counts.get(host, {})) for host, (feeds, pushed) in hubs.items()]
     return _shown(visit, "hubs.html", hubs=views, sums=sums)
 

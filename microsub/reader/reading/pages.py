@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, StoreUnavailable, TooManyRequests
-from microsub.base.rate_limits import Place, public_network
+from microsub.base.rate_limits import Slot, public_network
 from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
 from microsub.posts.items import PIECE
 from microsub.reader.reading import undo
@@ -273,9 +273,9 @@ async def _live(visit: PageVisit) -> Response:
     return StreamingResponse(_changes(services.listeners, user, places), headers=headers)
 
 
-async def _changes(listeners: Listeners, user: str, places: Sequence[Place]) -> AsyncIterator[bytes]:
+async def _changes(listeners: Listeners, user: str, slots: Sequence[Slot]) -> AsyncIterator[bytes]:
     """A line for each change, for some minutes; then the browser connects again with its session."""
-    leave, until = listeners.limits.take(places), time.monotonic() + _LIVE_SECONDS
+    leave, until = listeners.limits.take(slots), time.monotonic() + _LIVE_SECONDS
     news = listeners.news(user)
     try:
         yield b": waiting\n\n"

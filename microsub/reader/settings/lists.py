@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from microsub.base.errors import NotFound, TooManyRequests
-from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedPlaces, TakenPlaces
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots, SlotLease
 from microsub.base.texts import N_, Sentence
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import reader_of
@@ -22,7 +22,7 @@ from microsub.web.headers import page_headers
 from microsub.web.visit import Handler, PageSite, PageVisit, form, page, upload
 
 EXPORTS_OF_USER = RateLimit("exports of everything", "user", 4)
-EXPORTS_SHARED = SharedPlaces(
+EXPORTS_SHARED = SharedSlots(
     of_user=RateLimit("exports of everything", "user", 1, AT_ONCE),
     in_all=RateLimit("exports of everything", "first ones of users, and further ones", 4, AT_ONCE),
     first=RateLimit("exports of everything", "user", 1, 3600),
@@ -96,13 +96,13 @@ def _exporting(limiter: RateLimiter) -> Handler:
     return export
 
 
-def _admitted(limiter: RateLimiter, user: str) -> TakenPlaces:
+def _admitted(limiter: RateLimiter, user: str) -> SlotLease:
     """Reserve the slots for an export. Raises TooManyRequests."""
     if not limiter.has_room(EXPORTS_OF_USER, user):
         raise TooManyRequests(
             Sentence("You can download your data {most} times a minute. Wait a minute.", most=EXPORTS_OF_USER.most), 60
         )
-    taken = limiter.take_shared(EXPORTS_SHARED, user)
+    taken = limiter.acquire(EXPORTS_SHARED, user)
     if taken is None:
         raise TooManyRequests(N_("Another export is in progress. Try again when it has finished."), 10)
     limiter.count(EXPORTS_OF_USER, user)
@@ -112,17 +112,17 @@ def _admitted(limiter: RateLimiter, user: str) -> TakenPlaces:
 class _Export(StreamingResponse):
     """A reply that frees its slots, even if the client disconnected before it began."""
 
-    def __init__(self, lines: AsyncIterator[bytes], headers: dict[str, str], taken: TakenPlaces) -> None:
+    def __init__(self, lines: AsyncIterator[bytes], headers: dict[str, str], taken: SlotLease) -> None:
         super().__init__(lines, headers=headers)
         self._taken = taken
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        leaving = asyncio.get_running_loop().call_later(EXPORT_SHARES, self._taken.leave_shared)
+        leaving = asyncio.get_running_loop().call_later(EXPORT_SHARES, self._taken.release_shared)
         try:
             await super().__call__(scope, receive, send)
         finally:
             leaving.cancel()
-            self._taken.leave()
+            self._taken.release()
 
 
 def _as_file(kind: str, name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A feed's subscriptions: the agreement with its hub, and the next step. Pure.
+"""A feed's subscriptions at its hub, and the next step. Pure.
 
 Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A feed has one callback for each subscription
 request. A renewal has a new callback and a new secret, and the earlier callbacks stay valid until the new one is
@@ -53,7 +53,7 @@ _LONGEST_URL = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WantedSubscription:
     """The hub that a feed names, and the topic to ask it for."""
 
     hub: str
@@ -80,9 +80,9 @@ class Callback:
     ending: float | None = None
 
     @property
-    def wish(self) -> Wish:
+    def subscription(self) -> WantedSubscription:
         """The hub and topic that it was created for."""
-        return Wish(self.hub, self.topic)
+        return WantedSubscription(self.hub, self.topic)
 
     @property
     def renewal(self) -> float:
@@ -110,11 +110,11 @@ class Callback:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class FeedSubscriptions:
     """The stored state of a feed's subscriptions.
 
-    `to` is the wish that was last carried out, '' for none. `tries` counts requests since the last verification; before
-    `next` none is sent. `spent` is until when the feed's share of processor time is used up.
+    `to` is the wanted subscription that was last requested, '' for none. `tries` counts requests since the last
+    verification; before `next` none is sent. `spent` is until when the feed's share of processor time is used up.
     """
 
     callbacks: tuple[Callback, ...] = ()
@@ -134,7 +134,7 @@ class Agreement:
         return max(live, key=lambda one: one.verified or 0.0, default=None)
 
 
-def wish_of(feed: FeedRecord) -> Wish | None:
+def wanted_subscription(feed: FeedRecord) -> WantedSubscription | None:
     """The wanted subscription of `feed`; None if it names no hub, has no topic, or is gone."""
     topic = topic_of(feed)
     if (
@@ -145,12 +145,12 @@ def wish_of(feed: FeedRecord) -> Wish | None:
         or max(len(feed.hub), len(topic)) > _LONGEST_URL
     ):
         return None
-    return Wish(feed.hub, topic)
+    return WantedSubscription(feed.hub, topic)
 
 
-def new_callback(wish: Wish, now: float) -> Callback:
+def new_callback(wanted: WantedSubscription, now: float) -> Callback:
     """A callback that can't be guessed: 256 bits each for its address and its secret."""
-    return Callback(new_secret(), new_secret(), wish.hub, wish.topic, now)
+    return Callback(new_secret(), new_secret(), wanted.hub, wanted.topic, now)
 
 
 def address(feed_id: str, token: str) -> str:
@@ -181,18 +181,18 @@ class PushPlan:
     look: float | None = None
 
 
-def plan_push(agreement: Agreement, wish: Wish | None, now: float) -> PushPlan:
-    """Decide what to do about a feed's subscriptions for this `wish`; None: it needs none."""
-    current = agreement.effective(now)
-    if current is not None and current.wish != wish:
-        current = None if wish is None else _newest(agreement, wish, now)
-    over = tuple(one for one in agreement.callbacks if _is_over(one, wish, current, now))
-    surplus = [one for one in agreement.callbacks if one.is_live(now) and _is_surplus(one, wish, current)]
+def plan_push(subscriptions: FeedSubscriptions, wanted: WantedSubscription | None, now: float) -> PushPlan:
+    """Decide what to do about a feed's subscriptions if this one is `wanted`; None: it needs none."""
+    current = subscriptions.effective(now)
+    if current is not None and current.subscription != wanted:
+        current = None if wanted is None else _newest(subscriptions, wanted, now)
+    over = tuple(one for one in subscriptions.callbacks if _is_over(one, wanted, current, now))
+    surplus = [one for one in subscriptions.callbacks if one.is_live(now) and _is_surplus(one, wanted, current)]
     end = tuple(one for one in surplus if one.ending is None or not one.ending <= now < one.ending + END_AGAIN)
     looks = [now + END_AGAIN for _ in surplus]
-    if wish is None:
+    if wanted is None:
         return PushPlan(over, end, look=min(looks, default=None))
-    wait = 0.0 if agreement.to != str(wish) else agreement.next
+    wait = 0.0 if subscriptions.to != str(wanted) else subscriptions.next
     if wait > now + LONGEST_PAUSE:
         wait = now  # a clock was ahead
     start = wait if current is None else max(wait, current.renewal)
@@ -200,21 +200,21 @@ def plan_push(agreement: Agreement, wish: Wish | None, now: float) -> PushPlan:
     return PushPlan(over, end, start <= now, min(looks))
 
 
-def _newest(agreement: Agreement, wish: Wish, now: float) -> Callback | None:
-    return Agreement(tuple(one for one in agreement.callbacks if one.wish == wish)).effective(now)
+def _newest(subscriptions: FeedSubscriptions, wanted: WantedSubscription, now: float) -> Callback | None:
+    return FeedSubscriptions(tuple(one for one in subscriptions.callbacks if one.subscription == wanted)).effective(now)
 
 
-def _is_over(one: Callback, wish: Wish | None, current: Callback | None, now: float) -> bool:
+def _is_over(one: Callback, wanted: WantedSubscription | None, current: Callback | None, now: float) -> bool:
     if one.until is not None:
         return not one.takes_deliveries(now)
     # A hub may still verify this one; an unverified callback needs no unsubscribe.
     superseded = current is not None and one.asked < (current.verified or 0.0)
-    return one.wish != wish or superseded or not one.asked - DAY < now < one.asked + PENDING
+    return one.subscription != wanted or superseded or not one.asked - DAY < now < one.asked + PENDING
 
 
-def _is_surplus(one: Callback, wish: Wish | None, current: Callback | None) -> bool:
+def _is_surplus(one: Callback, wanted: WantedSubscription | None, current: Callback | None) -> bool:
     """Whether another callback has replaced it, or none is wanted; until then it stays."""
-    return one.ending is not None or wish is None or (current is not None and one.token != current.token)
+    return one.ending is not None or wanted is None or (current is not None and one.token != current.token)
 
 
 def pause_after(tries: int, current: Callback | None, now: float) -> float:
@@ -263,24 +263,24 @@ def has_share(spent: float, now: float) -> bool:
 # --- health -------------------------------------------------------------------------------------------------------
 
 
-def health_of(agreement: Agreement, feed: FeedRecord, why: str, now: float) -> Mapping[str, str | None]:
+def health_of(subscriptions: FeedSubscriptions, feed: FeedRecord, why: str, now: float) -> Mapping[str, str | None]:
     """The record's fields for the state of a feed's subscription; `why` says why it isn't pushed.
 
     Trust in deliveries ends with the subscription they came by.
     """
-    current = agreement.effective(now)
+    current = subscriptions.effective(now)
     if current is None:
-        return {"push": None, "push_until": None, "push_why": why or None, "push_to": agreement.to or None}
-    is_trusted = feed.extra.get("push") == "1" and current.wish == wish_of(feed)
+        return {"push": None, "push_until": None, "push_why": why or None, "push_to": subscriptions.to or None}
+    is_trusted = feed.extra.get("push") == "1" and current.subscription == wanted_subscription(feed)
     return {
         "push": "1" if is_trusted else None,
         "push_until": f"{current.until:.3f}",
         "push_why": None if is_trusted else why or "subscribed; the hub has delivered nothing yet",
-        "push_to": agreement.to or None,
+        "push_to": subscriptions.to or None,
     }
 
 
-def without(agreement: Agreement, gone: Sequence[Callback]) -> tuple[Callback, ...]:
+def without(subscriptions: FeedSubscriptions, gone: Sequence[Callback]) -> tuple[Callback, ...]:
     """The callbacks without those in `gone`."""
     tokens = {one.token for one in gone}
-    return tuple(one for one in agreement.callbacks if one.token not in tokens)
+    return tuple(one for one in subscriptions.callbacks if one.token not in tokens)

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from microsub.base.clock import DAY, HOUR
-from microsub.websub.agreement import (
+from microsub.websub.subscriptions import (
     END_AGAIN,
     FIRST_PAUSE,
     LATE,
     LONGEST_PAUSE,
-    Agreement,
     Callback,
+    FeedSubscriptions,
     PushPlan,
-    Wish,
+    WantedSubscription,
     has_share,
     lease_of,
     new_callback,
@@ -26,54 +26,71 @@ from microsub.websub.agreement import (
 )
 
 NOW = 1_700_000_000.0
-WISH, OTHER = Wish("https://hub.test/", "https://a.test/feed"), Wish("https://hub.test/", "https://b.test/feed")
+WANTED, OTHER = (
+    WantedSubscription("https://hub.test/", "https://a.test/feed"),
+    WantedSubscription("https://hub.test/", "https://b.test/feed"),
+)
 
 
-def callback(token: str, wish: Wish = WISH, asked: float = -HOUR) -> Callback:
-    return Callback(token, "secret", wish.hub, wish.topic, NOW + asked)
+def callback(token: str, wanted: WantedSubscription = WANTED, asked: float = -HOUR) -> Callback:
+    return Callback(token, "secret", wanted.hub, wanted.topic, NOW + asked)
 
 
-def verified(token: str, wish: Wish = WISH, since: float = -HOUR, lease: float = 10 * DAY) -> Callback:
-    return replace(callback(token, wish, since - 1), verified=NOW + since, until=NOW + since + lease)
+def verified(
+    token: str, wanted: WantedSubscription = WANTED, since: float = -HOUR, lease: float = 10 * DAY
+) -> Callback:
+    return replace(callback(token, wanted, since - 1), verified=NOW + since, until=NOW + since + lease)
 
 
 PENDING, LIVE, HALF = callback("pending"), verified("live"), verified("half", since=-5 * DAY)
 ENDING, LAPSED = replace(verified("ending"), ending=NOW - HOUR), verified("lapsed", since=-11 * DAY)
-ASKED = Agreement((PENDING,), str(WISH), 1, NOW + 600)
+ASKED = FeedSubscriptions((PENDING,), str(WANTED), 1, NOW + 600)
 
-PLANS: dict[str, tuple[Agreement, Wish | None, PushPlan]] = {
-    "nothing is wanted": (Agreement(), None, PushPlan()),
-    "a first wish": (Agreement(), WISH, PushPlan(ask=True, look=NOW + FIRST_PAUSE)),
-    "asked, and not verified yet": (ASKED, WISH, PushPlan(look=NOW + 600)),
-    "not verified for too long": (replace(ASKED, next=NOW - 1), WISH, PushPlan(ask=True, look=NOW + FIRST_PAUSE)),
+PLANS: dict[str, tuple[FeedSubscriptions, WantedSubscription | None, PushPlan]] = {
+    "nothing is wanted": (FeedSubscriptions(), None, PushPlan()),
+    "a first wish": (FeedSubscriptions(), WANTED, PushPlan(ask=True, look=NOW + FIRST_PAUSE)),
+    "asked, and not verified yet": (ASKED, WANTED, PushPlan(look=NOW + 600)),
+    "not verified for too long": (replace(ASKED, next=NOW - 1), WANTED, PushPlan(ask=True, look=NOW + FIRST_PAUSE)),
     "another wish asks at once": (ASKED, OTHER, PushPlan((PENDING,), ask=True, look=NOW + FIRST_PAUSE)),
     "planned while a clock was ahead": (
         replace(ASKED, next=NOW + 99 * DAY),
-        WISH,
+        WANTED,
         PushPlan(ask=True, look=NOW + FIRST_PAUSE),
     ),
-    "verified": (Agreement((LIVE,), str(WISH)), WISH, PushPlan(look=LIVE.renewal)),
-    "half of the lease is over": (Agreement((HALF,), str(WISH)), WISH, PushPlan(ask=True, look=NOW + FIRST_PAUSE)),
-    "a renewal was asked for": (Agreement((HALF, PENDING), str(WISH), 1, NOW + 600), WISH, PushPlan(look=NOW + 600)),
+    "verified": (FeedSubscriptions((LIVE,), str(WANTED)), WANTED, PushPlan(look=LIVE.renewal)),
+    "half of the lease is over": (
+        FeedSubscriptions((HALF,), str(WANTED)),
+        WANTED,
+        PushPlan(ask=True, look=NOW + FIRST_PAUSE),
+    ),
+    "a renewal was asked for": (
+        FeedSubscriptions((HALF, PENDING), str(WANTED), 1, NOW + 600),
+        WANTED,
+        PushPlan(look=NOW + 600),
+    ),
     "the renewal is verified": (
-        Agreement((HALF, LIVE), str(WISH)),
-        WISH,
+        FeedSubscriptions((HALF, LIVE), str(WANTED)),
+        WANTED,
         PushPlan(end=(HALF,), look=NOW + END_AGAIN),
     ),
-    "the end was asked for": (Agreement((ENDING, LIVE), str(WISH)), WISH, PushPlan(look=NOW + END_AGAIN)),
-    "the lease is over": (Agreement((LAPSED,), str(WISH)), WISH, PushPlan((LAPSED,), ask=True, look=NOW + FIRST_PAUSE)),
+    "the end was asked for": (FeedSubscriptions((ENDING, LIVE), str(WANTED)), WANTED, PushPlan(look=NOW + END_AGAIN)),
+    "the lease is over": (
+        FeedSubscriptions((LAPSED,), str(WANTED)),
+        WANTED,
+        PushPlan((LAPSED,), ask=True, look=NOW + FIRST_PAUSE),
+    ),
     "nobody follows": (
-        Agreement((LIVE, PENDING), str(WISH)),
+        FeedSubscriptions((LIVE, PENDING), str(WANTED)),
         None,
         PushPlan((PENDING,), (LIVE,), look=NOW + END_AGAIN),
     ),
     "another topic, not verified yet": (
-        Agreement((LIVE, callback("new", OTHER)), str(OTHER), 1, NOW + 600),
+        FeedSubscriptions((LIVE, callback("new", OTHER)), str(OTHER), 1, NOW + 600),
         OTHER,
         PushPlan(look=NOW + 600),
     ),
     "another topic, verified": (
-        Agreement((LIVE, verified("new", OTHER)), str(OTHER)),
+        FeedSubscriptions((LIVE, verified("new", OTHER)), str(OTHER)),
         OTHER,
         PushPlan(end=(LIVE,), look=NOW + END_AGAIN),
     ),
@@ -83,17 +100,17 @@ PLANS: dict[str, tuple[Agreement, Wish | None, PushPlan]] = {
 @pytest.mark.parametrize("case", PLANS)
 def test_plans_for_each_state(case: str) -> None:
     """The callbacks to forget, to unsubscribe and to request, and the time of the next check."""
-    agreement, wish, plan = PLANS[case]
-    assert plan_push(agreement, wish, NOW) == plan
+    subscriptions, wanted, plan = PLANS[case]
+    assert plan_push(subscriptions, wanted, NOW) == plan
 
 
-@pytest.mark.parametrize("agreement", [plan[0] for plan in PLANS.values()])
-def test_without_a_wish_all_ends(agreement: Agreement) -> None:
+@pytest.mark.parametrize("subscriptions", [plan[0] for plan in PLANS.values()])
+def test_without_a_wish_all_ends(subscriptions: FeedSubscriptions) -> None:
     """Every callback is forgotten or unsubscribed, and nothing else is requested from a hub."""
-    plan = plan_push(agreement, None, NOW)
+    plan = plan_push(subscriptions, None, NOW)
     assert not plan.ask
-    assert {*plan.over, *plan.end} | {ENDING} >= {*agreement.callbacks}
-    assert plan_push(agreement, None, NOW + 20 * DAY + LATE) == PushPlan(agreement.callbacks)
+    assert {*plan.over, *plan.end} | {ENDING} >= {*subscriptions.callbacks}
+    assert plan_push(subscriptions, None, NOW + 20 * DAY + LATE) == PushPlan(subscriptions.callbacks)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +150,8 @@ def test_processor_time_is_a_six_hundredth() -> None:
 
 def test_a_callback_shows_neither_token_nor_secret() -> None:
     """The `repr` of objects that contain one doesn't show them either."""
-    made = new_callback(WISH, NOW)
-    assert made.token not in repr(Agreement((made,)))
+    made = new_callback(WANTED, NOW)
+    assert made.token not in repr(FeedSubscriptions((made,)))
     assert made.secret not in repr(made)
     assert Callback.of(made.token, made.to_json()) == made
     assert parted(f"12.{made.token}") == ("12", made.token)

@@ -134,7 +134,7 @@ class _HostTurns:
         return max(PUT_OFF, self._resting.left(url))
 
 
-class Distribution(CalendarWork):
+class HubWorker(CalendarWork):
     """Does the hub's due work. Any number of processes may run it."""
 
     def __init__(self, redis: Redis, topics: Topics, sender: Sender, *, clock: Callable[[], float] = time.time) -> None:
