@@ -96,10 +96,11 @@ _LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w
 _SOURCE = ' src="http'
 # All other images stay unchanged: these are tiny, or have no source.
 _DOUBTFUL = re.compile(r' (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
-# Only without frames: in values, `nh3` writes `>` as a reference, so a tag ends at the first one.
+_FRAME = re.compile(r'<iframe((?:\s[^\s<>="]+="[^"]*")*)>.*?</iframe>', re.S)
+# Only without the text in frames: in values, `nh3` writes `>` as a reference, so a tag ends at the first one.
 _IMAGE = re.compile(r"<img\b([^>]*)>")
 _DOUBTS = re.compile(r'<(?:iframe|math|/audio|/video|img(?! src="http)(?![^>]*? src="http))')
-_WITH_TOKENS = ("<iframe", "<math", "</audio>", "</video>")
+_WITH_TOKENS = ("<math", "</audio>", "</video>")
 _PARSED_AGAIN = ("<math", "</audio>", "</video>", "<pre")
 """Elements whose content may be read differently without a tag in it; `pre` ignores a line break at its beginning."""
 # Possessive, like everything here, because publishers choose the length of any run.
@@ -361,6 +362,7 @@ def _decided(cleaned: str) -> str:
     if not ('="0"' in cleaned or '="1"' in cleaned or _DOUBTS.search(cleaned)):
         return cleaned
     if not any(part in cleaned for part in _WITH_TOKENS):
+        cleaned = _FRAME.sub(lambda frame: _frame(frame[1]), cleaned)
         return _IMAGE.sub(lambda image: _image(image[0], image[1]), cleaned)
     tokens = pieces(cleaned)
     if tokens is None:

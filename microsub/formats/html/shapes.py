@@ -10,6 +10,7 @@ from __future__ import annotations
 import html as entities
 import re
 from functools import cache
+from operator import itemgetter
 from urllib.parse import urlsplit
 
 import nh3
@@ -81,6 +82,9 @@ _MATH = """math merror mfrac mi mmultiscripts mn mo mover mpadded mphantom mpres
 MATH = frozenset(_MATH.split())
 TAGS = frozenset(f"{_INLINE} {_BLOCK} {_MEDIA}".split()) | MATH
 
+_ORDINARY = TAGS - {"img", "picture", "source"}
+"""Elements that are never rewritten without attributes."""
+
 # Their content isn't text for people, so it is removed too.
 _UNREAD = """script style svg template select textarea button noscript noembed noframes object applet title head xmp
     plaintext annotation annotation-xml"""
@@ -114,7 +118,7 @@ def pieces(cleaned: str) -> list[Token] | None:
     `text`.
     """
     tokens = list(_TOKEN.finditer(cleaned))
-    return tokens if sum(len(token[0]) for token in tokens) == len(cleaned) else None
+    return tokens if sum(map(len, map(itemgetter(0), tokens))) == len(cleaned) else None
 
 
 def attributes_of(token: Token) -> dict[str, str]:
@@ -208,18 +212,22 @@ class _Rewriting:
     def html(self) -> str:
         place = 0
         while place < len(self._tokens):
-            place = self._take(place)
+            token = self._tokens[place]
+            is_text = token.lastgroup == "text"
+            if is_text or (token["name"] in _ORDINARY and not token["attributes"]):  # nearly all
+                if is_text and not token[0].isspace():
+                    self._last = None
+                self._kept.append(token[0])
+                place += 1
+            else:
+                place = self._take(place)
         return "".join(self._kept)
 
     def _take(self, place: int) -> int:
-        """Rewrite what begins at `place`; returns where the next begins."""
+        """Rewrite the frame or tag at `place`; returns where the next begins."""
         token = self._tokens[place]
         name, closing = token["name"], token["closing"]
-        if token["text"] is not None:
-            if not token["text"].isspace():
-                self._last = None
-            self._kept.append(token[0])
-        elif name is None:
+        if name is None:
             self._kept.append(self._frame(attributes_of(token), token["inner"]))
         elif name == UNSCRIPTED:
             if not closing and place >= self._shown_up_to:
@@ -243,7 +251,7 @@ class _Rewriting:
             if name in {"picture", "source"}:
                 self._note_source(token)
             self._kept.append(_awake(token) if name in _PLAYED and "data-" in token[0] else token[0])
-            if name in _BOXES and not closing:
+            if name in _BOXES and not closing and ("style=" in token[0] or "data-" in token[0]):
                 self._background(place, attributes_of(token))
         return place + 1
 
@@ -436,5 +444,7 @@ def _emoji(found: dict[str, str], source: str) -> str:
         return ""
     if "wp-smiley" in classes or _EMOJI_FILE.search(source):
         return entities.escape(alt, quote=False)
+    if not _EMOJI_CLASS.search(classes):
+        return ""
     is_one = any(ord(char) > 0x203B for char in alt) and not any(char.isalpha() or char == " " for char in alt)
-    return entities.escape(alt, quote=False) if is_one and _EMOJI_CLASS.search(classes) else ""
+    return entities.escape(alt, quote=False) if is_one else ""
