@@ -88,6 +88,7 @@ SANDBOX = "allow-scripts allow-same-origin allow-popups allow-presentation"
 URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster"})
 _SIZED = frozenset({"img", "video", "iframe"})
 _PIXELS = re.compile(r"(?ai)\s*+(\d{1,6})(?:\.\d*+)?\s*+(?:px)?\s*+")
+_PLAIN_SIZE = re.compile(r"[1-9][0-9]{0,3}")
 _PER_CENT = re.compile(r"(?a)\s*(?:100|[1-9]\d?)%\s*")
 _ANY_TAG = re.compile(r"<[^<>]*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
@@ -325,6 +326,8 @@ def _is_beacon(url: str) -> bool:
 
 def _size(tag: str, value: str) -> str | None:
     """A width or height in whole pixels, or for players in per cent; None for other values."""
+    if _PLAIN_SIZE.fullmatch(value):
+        return value
     found = _PIXELS.fullmatch(value)
     if found:
         return str(int(found[1])) if int(found[1]) <= MAX_SIZE else None

@@ -10,6 +10,7 @@ _TAGS = re.compile("<([^>]*)>")
 _ALT = re.compile(r'\salt="([^"]*)"')
 _PRE = re.compile(r"(<pre\b[^>]*>.*?</pre>)", re.S)
 _SILENT = re.compile(r"<(video|audio|iframe)\b[^>]*>.*?</\1>", re.S)
+_BLOCKS = re.compile("<(?:video|audio|iframe|pre)")
 _UNREAD = re.compile(r"(?is)<(script|style)\b[^>]*>.*?</\1\s*>|<!--.*?-->|<!doctype\b[^<>]*>")
 _BREAK = re.compile(r"[\x01\x02\n][ \x01\x02\n]*")
 _SPACES = re.compile(r"  +")
@@ -55,9 +56,9 @@ def html_to_text(html: str) -> str:
         return " ".join(_plain(html).split())
     if any(control in html for control in _CONTROLS):
         html = html.translate(_REMOVED)
-    if "</video>" in html or "</audio>" in html or "</iframe>" in html:
+    if has_blocks := _BLOCKS.search(html):
         html = _SILENT.sub(_LINE, html)
-    if "<pre" in html:
+    if has_blocks and "<pre" in html:
         parts = _PRE.split(html)
         parts[::2] = [_folded(part) for part in parts[::2]]
         parts[1::2] = [_keep(part) for part in parts[1::2]]
@@ -83,8 +84,8 @@ class _Marks(dict[str, str]):
 
     def __missing__(self, inside: str) -> str:
         name, blank, _ = inside.partition(" ")
-        if blank and name.isalnum() and name != "img":
-            return self[name]  # only for pictures the attributes count
+        if blank and name.isalnum() and (name != "img" or inside.isascii()):
+            return self[name]  # the attributes count only for pictures of emoji
         match = _TAG.match(f"<{inside}>")
         mark = _tag(match) if match else ""
         if len(inside) < 16 and len(self) < 500:
