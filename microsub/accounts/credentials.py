@@ -24,14 +24,13 @@ from microsub.base.digests import new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import NAME
+from microsub.model.session import KNOWN_BROWSER
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 
-KNOWN_BROWSER = 400 * DAY
-"""How long a browser stays known after a user has signed in with it."""
 PASSKEY_CHALLENGE = 300
 INVITATION = 1 * DAY
 """Lifetime of a one-time link."""
@@ -205,16 +204,6 @@ class LocalCredentials:
             return None
         found = await self._redis.command("GETDEL", keys.ceremony(sha256_hex(secret)))
         return None if found is None else dict(orjson.loads(found))
-
-    # --- confirmations
-
-    async def confirm(self, user: str, session: str, seconds: int) -> None:
-        """Record for that many seconds that the user has confirmed their identity in the session."""
-        await self._redis.command("SET", keys.confirmed(user, session), "", "EX", seconds)
-
-    async def is_confirmed(self, user: str, session: str) -> bool:
-        """Whether such a confirmation is valid now."""
-        return bool(await self._redis.command("EXISTS", keys.confirmed(user, session)))
 
     # --- invitations
 

@@ -21,21 +21,18 @@ from microsub.base.errors import Unauthorized
 from microsub.base.identifiers import same_me
 from microsub.base.texts import N_
 from microsub.model.reader import NAME
+from microsub.model.session import CONFIRMATION, SESSION, SignedIn
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading
 from microsub.redis.scripts import load
 
-SESSION = 30 * DAY
-"""From the last visit until a session ends."""
 SESSION_SECRET = 1 * DAY
 """Until the secret of a session is renewed."""
 SESSION_OVERLAP = 1 * DAY
 """Maximum time for which the old secret stays valid after a renewal: the reply with the new one may get lost."""
 SESSION_SETTLED = 60
 """How long the old secret stays valid after the first request with the new one, for requests in progress."""
-CONFIRMATION = 600
-"""How long after a sign-in or a confirmation a user may change password and passkeys."""
 VISIT_NOTED = 300
 """Minimum time between two recorded visits of a session, so that not every request writes."""
 SIGN_IN = 900
@@ -60,22 +57,6 @@ class SignedInPerson:
     how: str
     next: str = ""
     new: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SignedIn:
-    """The sender of a request: user, profile URL, session id, way of the sign-in, and whether they are an admin now.
-
-    `cookie` is the new value of the cookie if it has changed, otherwise None. `since` is the Unix time of the sign-in.
-    """
-
-    user: str
-    me: str
-    id: str
-    how: str
-    since: float
-    admin: bool
-    cookie: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +134,16 @@ class Sessions:
         return SignedIn(
             user, found.me or self._hosted_profile(user), found.id, found.how, found.created, admin is not None, new
         )
+
+    async def confirm(self, user: str, id_: str) -> None:
+        """Record that the user has confirmed their identity in the session of that id, for `CONFIRMATION` seconds."""
+        await self._redis.command("SET", keys.confirmed(user, id_), "", "EX", CONFIRMATION)
+
+    async def is_confirmed(self, session: SignedIn, now: float) -> bool:
+        """Whether the session was signed in or confirmed within `CONFIRMATION`."""
+        if session.since <= now < session.since + CONFIRMATION:
+            return True
+        return bool(await self._redis.command("EXISTS", keys.confirmed(session.user, session.id)))
 
     async def all(self, user: str) -> list[Session]:
         """The user's sessions, the most recently used first."""

@@ -101,6 +101,10 @@ class UserDisabled(Unauthorized):
     """The token is known, but its user is disabled."""
 
 
+class NotRecognised(Unauthorized):
+    """Name or password is wrong, without saying which; or the passkey is unknown."""
+
+
 class Forbidden(RequestError):
     """The token is valid, but doesn't allow this request."""
 
@@ -122,6 +126,10 @@ class PostingScopeMissing(InsufficientScope):
     """The token lacks `scope` for Micropub, which has its own status for this (section 3.6)."""
 
     status = 401
+
+
+GRANTED = "tokens and authorized apps"
+"""What a quota of tokens counts."""
 
 
 class QuotaReached(Forbidden):

@@ -193,6 +193,16 @@ def public_network(address: str) -> str | None:
     return network_of(address) if is_public(address) else None
 
 
+def share_of(address: str, user: str) -> str:
+    """The key whose share of name look-ups a request from that address uses.
+
+    That of the user, of a visitor's network, or a common one if all visitors may have the same address.
+    """
+    if user:
+        return f"user {user}"
+    return f"network {wide_network_of(address) or network_of(address)}" if is_public(address) else ""
+
+
 def is_local(address: str) -> bool:
     """Whether a client, or the proxy that it comes through, is on this machine."""
     found = client_address(address)

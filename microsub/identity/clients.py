@@ -21,7 +21,7 @@ import structlog
 from microsub.accounts.credentials import AttemptCounts
 from microsub.base.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.base.identifiers import identifier, same_origin, shown
-from microsub.base.rate_limits import RateLimiter, Slot, is_public, network_of, wide_network_of
+from microsub.base.rate_limits import RateLimiter, Slot, is_public, network_of
 from microsub.base.texts import N_, Sentence, duration
 from microsub.base.ttl_cache import TtlCache
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
@@ -106,16 +106,6 @@ class Asker:
         if not self.user:
             return (network,)
         return (network, f"user {self.user}") if is_public(self.address) else (f"user {self.user}",)
-
-    @property
-    def share(self) -> str:
-        """The key whose share of name look-ups is used.
-
-        That of the user, of a visitor's network, or a common one if all visitors may have the same address.
-        """
-        if self.user:
-            return f"user {self.user}"
-        return f"network {wide_network_of(self.address) or network_of(self.address)}" if is_public(self.address) else ""
 
 
 class ConsentLimit:

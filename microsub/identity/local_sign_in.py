@@ -23,9 +23,9 @@ import structlog
 
 from microsub.accounts.credentials import ATTEMPTS, PASSKEY_CHALLENGE, AttemptCounts, InvitationSpent, LocalCredentials
 from microsub.accounts.grants import owner_in
-from microsub.accounts.sessions import CONFIRMATION, Sessions, SignedInPerson
+from microsub.accounts.sessions import Sessions, SignedInPerson
 from microsub.accounts.store import Accounts
-from microsub.base.errors import RequestError, TooManyRequests, Unauthorized
+from microsub.base.errors import NotRecognised, RequestError, TooManyRequests, Unauthorized
 from microsub.base.metrics import LOCAL_SIGN_INS
 from microsub.base.rate_limits import GrowingPauses, network_of, wide_network_of
 from microsub.base.texts import N_, Sentence, duration
@@ -63,10 +63,6 @@ class SignInOrigin:
     devices: str = ""
 
 
-class NotRecognised(Unauthorized):
-    """Name or password is wrong, without saying which; or the passkey is unknown."""
-
-
 class LocalSignIn:
     """Recognises users by their password, passkey or one-time link, and stores new credentials.
 
@@ -85,7 +81,7 @@ class LocalSignIn:
         self.hasher = hasher or Hasher()
         self._accounts = Accounts(redis)
         self._passwords = Passwords(self.credentials, self.hasher)
-        self._sessions = sessions or Sessions(redis)
+        self.sessions = sessions or Sessions(redis)
         self._attempts = LoginAttempts(AttemptCounts(redis))
         self._addresses = addresses
 
@@ -138,7 +134,7 @@ class LocalSignIn:
         """
         if not await self._is_right(user, password, where, now):
             raise NotRecognised(N_("The password is incorrect."))
-        await self.credentials.confirm(user, session, CONFIRMATION)
+        await self.sessions.confirm(user, session)
 
     async def confirm_by_passkey(
         self, base: str, user: str, session: str, answered: PasskeyAnswer, where: SignInOrigin, now: float
@@ -146,11 +142,12 @@ class LocalSignIn:
         """Confirm it by a passkey of that user. Raises NotRecognised, TooManyRequests."""
         if await self._passkey_of(base, answered, where, now) != user:
             raise NotRecognised(N_("This is not a passkey of yours."))
-        await self.credentials.confirm(user, session, CONFIRMATION)
+        await self.sessions.confirm(user, session)
 
-    async def is_confirmed(self, user: str, session: str, since: float, now: float) -> bool:
-        """Whether the session was signed in (`since`, Unix time) or confirmed within `CONFIRMATION`."""
-        return since <= now < since + CONFIRMATION or await self.credentials.is_confirmed(user, session)
+    async def person(self, user: str, how: str) -> SignedInPerson:
+        """The user, who has proven their identity; `how` in words."""
+        found = await self._accounts.user(user)
+        return SignedInPerson(user, found.me if found is not None else "", how)
 
     async def remember(self, user: str, devices: str, now: float) -> str:
         """The browser's new cookie, which identifies it for this user too."""
@@ -200,7 +197,7 @@ class LocalSignIn:
         """
 
         async def has_session() -> None:
-            if but and all(session.id != but for session in await self._sessions.all(user)):
+            if but and all(session.id != but for session in await self.sessions.all(user)):
                 raise Unauthorized(N_("You are no longer signed in."))
 
         await self._attempts.hashed(user, now)
@@ -219,10 +216,10 @@ class LocalSignIn:
     async def forget(self, user: str) -> None:
         """Remove all of the user's credentials and known browsers, and end all their sessions."""
         await self.credentials.forget(user)
-        await self._sessions.end_all(user)
+        await self.sessions.end_all(user)
 
     async def _forget_browsers(self, user: str, *, but: str = "") -> None:
-        await self._sessions.end_all(user, but=but)
+        await self.sessions.end_all(user, but=but)
         await self.credentials.forget_devices(user)
 
     # ---

@@ -17,6 +17,7 @@ from microsub.accounts.store import Accounts, ServiceTokens, Token
 from microsub.base import metrics
 from microsub.base.digests import is_same
 from microsub.base.errors import (
+    GRANTED,
     Forbidden,
     InsufficientScope,
     InvalidRequest,
@@ -33,8 +34,6 @@ from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 
-ACCESS = "tokens and authorized apps"
-"""Names of the limited things, as shown on pages."""
 LONGEST_NAME = 100
 """Characters of a token's name."""
 
@@ -192,7 +191,7 @@ class IndieAuthProvider:
         )
         self._note(spent, "tokens", consent)
         if spent is RedemptionResult.FULL:
-            raise QuotaReached(ACCESS, await self._grants.held(consent.user), most)
+            raise QuotaReached(GRANTED, await self._grants.held(consent.user), most)
         if issued is None:
             raise _bad_code(spent)
         return replace(person, issued=issued)
@@ -276,7 +275,7 @@ class IndieAuthProvider:
     async def _require_room(self, user: str) -> None:
         most = await self._most(user)
         if most and (held := await self._grants.held(user)) >= most:
-            raise QuotaReached(ACCESS, held, most)
+            raise QuotaReached(GRANTED, held, most)
 
     async def _consent(self, code: str) -> tuple[Consent, Redeemed]:
         """The grant and the user of the code. Raises OAuthRefused."""

@@ -608,7 +608,7 @@ are counted separately. Lifetime: 400 days after the last one. `accounts.credent
 
 confirmed = key_of_two("user:{<name>}:confirmed:<session>")
 """String: empty; present if the user has just confirmed their identity in the session of that id. Lifetime: 10 minutes.
-`accounts.credentials`.
+`accounts.sessions`.
 """
 
 handles = key("identity:handles")

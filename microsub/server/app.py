@@ -55,7 +55,8 @@ from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
 from microsub.web.headers import is_of_this_machine, is_passed_on
 from microsub.web.responses import CORS, error_reply, retry_after
-from microsub.web.visit import PageSite, missing_page
+from microsub.web.routes import missing_page
+from microsub.web.visit import PageSite
 from microsub.webmention.receiver import WebmentionEndpoint
 from microsub.websub.callbacks import WebSubEndpoint
 from microsub.websub.hubs import PATH as WEBSUB
@@ -125,7 +126,14 @@ class Application(Starlette):
         self, services: Services, base_url: str | None, monitors: Monitors, starters: Sequence[StarterFeed]
     ) -> None:
         self._endpoint = MicrosubEndpoint(services, TABLE, ENDPOINT)
-        site = PageSite.at(services, base_url, (IDENTITY_FOLDER, *READER_FOLDERS), NAVIGATION)
+        site = PageSite.at(
+            services.identity.sessions,
+            services.clock,
+            base_url,
+            (IDENTITY_FOLDER, *READER_FOLDERS),
+            NAVIGATION,
+            services,
+        )
         oauth = OAuthEndpoint(services, site.address.base)
         lists = FeedListEndpoint(services)
         mentions = WebmentionEndpoint(services.mentions)

@@ -248,8 +248,7 @@ def hub_topics(
     if settings.base_url is None:
         return None
     from microsub.hub.topics import ChannelTopics, Topics
-    from microsub.web.pages import Templates
-    from microsub.web.visit import FOLDER
+    from microsub.web.pages import FOLDER, Templates
 
     return Topics(
         settings.base_url,

@@ -370,8 +370,7 @@ def page_texts(language: str) -> gettext.NullTranslations:
     """The texts of all pages in that language, for a worker's messages."""
     from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
     from microsub.reader import FOLDERS
-    from microsub.web.pages import Templates
-    from microsub.web.visit import FOLDER
+    from microsub.web.pages import FOLDER, Templates
 
     return Templates([FOLDER, IDENTITY_FOLDER, *FOLDERS]).texts(language)
 

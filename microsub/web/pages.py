@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+FOLDER = Path(__file__).parent
+"""Templates, static files and texts that all pages share."""
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 """The languages of pages with their own names; the first is the language of the code."""
 DEFAULT_LANGUAGE = "en"

@@ -6,6 +6,7 @@ Pages are taken from the routes: a new one needs an entry here, or a reason why 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,7 +23,8 @@ from microsub.formats.documents.page import write_post
 from microsub.identity.pages import page_routes
 from microsub.model.jf2 import Content, Entry
 from microsub.reader import FOLDERS, NAVIGATION, reader_routes
-from microsub.web.visit import FOLDER, PageSite
+from microsub.web.pages import FOLDER
+from microsub.web.visit import PageSite
 from tests.browser.accessibility import violations
 from tests.browser.instances import BOTH
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -74,7 +76,7 @@ class Site(ReadingServer):
 
 def routes() -> set[str]:
     """The paths that a browser can open."""
-    made = PageSite.at(cast(Any, None), "http://localhost:1", FOLDERS, NAVIGATION)
+    made = PageSite.at(cast(Any, None), time.time, "http://localhost:1", FOLDERS, NAVIGATION)
     found = [*page_routes(made), *reader_routes(made, ())]
     return {one.path for one in found if "GET" in (one.methods or ())}
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from microsub.accounts.credentials import INVITATION
-from microsub.accounts.sessions import CONFIRMATION, SIGN_IN
+from microsub.accounts.sessions import SIGN_IN
 from microsub.base.clock import HOUR
 from microsub.identity.protocol.documents import micropub_line, microsub_line, provider_lines, webmention_line
+from microsub.model.session import CONFIRMATION
 from microsub.server.parsers import TASKS
 
 ROOT = Path(__file__).parents[2]

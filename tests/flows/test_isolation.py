@@ -19,7 +19,7 @@ from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
 from microsub.server.app import TABLE
 from microsub.web.forms import FIELD, form_token
-from microsub.web.visit import is_form
+from microsub.web.routes import is_form
 from tests.support.event_stream import EventStream, listening
 from tests.support.invariants import all_keys
 from tests.support.provider import Provider, Variant, provider

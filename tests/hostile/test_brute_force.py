@@ -10,10 +10,10 @@ import pytest
 from microsub.accounts.credentials import LocalCredentials
 from microsub.accounts.sessions import SignedInPerson
 from microsub.accounts.store import Accounts
-from microsub.base.errors import TooManyRequests
+from microsub.base.errors import NotRecognised, TooManyRequests
 from microsub.identity.admission import UserAddresses
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
-from microsub.identity.local_sign_in import LocalSignIn, NotRecognised, SignInOrigin
+from microsub.identity.local_sign_in import LocalSignIn, SignInOrigin
 from microsub.identity.passwords import Cost, Hasher, Passwords
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW

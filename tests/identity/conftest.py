@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from microsub.accounts.sessions import SignedIn
 from microsub.identity import local_sign_in
 from microsub.identity.clients import ClientApps
 from microsub.identity.passwords import Cost, Hasher
+from microsub.model.session import SignedIn
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER

@@ -10,11 +10,11 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from microsub.accounts.sessions import CONFIRMATION
 from microsub.accounts.store import ActivityNotes, TokenUse
+from microsub.model.session import CONFIRMATION
 from microsub.server.app import create_app
 from microsub.server.backend import GREETING
-from microsub.web import visit
+from microsub.web import routes
 from microsub.web.pages import moment
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
@@ -336,13 +336,13 @@ async def test_a_form_that_is_sent_slowly_outlives_no_session(
 ) -> None:
     """With a stolen session a client might delay the end of a form until the owner has ended all sessions."""
     await tried(ann)
-    page, read = await ann.get("/account"), visit.read_form
+    page, read = await ann.get("/account"), routes.read_form
 
     async def slowly(request: Request) -> Any:
         await enrolled.identity.sessions.end_all("ann")
         return await read(request)
 
-    monkeypatch.setattr(visit, "read_form", slowly)
+    monkeypatch.setattr(routes, "read_form", slowly)
     shown = await ann.submit(page, "/account/tokens", name="thief", days="30", scope=["read"])
     assert shown.status in {401, 403}
     assert not await enrolled.accounts.tokens("ann")

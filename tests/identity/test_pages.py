@@ -17,10 +17,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import microsub
+from microsub.accounts.sessions import Sessions
 from microsub.base.errors import StoreUnavailable
+from microsub.web.cookies import PageCookies
 from microsub.web.display import Display
 from microsub.web.headers import PublicAddress, is_loopback, origin, own_path, page_headers
-from microsub.web.visit import PageCookies, PageSite, is_form, takes_upload
+from microsub.web.routes import is_form, takes_upload
+from microsub.web.visit import PageSite
 from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Visitor, begin_session, fields_of, tried
 from tests.support.world import World
@@ -54,7 +57,7 @@ def test_every_form_that_posts_has_a_token(path: Path) -> None:
 
 async def test_static_files_are_served_with_their_type(ann: Visitor, server: World) -> None:
     """Browsers cache them, because their address changes with their content; other files can't be read."""
-    pages = PageSite.at(server.services, None).pages
+    pages = PageSite.at(Sessions(server.redis), server.clock, None).pages
     shown = await ann.get(pages.static("pages.css"))
     assert shown.status == 200
     assert shown.response.headers["content-type"].startswith("text/css")
@@ -68,7 +71,9 @@ async def test_static_files_are_served_with_their_type(ann: Visitor, server: Wor
 def test_values_are_escaped(server: World) -> None:
     """Markup in a name is shown as text."""
     values = {"title": "<b>", "text": "<script>x</script>", "kind": "done", "session": None, "path": "/"}
-    text = PageSite.at(server.services, None).pages.render("message.html", {**values, "display": Display()})
+    text = PageSite.at(Sessions(server.redis), server.clock, None).pages.render(
+        "message.html", {**values, "display": Display()}
+    )
     assert "<script>x" not in text
     assert "&lt;b&gt;" in text
 

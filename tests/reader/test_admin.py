@@ -20,8 +20,7 @@ from microsub.polling.condition import FeedCondition, answered
 from microsub.reader import FOLDERS
 from microsub.reader.admin import pages
 from microsub.reader.admin.pages import HEIGHT, Plot, by_day
-from microsub.web.pages import Templates
-from microsub.web.visit import FOLDER
+from microsub.web.pages import FOLDER, Templates
 from microsub.work import Message
 from tests.reader.conftest import ReadingVisitor
 from tests.support.readers import FEED

@@ -12,8 +12,7 @@ from microsub.base.errors import QuotaReached
 from microsub.model import query
 from microsub.reader import FOLDERS
 from microsub.transfer.outlines import read_list
-from microsub.web.pages import Templates
-from microsub.web.visit import FOLDER
+from microsub.web.pages import FOLDER, Templates
 from tests.search.test_query import INVALID, NOW
 
 TEMPLATES = Templates([FOLDER, *FOLDERS])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.accounts.sessions import CONFIRMATION
+from microsub.model.session import CONFIRMATION
 from microsub.webmention.mention import Mention
 from microsub.webmention.store import MentionStore, Written
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading

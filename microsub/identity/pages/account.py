@@ -14,10 +14,21 @@ from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.pages.consent import token_scopes
+from microsub.identity.pages.visits import (
+    can_use_passkeys,
+    chosen_password,
+    has_hosted_profile,
+    passkey_answer,
+    passkey_question,
+    sign_in_as,
+    sign_in_origin,
+    sign_out,
+)
 from microsub.identity.protocol.documents import ENDPOINT, microsub_line
 from microsub.identity.provider import GrantedApp
 from microsub.model.reader import POSTING_SCOPES
-from microsub.web.visit import Handler, PageSite, PageVisit, form, has_hosted_profile, page, passkey_question
+from microsub.web.routes import Handler, form, page
+from microsub.web.visit import PageSite, PageVisit
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"
@@ -113,7 +124,7 @@ async def _end_app(visit: PageVisit) -> Response:
 
 
 async def _sign_out(visit: PageVisit) -> Response:
-    await visit.sign_out()
+    await sign_out(visit.site.identity.sessions, visit)
     text = N_("This browser is signed out. Other browsers stay signed in.")
     return visit.message(N_("You are signed out"), text, "signed out")
 
@@ -128,7 +139,7 @@ async def _end_one(visit: PageVisit) -> Response:
 async def _end_all(visit: PageVisit) -> Response:
     session = visit.require_session()
     ended = await visit.site.identity.sessions.end_all(session.user)
-    await visit.sign_out()
+    await sign_out(visit.site.identity.sessions, visit)
     text = N_("Signed out of your account in this browser, the only one.")
     if ended > 1:
         text = Sentence("Signed out of your account in all {number} browsers.", number=ended)
@@ -145,14 +156,14 @@ async def _credentials(visit: PageVisit) -> Response:
         "credentials.html",
         overview=await _local(visit).credentials.overview(visit.require_session().user),
         confirmed=await visit.is_confirmed(),
-        passkeys=visit.has_passkeys,
+        passkeys=can_use_passkeys(visit),
         path=CREDENTIALS,
     )
 
 
 async def _confirm(visit: PageVisit) -> Response:
     session, password = visit.require_session(), visit.form.get("password", "")
-    await _local(visit).confirm(session.user, session.id, password, visit.where, visit.now)
+    await _local(visit).confirm(session.user, session.id, password, sign_in_origin(visit), visit.now)
     return visit.go(CREDENTIALS)
 
 
@@ -161,16 +172,18 @@ async def _begin_confirming(visit: PageVisit) -> Response:
 
 
 async def _confirm_by_passkey(visit: PageVisit) -> Response:
-    session, answer = visit.require_session(), visit.passkey_answer()
-    await _local(visit).confirm_by_passkey(visit.base, session.user, session.id, answer, visit.where, visit.now)
+    session, answer = visit.require_session(), passkey_answer(visit)
+    await _local(visit).confirm_by_passkey(
+        visit.base, session.user, session.id, answer, sign_in_origin(visit), visit.now
+    )
     return visit.go(CREDENTIALS)
 
 
 async def _set_password(visit: PageVisit) -> Response:
     session = await visit.require_confirmed()
-    await _local(visit).set_password(session.user, visit.passwords(), visit.now, but=session.id)
+    await _local(visit).set_password(session.user, chosen_password(visit), visit.now, but=session.id)
     # The current session is replaced too, so that a stolen cookie ends.
-    await visit.sign_in_as(session.user, session.how)
+    await sign_in_as(_local(visit), session.user, session.how, visit)
     text = N_("Password set. All other browsers were signed out; authorized apps keep their access.")
     return visit.message(N_("New password"), text, "done")
 
@@ -182,7 +195,7 @@ async def _begin_passkey(visit: PageVisit) -> Response:
 
 async def _add_passkey(visit: PageVisit) -> Response:
     session, name = await visit.require_confirmed(), visit.form.text("name")
-    await _local(visit).passkeys.make(visit.base, session.user, visit.passkey_answer(), name, visit.now)
+    await _local(visit).passkeys.make(visit.base, session.user, passkey_answer(visit), name, visit.now)
     return visit.go(CREDENTIALS)
 
 
@@ -194,7 +207,7 @@ async def _rename_passkey(visit: PageVisit) -> Response:
 async def _remove_passkey(visit: PageVisit) -> Response:
     session, id_ = await visit.require_confirmed(), visit.form.text("passkey")
     response = _changed(visit, await _local(visit).remove_passkey(session.user, id_, but=session.id))
-    await visit.sign_in_as(session.user, session.how)
+    await sign_in_as(_local(visit), session.user, session.how, visit)
     return response
 
 

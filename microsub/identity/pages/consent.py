@@ -20,6 +20,7 @@ from microsub.base.identifiers import alike, known_me, shown
 from microsub.base.texts import N_, Sentence
 from microsub.identity.clients import App
 from microsub.identity.limits import PROFILE_RECENT
+from microsub.identity.pages.visits import asker
 from microsub.identity.protocol.clients import (
     AuthorizationRequest,
     ClientInfo,
@@ -35,7 +36,8 @@ from microsub.identity.protocol.documents import MICROPUB, PROFILE_SCOPE, is_own
 from microsub.identity.provider import LONGEST_NAME, GrantedApp
 from microsub.model.reader import ALL_SCOPES, NAME, NOTIFICATIONS, OTHER_NAMES, SAVED, meant
 from microsub.web.headers import origin
-from microsub.web.visit import PageSite, PageVisit, form, slow_page
+from microsub.web.routes import form, slow_page
+from microsub.web.visit import PageSite, PageVisit
 
 _HERE = {
     "read": N_("Read your channels and posts, search, and mark posts as read."),
@@ -133,7 +135,7 @@ async def app_behind(visit: PageVisit, next_: str) -> App | None:
     except InvalidRequest:
         return None
     try:
-        app = await visit.site.identity.provider.clients.find(target.client, visit.asker)
+        app = await visit.site.identity.provider.clients.find(target.client, asker(visit))
     except TooManyRequests:
         app = App(ClientInfo(target.client))
     return shown_app(app, target.redirect)
@@ -327,7 +329,7 @@ async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tup
     clients = visit.site.identity.provider.clients
     if clients.would_ask(target.client):
         await visit.site.identity.consents.count(user, visit.now)
-    found = await clients.find(target.client, visit.asker)
+    found = await clients.find(target.client, asker(visit))
     return found, shown_app(found, target.redirect)
 
 

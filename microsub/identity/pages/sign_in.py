@@ -22,20 +22,22 @@ from microsub.base.errors import NotFound, SignInFailed
 from microsub.base.texts import N_, Sentence
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
+from microsub.identity.pages.visits import (
+    can_use_passkeys,
+    chosen_password,
+    has_hosted_profile,
+    passkey_answer,
+    passkey_question,
+    sign_in,
+    sign_in_as,
+    sign_in_origin,
+)
 from microsub.identity.protocol.documents import microsub_line, provider_lines
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.model.reader import NAME as ACCOUNT
 from microsub.web.headers import is_of_this_machine, own_path, page_headers
-from microsub.web.visit import (
-    PageSite,
-    PageVisit,
-    form,
-    has_hosted_profile,
-    page,
-    passkey_question,
-    public,
-    slow_page,
-)
+from microsub.web.routes import form, page, public, slow_page
+from microsub.web.visit import PageSite, PageVisit
 
 SIGN_IN_PATH = "/sign-in"
 PASSWORD_PATH = "/sign-in/local"  # noqa: S105 - a path
@@ -72,7 +74,8 @@ async def _by_link(visit: PageVisit) -> Response:
     # HEAD is used by link previews, and must not use up the link.
     if is_followed or visit.request.method != "GET" or not is_of_this_machine(visit.request):
         raise NotFound(N_("Open this link on the machine itself, from the terminal or the address bar."))
-    return await visit.sign_in(await _local(visit).by_link(visit.query.get("code", "")), next_="/", known=False)
+    person = await _local(visit).by_link(visit.query.get("code", ""))
+    return await sign_in(_local(visit), person, visit, next_="/", known=False)
 
 
 async def _ask(visit: PageVisit) -> Response:
@@ -95,7 +98,7 @@ async def sign_in_page(visit: PageVisit, who: str, values: Mapping[str, str]) ->
         form_to=["https:"] if visit.base.startswith("https:") else ["https:", "http:"],
         who=who,
         next=next_,
-        passkeys=visit.has_passkeys,
+        passkeys=can_use_passkeys(visit),
         app=await app_behind(visit, next_),
         failed=isinstance(visit.problem, SignInFailed),
     )
@@ -115,7 +118,7 @@ async def _begin(visit: PageVisit) -> Response:
     me, next_, url = visit.form.text("me"), next_path(visit.form), None
     if not ACCOUNT.match(me):
         me, url = await visit.site.identity.signing_in.begin(
-            me, base=visit.base, browser=visit.browser, next_=next_, address=visit.where.address
+            me, base=visit.base, browser=visit.browser, next_=next_, address=visit.address
         )
     return visit.leave(url) if url is not None else visit.go(SIGN_IN_PATH, me=me, next=next_)
 
@@ -125,30 +128,30 @@ async def _finish(visit: PageVisit) -> Response:
     browser = visit.browser if visit.had_browser else ""
     try:
         arrived = await visit.site.identity.signing_in.finish(
-            answer, browser=browser, now=visit.now, address=visit.where.address
+            answer, browser=browser, now=visit.now, address=visit.address
         )
     except SignInFailed as problem:
         response = visit.message(problem.title, problem.description, "sign-in failed", problem.status)
         # The page's address contains a code that may still be valid.
         response.headers["referrer-policy"] = "no-referrer"
         return response
-    response = await visit.sign_in(arrived, known=False)
+    response = await sign_in(_local(visit), arrived, visit, known=False)
     return visit.go(WELCOME_PATH, next=arrived.next) if arrived.new else response
 
 
 async def _by_password(visit: PageVisit) -> Response:
     who, password = visit.form.text("who"), visit.form.get("password", "")
-    found = await _local(visit).by_password(who, password, visit.where, visit.now)
-    return await visit.sign_in(found, next_=next_path(visit.form))
+    found = await _local(visit).by_password(who, password, sign_in_origin(visit), visit.now)
+    return await sign_in(_local(visit), found, visit, next_=next_path(visit.form))
 
 
 async def _begin_passkey(visit: PageVisit) -> Response:
-    return passkey_question(await _local(visit).ask_for_passkey(visit.base, visit.where, visit.now))
+    return passkey_question(await _local(visit).ask_for_passkey(visit.base, sign_in_origin(visit), visit.now))
 
 
 async def _by_passkey(visit: PageVisit) -> Response:
-    found = await _local(visit).by_passkey(visit.base, visit.passkey_answer(), visit.where, visit.now)
-    return await visit.sign_in(found, next_=next_path(visit.form))
+    found = await _local(visit).by_passkey(visit.base, passkey_answer(visit), sign_in_origin(visit), visit.now)
+    return await sign_in(_local(visit), found, visit, next_=next_path(visit.form))
 
 
 async def _client(visit: PageVisit) -> Response:
@@ -199,7 +202,7 @@ async def _invitation(visit: PageVisit) -> Response:
         code=code,
         spent=isinstance(visit.problem, InvitationSpent),
         who=owner_in(code) or "",
-        passkeys=visit.has_passkeys,
+        passkeys=can_use_passkeys(visit),
     )
 
 
@@ -213,8 +216,8 @@ async def _look_at_invitation(visit: PageVisit) -> Response:
 
 
 async def _choose_password(visit: PageVisit) -> Response:
-    user = await _local(visit).choose_password(visit.form.text("code"), visit.passwords(), visit.now)
-    return await visit.sign_in_as(user, "with a new password", next_=WELCOME_PATH)
+    user = await _local(visit).choose_password(visit.form.text("code"), chosen_password(visit), visit.now)
+    return await sign_in_as(_local(visit), user, "with a new password", visit, next_=WELCOME_PATH)
 
 
 async def _begin_chosen_passkey(visit: PageVisit) -> Response:
@@ -222,9 +225,9 @@ async def _begin_chosen_passkey(visit: PageVisit) -> Response:
 
 
 async def _choose_passkey(visit: PageVisit) -> Response:
-    code, name, answer = visit.form.text("code"), visit.form.text("name"), visit.passkey_answer()
+    code, name, answer = visit.form.text("code"), visit.form.text("name"), passkey_answer(visit)
     user = await _local(visit).choose_passkey(visit.base, code, answer, name, visit.now)
-    return await visit.sign_in_as(user, "with a new passkey", next_=WELCOME_PATH)
+    return await sign_in_as(_local(visit), user, "with a new passkey", visit, next_=WELCOME_PATH)
 
 
 def _local(visit: PageVisit) -> LocalSignIn:

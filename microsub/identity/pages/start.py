@@ -21,7 +21,8 @@ from microsub.identity.protocol.documents import (
     webmention_line,
 )
 from microsub.model.reader import NAME
-from microsub.web.visit import PageSite, PageVisit, form, page, public
+from microsub.web.routes import form, page, public
+from microsub.web.visit import PageSite, PageVisit
 
 CHECK_PATH = "/check"
 CONNECT = "/connect"
@@ -66,7 +67,7 @@ async def _check(visit: PageVisit) -> Response:
     here = CheckedAgainst(_base(visit), {user: _me(visit)} if user else {})
     doctor = visit.site.identity.doctor
     try:
-        report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
+        report = await doctor.examine_for(network_of(visit.address), address, here, known=user is not None)
     except InvalidRequest:
         text = N_("“{address}” can't be checked. Enter the web address of your own site, such as {example}.")
         visit.problem = InvalidRequest(Sentence(text, address=shown(address), example="https://your-name.example/"))

@@ -45,6 +45,7 @@ from microsub.outputs.contents import Contents
 from microsub.outputs.store import Reservation
 from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
 from microsub.server.surface import Services
+from microsub.web.cookies import PageCookies
 from microsub.web.headers import PublicAddress, bearer, client_of, header
 from microsub.web.params import collect, urlencoded
 from microsub.web.responses import (
@@ -56,7 +57,6 @@ from microsub.web.responses import (
     error_reply,
     log_error,
 )
-from microsub.web.visit import PageCookies
 
 OUTPUTS_OF_NETWORK = RateLimit("replies with output feeds", "network", 300)
 OUTPUTS_OF_FEED = RateLimit("replies with output feeds", "output feed", 600)

@@ -32,7 +32,8 @@ from microsub.model.plaintext import on_one_line
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading.places import ITEM_ID
 from microsub.web.pages import N_
-from microsub.web.visit import Handler, PageSite, PageVisit, form, page
+from microsub.web.routes import Handler, form, page
+from microsub.web.visit import PageSite, PageVisit
 from microsub.work import DeadLetter, is_letter_id
 
 ADMIN = "/admin"

@@ -10,12 +10,14 @@ from microsub.base.digests import new_secret
 from microsub.base.errors import InvalidRequest, NotFound, SignInFailed
 from microsub.base.texts import N_
 from microsub.identity.pages.sign_in import next_path
+from microsub.identity.pages.visits import has_hosted_profile
 from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
 from microsub.reader.answering.answers import KINDS, Answer
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import post_page, reader_of, shown_post
 from microsub.reader.reading.places import POST
-from microsub.web.visit import PageSite, PageVisit, form, has_hosted_profile, page, slow_page
+from microsub.web.routes import form, page, slow_page
+from microsub.web.visit import PageSite, PageVisit
 
 ANSWER = "/answer"
 
@@ -55,7 +57,7 @@ async def _allow(visit: PageVisit) -> Response:
     if has_hosted_profile(visit):
         raise InvalidRequest(N_("The page that this server provides for you can't hold posts."))
     url = await visit.site.identity.signing_in.begin_posting(
-        user, me, base=visit.base, browser=visit.browser, next_=next_path(visit.form), address=visit.where.address
+        user, me, base=visit.base, browser=visit.browser, next_=next_path(visit.form), address=visit.address
     )
     return visit.leave(url)
 
@@ -66,7 +68,7 @@ async def _allowed(visit: PageVisit) -> Response:
     browser = visit.browser if visit.had_browser else ""
     try:
         access = await visit.site.identity.signing_in.finish_posting(
-            answer, user=user, browser=browser, now=visit.now, address=visit.where.address
+            answer, user=user, browser=browser, now=visit.now, address=visit.address
         )
     except SignInFailed as problem:
         response = visit.message(problem.title, problem.description, "error", problem.status)

@@ -30,7 +30,8 @@ from microsub.reader.reading.places import ITEM_ID, ListPart
 from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark
 from microsub.timelines.views import feed_name
-from microsub.web.visit import PageSite, PageVisit, form, page
+from microsub.web.routes import form, page
+from microsub.web.visit import PageSite, PageVisit
 
 CHANNELS = "/channels"
 MOST_LISTED = 100

@@ -19,7 +19,8 @@ from microsub.model.reader import BUILT_IN
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.places import CHANNEL, HOME
-from microsub.web.visit import PageSite, PageVisit, page
+from microsub.web.routes import page
+from microsub.web.visit import PageSite, PageVisit
 
 FIRST = "/first"
 OUR_STARTERS = Path(__file__).with_name("starters.toml")

@@ -24,7 +24,8 @@ from microsub.timelines.channels import MOST_OF_NAME
 from microsub.timelines.saved import save_posts
 from microsub.timelines.views import feed_name
 from microsub.web.forms import began_elsewhere
-from microsub.web.visit import PageSite, PageVisit, form, slow_page
+from microsub.web.routes import form, slow_page
+from microsub.web.visit import PageSite, PageVisit
 
 FOLLOW, PREVIEW, UNFOLLOW, PICK = "/follow", "/follow/preview", "/follow/end", "/follow/pick"
 NEW = "+"

@@ -11,7 +11,8 @@ from starlette.routing import Route
 
 from microsub.reader.follow.pages import FOLLOW
 from microsub.web.headers import page_headers
-from microsub.web.visit import PageSite, PageVisit, page
+from microsub.web.routes import page
+from microsub.web.visit import PageSite, PageVisit
 
 OFFLINE = "/offline"
 MANIFEST, WORKER = "/app.webmanifest", "/service-worker.js"

@@ -21,7 +21,8 @@ from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.timelines.pages import mark, mark_until
 from microsub.timelines.saved import save, unsave
 from microsub.web.headers import own_path
-from microsub.web.visit import PageSite, PageVisit, form
+from microsub.web.routes import form
+from microsub.web.visit import PageSite, PageVisit
 
 MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
 MOST = 1000

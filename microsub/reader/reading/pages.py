@@ -15,6 +15,7 @@ from starlette.routing import Route
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, StoreUnavailable, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
+from microsub.identity.pages.visits import has_hosted_profile
 from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
 from microsub.posts.items import PIECE
 from microsub.reader.reading import undo
@@ -28,16 +29,8 @@ from microsub.timelines.views import feed_name
 from microsub.web.display import Display
 from microsub.web.headers import page_headers
 from microsub.web.pages import LANGUAGES, N_
-from microsub.web.visit import (
-    Handler,
-    PageSite,
-    PageVisit,
-    SentResponse,
-    form,
-    has_hosted_profile,
-    page,
-    slow_page,
-)
+from microsub.web.routes import Handler, SentResponse, form, page, slow_page
+from microsub.web.visit import PageSite, PageVisit
 
 DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"
@@ -263,7 +256,7 @@ async def _live(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     await open_events(services.redis, user)
     places = [(EVENTS_OF_USER, user), (EVENTS_IN_ALL, "")]
-    if network := public_network(visit.where.address):
+    if network := public_network(visit.address):
         places.append((EVENTS_OF_NETWORK, network))
     if not all(services.listeners.limits.has_room(*one) for one in places):
         raise TooManyRequests(

@@ -14,7 +14,8 @@ from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks, links
 from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import DEVICES
-from microsub.web.visit import PageSite, PageVisit, form, page
+from microsub.web.routes import form, page
+from microsub.web.visit import PageSite, PageVisit
 from microsub.webpush.devices import Device, DeviceState
 
 _DONE = {

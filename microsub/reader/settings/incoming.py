@@ -16,7 +16,8 @@ from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.settings.menu import MENTIONS, SOURCES
-from microsub.web.visit import PageSite, PageVisit, form, page
+from microsub.web.routes import form, page
+from microsub.web.visit import PageSite, PageVisit
 from microsub.webmention.store import MentionStore, Order
 
 MOST_MENTIONS = 200

@@ -19,7 +19,8 @@ from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import SETTINGS
 from microsub.transfer import MOST_BYTES
 from microsub.web.headers import page_headers
-from microsub.web.visit import Handler, PageSite, PageVisit, form, page, upload
+from microsub.web.routes import Handler, form, page, upload
+from microsub.web.visit import PageSite, PageVisit
 
 EXPORTS_OF_USER = RateLimit("exports of everything", "user", 4)
 EXPORTS_SHARED = SharedSlots(

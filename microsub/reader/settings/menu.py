@@ -8,7 +8,8 @@ from starlette.routing import Route
 from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import DISPLAY, reader_of
 from microsub.web.pages import N_
-from microsub.web.visit import PageSite, PageVisit, page
+from microsub.web.routes import page
+from microsub.web.visit import PageSite, PageVisit
 
 SETTINGS = "/settings"
 OUTPUTS = f"{SETTINGS}/outputs"

@@ -20,7 +20,8 @@ from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.menu import OUTPUTS
 from microsub.timelines.channels import slug
 from microsub.web.params import collect
-from microsub.web.visit import PageSite, PageVisit, page
+from microsub.web.routes import page
+from microsub.web.visit import PageSite, PageVisit
 
 MOST_ITEMS = 100
 """Items of an output feed on its page, most recently edited first."""

@@ -18,7 +18,8 @@ from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import MUTED_FOR, change, reader_of
 from microsub.reader.reading.places import given_address
 from microsub.reader.settings.menu import RULES
-from microsub.web.visit import PageSite, PageVisit, page
+from microsub.web.routes import page
+from microsub.web.visit import PageSite, PageVisit
 
 _FEED = "feed:"
 """Prefix of a feed id in a form field that otherwise holds an address."""

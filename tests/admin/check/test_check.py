@@ -8,6 +8,7 @@ import pytest
 
 from microsub.accounts.credentials import LocalCredentials, Passkey
 from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
+from microsub.accounts.sessions import Sessions
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis
@@ -78,7 +79,7 @@ async def test_credentials_are_sound(lived_in: LivedIn) -> None:
     store, _, _ = await credentials(lived_in)
     await store.invite("ann")
     await store.remember_device("ann", LATER)
-    await store.confirm("ann", "session", 60)
+    await Sessions(lived_in.redis).confirm("ann", "session")
     report = await lived_in.check(repair=True)
     assert (report.left, report.repaired) == ((), ())
 
