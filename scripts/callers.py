@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 OFFERED = {
-    "microsub/library/post_store.py": "the library for programs",
+    "microsub/library/": "the library for programs",
+    "microsub/post_store/store.py": "the library for programs",
     "microsub/cache/": "the feed cache, usable alone",
     "microsub/formats/write.py": "the writers for programs",
 }

@@ -136,6 +136,10 @@ class Sweeping:
         doomed = [one for one in await garbage.candidates(self.redis, ids) if one.condemned]
         return len(await erase(self.redis, self.accounts, doomed, now, wanted_too=False))
 
+    async def erase(self, post: Candidate, now: float) -> None:
+        """Delete a post from all timelines and the store. Repeat the call after an interruption."""
+        await erase(self.redis, self.accounts, [post], now, wanted_too=True)
+
     async def _is_behind(self, now: float) -> bool:
         """Whether messages have waited so long that their items could look unreferenced."""
         oldest = await Stream(self.redis, "stored").oldest_time()

@@ -37,8 +37,6 @@ from microsub.identity.api import OAuthEndpoint
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
 from microsub.identity.pages import page_routes
 from microsub.identity.protocol.documents import WEBMENTION
-from microsub.library.api import PATH as POST_STORE
-from microsub.library.api import PostStoreEndpoint
 from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
@@ -47,6 +45,8 @@ from microsub.outputs.api import actions as output_actions
 from microsub.outputs.api.documents import OutputEndpoint
 from microsub.outputs.values import HUB
 from microsub.outputs.values import PATH as OUTPUTS
+from microsub.post_store.api import PATH as POST_STORE
+from microsub.post_store.api import PostStoreEndpoint
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, reader_routes
 from microsub.reader.first.pages import StarterFeed

@@ -29,7 +29,6 @@ from microsub.identity.page_check import PageDoctor
 from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.sign_in import SignInClient
-from microsub.library.posts import Posts
 from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.micropub.sources import Sources
@@ -37,6 +36,7 @@ from microsub.model.reader import Credential
 from microsub.model.settings import SettingsOf
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.polling.on_demand import PollOnRequest
+from microsub.post_store.posts import Posts
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from microsub.search import PostSearch

@@ -39,12 +39,11 @@ from microsub.identity.profiles import Profiles
 from microsub.identity.protocol.documents import profile_page
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.sign_in import SignInClient, SignInLimits
-from microsub.library.post_store import post_store
-from microsub.library.posts import Posts
 from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.parsing.pool import ParsePool
 from microsub.polling.on_demand import PollOnRequest
+from microsub.post_store.posts import Posts
 from microsub.posts.imported import Imported
 from microsub.reader.answering.answers import Answers
 from microsub.reader.first.pages import starter_feeds
@@ -70,7 +69,7 @@ from microsub.server.stores import (
     user_export,
 )
 from microsub.server.surface import AdminServices, IdentityServices, Services
-from microsub.server.worker import can_search, figures, follower, survey
+from microsub.server.worker import can_search, figures, follower, post_store, survey
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews

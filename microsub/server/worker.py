@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # a command needs only one of these, which is imported when i
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import Poller, PollResult
     from microsub.polling.worker import Worker
+    from microsub.post_store.store import PostStore
     from microsub.posts.ingest import Ingest
     from microsub.redis.tracking import Tracker
     from microsub.search import FollowTiming, IndexFollower, IndexReader, PostSearch
@@ -545,6 +546,14 @@ def sweeping(stores: Stores) -> Sweeping:
         return stores.effective.instance_now().keep_per_feed or sys.maxsize
 
     return Sweeping(stores.redis, stores.accounts, stores.feeds, kept=kept)
+
+
+def post_store(stores: Stores) -> PostStore:
+    """The post store on open stores."""
+    from microsub.post_store.store import PostStore
+
+    parts = (stores.redis, stores.feeds, stores.items, ingest(stores), stores.events, sweeping(stores))
+    return PostStore(*parts, clock=stores.clock)
 
 
 def retention(settings: Settings, stores: Stores) -> Retention:

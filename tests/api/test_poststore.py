@@ -9,8 +9,8 @@ import pytest
 
 from microsub.base.errors import StoreUnavailable
 from microsub.feeds.events import Event, Events
-from microsub.library.api import _RESOURCES
 from microsub.model.reader import ALL_SCOPES
+from microsub.post_store.api import _RESOURCES
 from microsub.posts.imported import Imported
 from tests.support.posts import NOON, candidate
 from tests.support.readers import ENDPOINT, Reader, assert_no_null, posts
@@ -86,7 +86,7 @@ async def test_a_page_of_large_posts_ends_early(
     server: World, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs get the rest with `after`."""
-    monkeypatch.setattr("microsub.library.posts.PIECE", 200_000)
+    monkeypatch.setattr("microsub.post_store.posts.PIECE", 200_000)
     feed = await server.publish(BLOG, *posts("three", "two", "one", text="x" * 40_000))
     first = await program.get(f"feeds/{feed.id}/posts")
     assert [item["name"] for item in first["items"]] == ["three", "two"]

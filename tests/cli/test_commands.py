@@ -14,7 +14,7 @@ import pytest
 from microsub import server
 from microsub.base.settings import Settings
 from microsub.cli.feeds import _shortened
-from microsub.posts import open_post_store
+from microsub.library import open_post_store
 from microsub.redis import keys
 from microsub.work import DeadLetters, Message
 from tests.cli.conftest import BACKEND, Run

@@ -21,7 +21,7 @@ from microsub.base.errors import NotFound, Unauthorized
 from microsub.base.settings import Settings
 from microsub.cli import main, serving
 from microsub.cli.serving import process
-from microsub.library.post_store import open_post_store
+from microsub.library import open_post_store
 from microsub.redis.embedded.server import start_embedded
 from microsub.server.backend import GREETING
 from tests.cli.conftest import in_a_process

@@ -12,6 +12,7 @@ from typing import get_args
 import pytest
 
 import microsub.cache
+from microsub import library
 from microsub.cache import CachedFeed, FeedCache
 from microsub.feeds.events import Event, Kind
 from microsub.fetch import REASONS, Fetcher, FetchRequest, FetchResult
@@ -19,10 +20,9 @@ from microsub.formats import feed_links
 from microsub.formats.feed_links import FeedLink
 from microsub.formats.parse import parse
 from microsub.formats.write import write_atom, write_jsonfeed, write_rss
-from microsub.library import post_store
-from microsub.library.api import _RESOURCES, PATH
-from microsub.library.post_store import EventPage, FeedPage, Post, PostPage, PostStore, Saved, open_post_store
+from microsub.library import EventPage, FeedPage, Post, PostPage, PostStore, Saved, open_post_store
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
+from microsub.post_store.api import _RESOURCES, PATH
 from tests.support.feed_cache import site
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -95,7 +95,7 @@ def test_every_name_of_the_feed_cache_is_described() -> None:
 
 def test_every_name_of_the_post_store_is_described() -> None:
     """Names, methods with their arguments, fields, kinds of events, addresses."""
-    names = {*post_store.__all__, *inspect.signature(open_post_store).parameters, *get_args(Kind)}
+    names = {*library.__all__, *inspect.signature(open_post_store).parameters, *get_args(Kind)}
     for value in (Saved, Post, PostPage, FeedPage, EventPage, Event):
         names |= value.__dataclass_fields__.keys()
     assert missing(STORE, names) == set()

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from microsub.library.post_store import PostStore, StoreError, open_post_store
+from microsub.library import PostStore, StoreError, open_post_store
 from microsub.redis.embedded.datafolder import Folder
 from tests.support.fork_server import Process
 from tests.support.process import Installation, installation

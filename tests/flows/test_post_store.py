@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from microsub.library.post_store import open_post_store
+from microsub.library import open_post_store
 from tests.support.polling import dated, rss
 from tests.support.process import installation, reader
 from tests.support.waiting import wait_until

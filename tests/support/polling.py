@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from microsub.library.post_store import PostStore
-from microsub.library.post_store import post_store as of_stores
+from microsub.post_store.store import PostStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.server.worker import post_store as of_stores
 from tests.support.world import FAST, Clock, World, world
 
 __all__ = ["FAST", "Clock", "World", "dated", "follow", "next_time", "post_store", "rss", "unschedule", "world"]

@@ -14,7 +14,7 @@ from microsub.admin.follow_repair import RepairedFollows
 from microsub.admin.survey import followed_feeds
 from microsub.base.errors import InvalidRequest, PostDeleted
 from microsub.feeds.events import Event, Events
-from microsub.library.post_store import PostStore
+from microsub.post_store.store import PostStore
 from microsub.redis import keys
 from tests.support.polling import FEED, World, dated, follow, next_time, post_store, rss
 from tests.support.web import Answer, publisher

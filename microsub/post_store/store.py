@@ -1,4 +1,4 @@
-"""The post store for Python programs that save or read posts: `open_post_store`.
+"""The post store for programs that save and read posts.
 
 It works on the server's own Redis, whether or not the server runs. Saved posts are handled like polled ones
 (`posts.ingest`): a post is stored under its guid, a worker (`microsub serve`, `microsub work`) delivers it to the
@@ -8,29 +8,22 @@ timelines of all followers of its feed, and events announce it.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from microsub import server
-from microsub.admin.sweep import erase
 from microsub.base.digests import short_digest
-from microsub.base.errors import InvalidRequest, NotFound, PostDeleted, StoreError
+from microsub.base.errors import InvalidRequest, PostDeleted
 from microsub.base.locks import KeyedLocks
-from microsub.base.settings import read_settings
 from microsub.base.urls import is_usable, mask_credentials, normalise_url
 from microsub.feeds.events import Event, Events, describe
 from microsub.feeds.record import NEVER_POLLED, FeedRecord
-from microsub.library.posts import (
-    EventPage,
-    FeedPage,
+from microsub.model.jf2 import Card, Feed
+from microsub.post_store.posts import (
     Post,
-    PostPage,
     Posts,
     forms_of,
     identity_of,
@@ -38,17 +31,13 @@ from microsub.library.posts import (
     text,
     whole,
 )
-from microsub.library.saved import as_json, as_mapping, entry_of, loads, moment, unused, wrong
-from microsub.model.jf2 import Card, Feed
-from microsub.model.reader import Cursor
+from microsub.post_store.saved import as_json, as_mapping, entry_of, loads, moment, unused, wrong
 from microsub.posts import garbage
 from microsub.posts.entries import items_to_store
 from microsub.posts.values import WRITTEN_GUID, ItemToStore, version_of
 from microsub.redis.lease import leased_in_turn
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import Accounts
-    from microsub.admin.sweep import Sweeping
     from microsub.feeds.events import Listener
     from microsub.feeds.record import Feeds
     from microsub.posts.ingest import Ingest
@@ -79,6 +68,16 @@ class Saved:
     unused: tuple[str, ...] = ()
 
 
+class PostDeletion(Protocol):
+    """Deletes posts from all timelines and the store, so that they don't come back under their guids."""
+
+    async def erase(self, post: garbage.Candidate, now: float) -> None:
+        """Delete a post. Repeat the call after an interruption."""
+
+    async def expire(self, feed_id: str, limit: int, now: float) -> int:
+        """Delete a feed's posts except its `limit` newest and those in any timeline; returns how many."""
+
+
 class PostStore(Posts):
     """The post store, for reading and writing. A `feed` that is written to is given by its URL.
 
@@ -90,18 +89,16 @@ class PostStore(Posts):
         redis: Redis,
         feeds: Feeds,
         items: Items,
-        accounts: Accounts,
         ingest: Ingest,
         events: Events,
-        sweeping: Sweeping,
+        deletion: PostDeletion,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(feeds, items, events)
         self._redis = redis
-        self._accounts = accounts
         self._ingest = ingest
-        self._sweeping = sweeping
+        self._deletion = deletion
         self._clock = clock
         self._locks = KeyedLocks()
 
@@ -141,7 +138,7 @@ class PostStore(Posts):
             return False
         now, one = self._clock(), found[0]
         ((written,),) = await self._items.fields([one.id], (WRITTEN_GUID,))
-        await erase(self._redis, self._accounts, [one], now, wanted_too=True)
+        await self._deletion.erase(one, now)
         guid = written.decode() if written else one.guid
         await self._events.announce([Event("post_deleted", one.feed, now, one.id, guid)])
         return True
@@ -153,7 +150,7 @@ class PostStore(Posts):
         """
         limit = whole("limit", limit)
         feed_id = await self._id_of(feed)
-        return await self._sweeping.expire(feed_id, limit, self._clock()) if feed_id is not None else 0
+        return await self._deletion.expire(feed_id, limit, self._clock()) if feed_id is not None else 0
 
     # --- feeds -------------------------------------------------------------------------------------------------------
 
@@ -267,51 +264,3 @@ def _changes(before: Mapping[str, str] | None, item: ItemToStore) -> set[str]:
     return names | {
         name for name in was.keys() | now.keys() if name not in was or name not in now or was[name] != now[name]
     }
-
-
-__all__ = [
-    "Cursor",
-    "Event",
-    "EventPage",
-    "FeedPage",
-    "FeedRecord",
-    "InvalidRequest",
-    "NotFound",
-    "Post",
-    "PostDeleted",
-    "PostPage",
-    "PostStore",
-    "Saved",
-    "StoreError",
-    "open_post_store",
-]
-
-
-@contextlib.asynccontextmanager
-async def open_post_store(
-    redis_url: str | None = None, data_dir: str | Path | None = None, *, create: bool = False
-) -> AsyncIterator[PostStore]:
-    """The post store on that Redis, or on the embedded one of a data folder.
-
-    Without arguments it uses the same environment variables as the server (`MICROSUB_REDIS_URL`, `MICROSUB_DATA_DIR`).
-    `create` creates a missing data folder; otherwise NotFound is raised. Raises ConfigError for an invalid setting,
-    StoreUnavailable and SchemaMismatch.
-    """
-    flags = {"redis_url": redis_url, "data_dir": None if data_dir is None else str(data_dir)}
-    async with server.stores.open_stores(read_settings(os.environ, flags), create=create) as stores:
-        yield post_store(stores)
-
-
-def post_store(stores: server.stores.Stores) -> PostStore:
-    """The post store on open stores."""
-    redis = stores.redis
-    return PostStore(
-        redis,
-        stores.feeds,
-        stores.items,
-        stores.accounts,
-        server.stores.ingest(stores),
-        stores.events,
-        server.worker.sweeping(stores),
-        clock=stores.clock,
-    )

@@ -19,10 +19,10 @@ from microsub.base.errors import MethodNotAllowed, NotFound, Unauthorized
 from microsub.base.urls import mask_credentials, redacted
 from microsub.feeds.events import Event, is_event_id
 from microsub.feeds.record import FeedRecord
-from microsub.library.posts import NEWEST, Post, Posts, is_id
-from microsub.library.saved import dumps
 from microsub.model.plaintext import shown
 from microsub.model.reader import Cursor
+from microsub.post_store.posts import NEWEST, Post, Posts, is_id
+from microsub.post_store.saved import dumps
 from microsub.server.surface import Services
 from microsub.web.headers import bearer
 from microsub.web.params import Params, collect, empty_names, missing, urlencoded, wrong

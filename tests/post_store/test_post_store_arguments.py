@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from microsub.base.errors import InvalidRequest
-from microsub.library.post_store import PostStore
 from microsub.model.reader import Cursor
+from microsub.post_store.store import PostStore
 from tests.support.polling import FEED, World, post_store
 
 GOOD = {"guid": "a", "timestamp": 1}

@@ -1,0 +1,1 @@
+"""The post store for programs: as a Python library and over HTTP."""
