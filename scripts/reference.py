@@ -59,7 +59,9 @@ it names the version in which your edit began. Your edit is what differs from th
   file again. A second save from the same editor counts as an edit of the first one, and so
   does a save of another person who opened the same version: the last one wins, and the log names what that removes.
 - If the file has no `x-version`, or one of which no version is kept, it counts as a complete new file: what it lacks is
-  removed, no matter who added it. The log and the page name what that removes.
+  removed, no matter who added it. The log and the page name what that removes. This applies to every save of an editor
+  that opened such a file: so after the first save, open the file again once the server has written to it. Otherwise the
+  next save removes what was followed in an app in between.
 - A copy of a version, byte for byte, restores that version, and a warning is logged.
 """
 

@@ -161,9 +161,9 @@ class PostRoom:
             for room in filter(None, map(self._rooms.get, users)):
                 room.unreported += size // len(users) if room.most else 0
 
-    async def is_limited(self, user: User) -> bool:
-        """Whether the user has a quota."""
-        return bool(self._most(await self._effective.everything(), user.name, registered=user.registered))
+    async def most(self, user: User) -> int:
+        """The user's quota in bytes; 0: no limit."""
+        return self._most(await self._effective.everything(), user.name, registered=user.registered)
 
     async def correct(self, user: str, size: int) -> None:
         """Set the count to the user's share of the bytes that are stored."""

@@ -51,8 +51,17 @@ class PostBytes:
         """Count once. What is stored meanwhile may be missing until the next time. Raises StoreError."""
         mark, shares = await garbage.newest_id(self.redis), dict[str, int]()
         for user in await self.accounts.users():
-            if await self.room.is_limited(user):
-                await self.room.correct(user.name, await self._of(user.name, mark, shares))
+            if await self.room.most(user):
+                await self._correct(user.name, mark, shares)
+
+    async def correct(self, user: str) -> int:
+        """Count for one user, and return the bytes."""
+        return await self._correct(user, await garbage.newest_id(self.redis), {})
+
+    async def _correct(self, user: str, mark: int, shares: dict[str, int]) -> int:
+        size = await self._of(user, mark, shares)
+        await self.room.correct(user, size)
+        return size
 
     async def _of(self, user: str, mark: int, shares: dict[str, int]) -> int:
         """The user's bytes; `shares` remembers the bytes of feeds for each of their followers."""

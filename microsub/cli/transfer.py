@@ -78,7 +78,7 @@ async def opml_import(
         )
     finally:
         parser.close()
-    await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
+    await conclude(settings, stores, report, user_name, dry_run=dry_run, as_json=as_json)
 
 
 class _Progress:
@@ -94,11 +94,18 @@ class _Progress:
             say(f"{done} of {count} {self._what}", err=True)
 
 
-async def conclude(settings: Settings, stores: Stores, report: Report, *, dry_run: bool, as_json: bool) -> None:
-    """Write an import's changes back to backend.json, if enabled, and print its report."""
+async def conclude(
+    settings: Settings, stores: Stores, report: Report, user: str = "", *, dry_run: bool, as_json: bool
+) -> None:
+    """Write an import's changes back to backend.json, if enabled, and print its report.
+
+    If there is one `user`, the quotas that the user exceeds now are printed too.
+    """
     if not dry_run:
         await server.backend.write_back(settings, stores)
     print_report(report, as_json=as_json)
+    for line in await server.backend.beyond_quotas(stores, user) if user and not dry_run else ():
+        say(line, err=True)
 
 
 @opml.command("export")
@@ -179,7 +186,7 @@ async def user_import(
         report = await server.backend.import_user(
             stores, user_name, source, _Progress("lines"), dry_run=dry_run, trusted=trusted
         )
-    await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
+    await conclude(settings, stores, report, user_name, dry_run=dry_run, as_json=as_json)
 
 
 def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]], click.Command]:
@@ -199,7 +206,7 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             report = await server.backend.import_from_reader(
                 settings, stores, user_name, kind, file, unread_too=unread_too, dry_run=dry_run
             )
-            await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
+            await conclude(settings, stores, report, user_name, dry_run=dry_run, as_json=as_json)
 
         run.__doc__ = described.__doc__
         command = on_stores("allow_private_networks")(run)

@@ -266,6 +266,31 @@ async def examine(settings: Settings, address: str) -> PageReport:
         return await doctor.examine(address, here)
 
 
+async def beyond_quotas(stores: Stores, name: str) -> list[str]:
+    """A line for each quota that the user exceeds; imports of the admin may exceed them."""
+    from microsub.accounts.quotas import resolved
+    from microsub.model.reader import BUILT_IN, SAVED
+    from microsub.redis import keys
+    from microsub.server.worker import post_bytes
+    from microsub.timelines.remove import SAVED_POSTS
+
+    user = await stores.accounts.user(name)
+    if user is None:
+        return []
+    quotas = resolved(await stores.effective.everything(), name, registered=user.registered)
+    counts = [
+        ("channels", quotas.channels, len(await stores.channels.list(name)) - len(BUILT_IN)),
+        ("feeds", quotas.feeds, await stores.channels.count_feeds(name)),
+        (SAVED_POSTS, quotas.saved, await stores.redis.command("ZCARD", keys.posts(name, SAVED))),
+        ("bytes of posts", quotas.posts, await post_bytes(stores).correct(name) if quotas.posts else 0),
+    ]
+    return [
+        f"{name} now has {count} {what}, more than the quota of {most}; all were imported, but {name} can't add more"
+        for what, most, count in counts
+        if most and count > most
+    ]
+
+
 async def import_user(
     stores: Stores, user: str, file: BinaryIO, progress: Callable[[int, int], None], *, dry_run: bool, trusted: bool
 ) -> ImportReport:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from microsub import server
 from microsub.base.settings import read_settings
+from microsub.configuration.model import Quotas
 from tests.cli.conftest import Run
 from tests.support.readers import instance
 
@@ -46,6 +48,20 @@ def test_starred_posts_of_another_reader_come_in(run: Run) -> None:
     assert (brought.exit_code, "2 feeds followed for alice" in brought.stdout) == (0, True), brought.stderr
     assert saved() == 5
     assert run("check").exit_code == 0
+
+
+def test_imports_of_the_admin_exceed_quotas_and_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user keeps everything, but can't add more; a dry run and an import within the quotas say nothing."""
+    monkeypatch.setattr("microsub.accounts.quotas.OF_DECLARED", Quotas(channels=9, feeds=1, saved=2, posts=100))
+    opml = str(FILES.parent / "opml" / "freshrss.opml")
+    assert "quota" not in run("import", "freshrss", opml, "alice", "--dry-run").stderr
+    brought = run("import", "freshrss", opml, "alice")
+    assert "alice now has 3 feeds, more than the quota of 1; all were imported" in brought.stderr
+    assert "saved posts" not in brought.stderr
+    brought = run("import", "starred", str(FILES / "takeout.json"), "alice")
+    assert "alice now has 3 saved posts, more than the quota of 2" in brought.stderr
+    assert re.search(r"alice now has \d{3,} bytes of posts, more than the quota of 100;", brought.stderr)
+    assert saved() == 3
 
 
 def test_a_users_data_is_exported_and_imported(run: Run, tmp_path: Path) -> None:
