@@ -48,10 +48,10 @@ def phrases(source: str, listed: Kinds, *, of_tests: bool = False) -> Iterator[t
 def packages(root: Path = ROOT) -> dict[str, tuple[int, list[str]]]:
     """Package → its lines and odd phrases; `tests` is one package, `microsub` the modules outside of packages."""
     listed, lines, odd = kinds(), Counter[str](), defaultdict[str, list[str]](list)
-    for path in [*sorted(root.glob("microsub/**/*.py")), *sorted(root.glob("tests/**/*.py"))]:
+    for path in [*sorted(root.glob("microsub*/**/*.py")), *sorted(root.glob("tests/**/*.py"))]:
         parts, source = path.relative_to(root).parts, path.read_text("utf-8")
         of_tests = parts[0] == "tests"
-        name = parts[1] if not of_tests and len(parts) > 2 else parts[0]
+        name = parts[1] if parts[0] == "microsub" and len(parts) > 2 else parts[0]
         lines[name] += source.count("\n")
         odd[name] += [f"{'/'.join(parts)}:{line}: {one}" for line, one in phrases(source, listed, of_tests=of_tests)]
     return {name: (lines[name], odd[name]) for name in lines}

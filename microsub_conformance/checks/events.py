@@ -97,7 +97,7 @@ def counts(w: World) -> None:
         for number, item in enumerate(ids(found)[:2], 1):
             w.user.post("timeline", method="mark_read", channel=channel, entry=item).ok()
             told = heard.until(_about(channel, "new item in channel"), "the event 'new item in channel'")
-            same(told.data.get("unread"), len(found) - number, "what is unread")
+            same(told.data.get("unread"), len(found) - number, "the unread count")
 
 
 @events.requirement("resume", source=DESIGN)
@@ -109,7 +109,7 @@ def resume(w: World) -> None:
         expect(bool(place), "an id at the event", place)
     two, three = w.channel("second"), w.channel("third")
     with _listening(w, place) as heard:
-        heard.until(_about(three, "new channel"), "what happened meanwhile")
+        heard.until(_about(three, "new channel"), "the events in between")
         told = [event.data["channel"]["uid"] for event in heard.past if event.name == "new channel"]
     same(told, [two, three], "the channels that were told")
 
@@ -123,4 +123,4 @@ def others(w: World) -> None:
         mine = w.channel("mine")
         heard.until(_about(mine, "new channel"), "the event 'new channel' of the own channel")
         told = [one for one in heard.past if one.name != "started" and not _about(mine, "new channel")(one)]
-    same(told, [], "what is heard of others")
+    same(told, [], "the events of other users")

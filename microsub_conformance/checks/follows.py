@@ -73,7 +73,7 @@ def twice(w: World) -> None:
     w.follow(channel, w.blogs.eight)
     same(_feeds(w, channel), [w.blogs.eight.url], "the feeds")
     same(ids(w.items(channel)), ids(items), "the items")
-    same(unread_ids(w.items(channel)), ids(items)[1:], "what is unread")
+    same(unread_ids(w.items(channel)), ids(items)[1:], "the unread items")
 
 
 @following.requirement("two-channels", source=DESIGN)

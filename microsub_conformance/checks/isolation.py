@@ -42,7 +42,7 @@ def same_name(w: World) -> None:
     w.second.post("timeline", method="mark_read", channel=theirs, last_read_entry="everything").ok()
     w.second.post("channels", method="delete", channel=theirs).ok()
     same(ids(w.items(mine)), ids(items), "the first user's items")
-    same(unread_ids(w.items(mine)), unread_ids(items), "what is unread for the first user")
+    same(unread_ids(w.items(mine)), unread_ids(items), "the first user's unread items")
 
 
 @isolation.requirement("read-state", source=DESIGN, needs=("second user",))

@@ -281,7 +281,7 @@ def unread_view(w: World) -> None:
             w.user.post("timeline", method="mark_read", channel=channel, entry=ids(part.items)).ok()
 
     each_once(walk(w.user, channel, limit=SEVERAL, is_read="false", between=mark), ids(items), "all unread items")
-    same(unread_ids(w.items(channel)), [], "what is unread afterwards")
+    same(unread_ids(w.items(channel)), [], "the unread items afterwards")
 
 
 @paging.requirement("cursor-characters", source=client("IndiePass Android"))

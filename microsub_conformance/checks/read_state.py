@@ -31,7 +31,7 @@ def mark_read(w: World) -> None:
     channel, items = w.unread_channel()
     one = ids(items)[2]
     mark(w, channel, one).ok()
-    same(unread_ids(w.items(channel)), [other for other in ids(items) if other != one], "what is unread")
+    same(unread_ids(w.items(channel)), [other for other in ids(items) if other != one], "the unread items")
 
 
 @reading.requirement("mark-several")
@@ -39,7 +39,7 @@ def mark_several(w: World) -> None:
     """mark_read accepts several entries."""
     channel, items = w.unread_channel()
     mark(w, channel, *ids(items)[1:4]).ok()
-    same(unread_ids(w.items(channel)), [ids(items)[0], *ids(items)[4:]], "what is unread")
+    same(unread_ids(w.items(channel)), [ids(items)[0], *ids(items)[4:]], "the unread items")
 
 
 @reading.requirement("mark-unread")
@@ -48,7 +48,7 @@ def mark_unread(w: World) -> None:
     channel, items = w.unread_channel()
     mark(w, channel, *ids(items)[:3]).ok()
     mark(w, channel, ids(items)[1], method="mark_unread").ok()
-    same(unread_ids(w.items(channel)), ids(items)[1:2] + ids(items)[3:], "what is unread")
+    same(unread_ids(w.items(channel)), ids(items)[1:2] + ids(items)[3:], "the unread items")
 
 
 @reading.requirement("result", source=DESIGN)
@@ -114,7 +114,7 @@ def _marked_up_to(w: World, position: int) -> tuple[str, list[Item], Any]:
 def last_read(w: World) -> None:
     """last_read_entry marks that item and everything older, nothing newer."""
     channel, items, _ = _marked_up_to(w, 3)
-    same(unread_ids(w.items(channel)), ids(items)[:3], "what is unread")
+    same(unread_ids(w.items(channel)), ids(items)[:3], "the unread items")
 
 
 @reading.requirement("last-read-updated", source=DESIGN)
@@ -132,7 +132,7 @@ def last_read_ties(w: World) -> None:
     channel, items = w.unread_channel(w.blogs.ties)
     position = 30
     w.user.post("timeline", method="mark_read", channel=channel, last_read_entry=ids(items)[position]).ok()
-    same(unread_ids(w.items(channel)), ids(items)[:position], "what is unread")
+    same(unread_ids(w.items(channel)), ids(items)[:position], "the unread items")
     same(w.unread(channel), position, "the unread count")
 
 
@@ -143,7 +143,7 @@ def everything(w: World) -> None:
     other, _ = w.unread_channel()
     reply = w.user.post("timeline", method="mark_read", channel=channel, last_read_entry="everything")
     same(updated(reply), len(items), "'updated'")
-    same(unread_ids(w.items(channel)), [], "what is unread")
+    same(unread_ids(w.items(channel)), [], "the unread items")
     same(w.unread(channel), 0, "the unread count")
     same(w.unread(other), len(items), "the unread count of another channel")
 
@@ -165,7 +165,7 @@ def last_read_left(w: World) -> None:
     gone = ids(items)[3]
     w.user.post("timeline", method="remove", channel=channel, entry=gone).ok()
     w.user.post("timeline", method="mark_read", channel=channel, last_read_entry=gone).ok()
-    same(unread_ids(w.items(channel)), ids(items)[:3], "what is unread")
+    same(unread_ids(w.items(channel)), ids(items)[:3], "the unread items")
 
 
 @reading.requirement("last-read-json", source=DESIGN)
@@ -223,7 +223,7 @@ def global_mark(w: World) -> None:
     one, two = ids(items)[:2]
     mark(w, "global", one, two).ok()
     for channel in (first, second):
-        same(unread_ids(w.items(channel)), ids(items)[2:], "what is unread in each channel")
+        same(unread_ids(w.items(channel)), ids(items)[2:], "the unread items in each channel")
         same(w.unread(channel), len(items) - 2, "the unread count of each channel")
     mark(w, "global", one, method="mark_unread").ok()
     for channel in (first, second):
@@ -244,8 +244,8 @@ def global_last_read(w: World) -> None:
     first, items = w.unread_channel()
     second, others = w.unread_channel(w.blogs.fresh)
     w.user.post("timeline", method="mark_read", channel="global", last_read_entry=ids(items)[2]).ok()
-    same(unread_ids(w.items(first)), ids(items)[:2], "what is unread in the item's channel")
-    same(unread_ids(w.items(second)), ids(others), "what is unread in a channel with newer items")
+    same(unread_ids(w.items(first)), ids(items)[:2], "the unread items in the item's channel")
+    same(unread_ids(w.items(second)), ids(others), "the unread items in a channel with newer items")
     w.user.post("timeline", method="mark_read", channel="global", last_read_entry=ids(others)[1]).ok()
     same((w.unread(first), w.unread(second)), (0, 1), "the unread counts after marking further up")
 

@@ -102,7 +102,7 @@ def state(w: World) -> None:
     one, two, three = ids(items)[:3]
     w.user.post("timeline", method="mark_read", channel=channel, entry=[one]).ok()
     _move(w, target, one, two, three).ok()
-    same(unread_ids(w.items(target)), [two, three], "what is unread in the target")
+    same(unread_ids(w.items(target)), [two, three], "the unread items in the target")
     same((w.unread(target), w.unread(channel)), (2, len(items) - 3), "the unread counts of target and origin")
     for item in w.items(target):
         same(item.get("_channel", {}).get("uid"), target, "'_channel.uid' of a moved item")

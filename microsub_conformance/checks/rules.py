@@ -98,7 +98,7 @@ def unmute(w: World) -> None:
     apply(w, "unmute", channel, w.blogs.ben.url).ok()
     found = w.items(channel)
     same(ids(found), ids(items), "the items")
-    same(unread_ids(found), [other for other in ids(items) if other != bens[0]], "what is unread")
+    same(unread_ids(found), [other for other in ids(items) if other != bens[0]], "the unread items")
     same(w.unread(channel), len(items) - 1, "the unread count")
 
 

@@ -53,7 +53,7 @@ def shown(w: World) -> None:
     one = ids(items)[0]
     _save(w, one)
     found = [item["_id"] for item in w.items(channel) if item.get("_saved") is True]
-    same(found, [one], "what is saved of the channel")
+    same(found, [one], "the saved items of the channel")
     same([item.get("_saved") for item in w.items(SAVED) if item["_id"] == one], [True], "'_saved' in 'saved'")
 
 
@@ -136,10 +136,10 @@ def all_once(w: World) -> None:
     newest, _ = _walk(w, channel=channel)
     each_once(newest, ids(items), "the items of the channel")
     same(len(newest), len(items), "the number of ids")
-    same([item["_id"] for item in newest if item.get("_is_read") is True], [one], "what is read")
+    same([item["_id"] for item in newest if item.get("_is_read") is True], [one], "the read items")
     oldest, _ = _walk(w, channel=channel, order="oldest")
     same(ids(oldest), ids(newest)[::-1], "the oldest first")
-    same([item["_id"] for item in _walk(w, channel=channel, is_read="true")[0]], [one], "the ids of what is read")
+    same([item["_id"] for item in _walk(w, channel=channel, is_read="true")[0]], [one], "the ids of the read items")
 
 
 @arriving.requirement("since", source=DESIGN)
@@ -150,10 +150,10 @@ def since_then(w: World) -> None:
     expect(since != "", "'paging.since' in a reply with items", since)
     later, old = w.filled(w.blogs.eight)
     found, _ = _walk(w, order="oldest", after=since)
-    same(sorted(ids(found)), sorted(ids(old)), "what has arrived since")
-    same([one for one in ids(items) if one in ids(found)], [], "what was there before")
+    same(sorted(ids(found)), sorted(ids(old)), "the items that have arrived since")
+    same([one for one in ids(items) if one in ids(found)], [], "the earlier items")
     w.user.post("timeline", method="remove", channel=later, entry=ids(old)).ok()
-    same(_walk(w, order="oldest", after=since)[0], [], "what is there when it has left")
+    same(_walk(w, order="oldest", after=since)[0], [], "the items after it has left")
     same(len(_walk(w, channel=channel)[0]), len(items), "the ids of the first channel")
 
 

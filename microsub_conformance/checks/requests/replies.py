@@ -132,7 +132,7 @@ def body(w: World) -> None:
 
 @errors.requirement("no-action", source=DESIGN)
 def no_action(w: World) -> None:
-    """A request without an action is a 400 that says so."""
+    """A request without an action is a 400 that names the missing parameter."""
     _names(w.user.send("GET"), "action")
     _names(w.user.form([("channel", "x")]), "action")
 
