@@ -21,7 +21,7 @@ async def read(server: World) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
-async def test_gauges_say_how_feeds_fare(redis: Redis) -> None:
+async def test_gauges_count_feeds_by_health(redis: Redis) -> None:
     """Followed feeds by state, followers, users who aren't disabled, and live workers."""
     async with instance(redis) as server:
         ann, bob = await server.reader("ann", "home"), await server.reader("bob", "home")

@@ -34,7 +34,7 @@ async def test_an_address_that_was_lost_leads_to_its_feed_again(server: World, a
     assert [one.feed for one in await server.channels.subscriptions("alice", "home")] == [feed.id]
 
 
-async def test_a_follower_that_the_feed_has_lost(server: World, alice: Reader) -> None:
+async def test_a_lost_follower_is_restored(server: World, alice: Reader) -> None:
     """It gets the posts that it missed as unread, and the feed is polled again."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -82,7 +82,7 @@ async def test_a_feed_missing_from_the_schedule_is_added(server: World, alice: R
     assert await server.follow_repair.run(server.now) == RepairedFollows()
 
 
-async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World, alice: Reader) -> None:
+async def test_an_interrupted_follow_is_finished_within_minutes(server: World, alice: Reader) -> None:
     """The process died before the feed got its follower; the user needn't try again, and others aren't repaired."""
     feed = await server.publish(FEED, *posts("a"))
     bob = await server.reader("bob", "home")
@@ -106,7 +106,7 @@ async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World,
 
 
 @pytest.mark.parametrize("ending", ["channel deleted", "unfollowed", "user removed"])
-async def test_a_follow_whose_channel_or_user_ends_meanwhile(
+async def test_a_follow_of_a_removed_channel_or_user_ends(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     """The feed keeps no follower that nobody would remove, either at once or within minutes."""

@@ -93,7 +93,7 @@ async def test_held_hosts_are_found(server: World) -> None:
     assert await _survey(server).held(now + 601, 10) == []
 
 
-async def test_a_survey_rests_for_as_long_as_it_is_costly(server: World) -> None:
+async def test_a_survey_pauses_in_proportion_to_its_cost(server: World) -> None:
     """The pause grows with the duration of the survey."""
     survey = _survey(server)
     await survey.look(server.now)
@@ -107,7 +107,7 @@ async def test_a_survey_rests_for_as_long_as_it_is_costly(server: World) -> None
     assert after.at > before.at
 
 
-async def test_a_page_has_a_survey_of_now_where_that_is_quick(server: World) -> None:
+async def test_a_page_runs_a_quick_survey_itself(server: World) -> None:
     """A page makes a new one after the pause, but never the first one; if Redis is full, it shows the last one."""
     survey = _survey(server)
     assert await survey.recent(server.now) is None

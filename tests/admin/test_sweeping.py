@@ -159,7 +159,7 @@ async def test_an_item_spared_during_deletion_stays_whole(it, site):
     assert await it.items.get(item)
 
 
-async def test_items_that_no_feed_lists_leave_too(it):
+async def test_unlisted_items_are_deleted_too(it):
     """A crash left the item before its guid was claimed."""
     await it.redis.command("SET", keys.item_ids(), 7)
     await it.redis.command("HSET", keys.item("7"), "ID", "7", "feed", "99", "score", "1")
@@ -199,7 +199,7 @@ async def test_no_sweep_while_the_pipeline_is_behind(it, site):
     assert (await sweeping(it).run(it.clock() + GRACE)).condemned == 2
 
 
-async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
+async def test_expire_keeps_the_newest_and_items_in_timelines(it, site):
     """For one feed and immediately: of five posts, the newest and the one that Alice still has are kept."""
     feed = await followed(it, site, 5)
     ids = await ids_of(it)
@@ -282,7 +282,7 @@ async def ids_of_user(it: World, user: str) -> list[str]:
     return [row.id for row in await it.rows(user)]
 
 
-async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
+async def test_an_interrupted_expiry_is_finished_by_the_next(it, site):
     """Posts that are retired but not erased belong to nobody and block nothing."""
     feed = await followed(it, site, 2)
     ids = await ids_of(it)

@@ -125,7 +125,7 @@ async def test_events_between_two_streams_are_delivered(server: World, alice: Re
 @pytest.mark.parametrize(
     "place", ["1-1", "99999999999999-0", "0", "x" * 10_000, "1-1.1", "-", "+", "$", "1-1\n", "\u00e4", "9" * 400]
 )
-async def test_a_place_that_is_not_kept(server: World, alice: Reader, ids: list[str], place: str) -> None:
+async def test_an_expired_event_id_gives_resync(server: World, alice: Reader, ids: list[str], place: str) -> None:
     """One `resync` with the current state, and then new events."""
     async with listening(server.app, alice, last_event_id=place) as stream:
         resync = await stream.next()
@@ -158,7 +158,7 @@ async def test_channels_are_chosen(server: World, alice: Reader, ids: list[str])
         assert (await stream.next()).name == "new item"
 
 
-async def test_counts_are_shown_as_the_channel_says(server: World, alice: Reader, ids: list[str]) -> None:
+async def test_counts_follow_the_channels_setting(server: World, alice: Reader, ids: list[str]) -> None:
     """The format is the same as in other replies."""
     await server.channels.set_settings("alice", "home", OwnChannelSettings(unread="boolean"), server.now)
     async with listening(server.app, alice) as stream:
@@ -184,7 +184,7 @@ async def test_a_token_in_the_address(server: World, alice: Reader) -> None:
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired", "disabled", "removed"])
-async def test_a_stream_ends_with_the_right_to_it(server: World, alice: Reader, ids: list[str], how: str) -> None:
+async def test_a_stream_ends_with_its_token(server: World, alice: Reader, ids: list[str], how: str) -> None:
     """Later events aren't sent; the next attempt gets the reason."""
     credential = server.accounts.credential(alice.token)
     assert credential is not None
@@ -227,7 +227,7 @@ async def _is(fact: bool) -> bool:
     return fact
 
 
-async def test_a_silent_stream_says_that_it_lives(
+async def test_a_silent_stream_sends_heartbeats(
     server: World, alice: Reader, ids: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a comment and an event, which has the place up to which nothing is missing."""

@@ -73,7 +73,7 @@ async def test_update_of_an_unfollowed_feed(alice: Reader, bob: Reader) -> None:
     assert reply["error"] == "not_found"
 
 
-async def test_update_to_where_it_is_changes_nothing(alice: Reader, server: World) -> None:
+async def test_update_to_the_same_channel_changes_nothing(alice: Reader, server: World) -> None:
     """It also removes the follow from the other channels."""
     await server.publish(FEED, *posts("a"))
     for uid in ("home", "later"):

@@ -62,7 +62,7 @@ async def test_other_users_cant_find_or_follow_it(server: World, alice: Reader, 
     assert (await alice.get(action="follow", channel="home"))["items"]
 
 
-async def test_its_user_moves_and_ends_it_as_any_feed(server: World, alice: Reader) -> None:
+async def test_its_user_can_move_and_unfollow_it(server: World, alice: Reader) -> None:
     """The posts are moved too and stay unread; later posts come into the new channel."""
     await send(server, "one")
     await alice.post(action="follow", method="update", channel="later", url=OWN)

@@ -151,7 +151,7 @@ SECRETS = (
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_errors_tell_no_secrets(name: str) -> None:
+def test_errors_contain_no_secrets(name: str) -> None:
     """This holds for two values, however they are sent, and for an invalid one."""
     for params in (
         from_query(f"{name}=Hunter1&{name}[]=Hunter2"),
@@ -163,7 +163,7 @@ def test_errors_tell_no_secrets(name: str) -> None:
     assert "Hunter" not in str(wrong(name, "Hunter1", "another"))
 
 
-def test_errors_tell_no_secrets_of_addresses() -> None:
+def test_errors_contain_no_secrets_of_addresses() -> None:
     """Secrets in an address are masked before it is truncated."""
     address = f"https://ann:Hunter1@a.example/feed?{'x' * 60}&key=Hunter2"
     params = collect([("url", address), ("url", address + "&b")])

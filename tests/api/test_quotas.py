@@ -179,7 +179,7 @@ async def test_large_bodies_have_a_share(server: World, alice: Reader, bob: Read
     assert await send(bob) == 200
 
 
-async def test_strangers_use_up_nothing(server: World, alice: Reader) -> None:
+async def test_strangers_use_up_no_quota(server: World, alice: Reader) -> None:
     """Requests without a valid token count for no user."""
     allow(server, requests=3)
     wrong = {"Authorization": "Bearer alice.wrong"}

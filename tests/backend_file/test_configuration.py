@@ -103,7 +103,7 @@ async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
     ("me", "stays"),
     [("https://alice.example/", True), ("https://Alice.example", True), ("https://eve.example/", False)],
 )
-async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, me: str, stays: bool) -> None:
+async def test_a_reused_name_belongs_to_the_new_user(configured: Configured, me: str, stays: bool) -> None:
     """Apps and browsers of the former person have no access to the data of the next one."""
     now = time.time()  # a real Redis expires keys by its own clock
     await configured.apply(alice())
@@ -246,9 +246,7 @@ async def test_only_one_process_applies(configured: Configured) -> None:
     assert await configured.server().look() == "unchanged"
 
 
-async def test_a_change_that_a_store_refuses_stops_nothing(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_change_doesnt_stop_the_others(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is logged with its reason, and the other changes are applied."""
     follow = Following.follow
 

@@ -71,9 +71,7 @@ async def prepared(redis: Redis, tmp_path: Path, edit: str) -> Configured:
 
 
 @pytest.mark.parametrize("edit", EDITS)
-async def test_the_next_process_completes_what_was_applied_in_part(
-    real_redis: Redis, tmp_path: Path, edit: str
-) -> None:
+async def test_the_next_process_completes_a_partial_edit(real_redis: Redis, tmp_path: Path, edit: str) -> None:
     """A death before any of the round trips changes nothing in the result, followers and schedule included."""
     redis = real_redis
     whole = await prepared(redis, tmp_path, edit)

@@ -138,7 +138,7 @@ async def test_a_file_is_applied_again_when_redis_comes_back_empty(redis: Redis,
     ]
 
 
-async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Configured) -> None:
+async def test_a_repaired_file_is_logged_as_valid(configured: Configured) -> None:
     """Also if the repair restores the earlier content, so that there is nothing to apply."""
     await configured.apply(named("One"))
     good = configured.file.read_text()
@@ -157,9 +157,7 @@ async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Co
     ]
 
 
-async def test_waiting_for_redis_is_said_once_and_its_end_too(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_for_redis_is_logged_once(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of attempts doesn't matter."""
     tries = 0
     add_user = configured.accounts.add_user

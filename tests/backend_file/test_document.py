@@ -133,7 +133,7 @@ def test_the_whole_shape_is_read() -> None:
 
 
 @pytest.mark.parametrize("document", [{}, {"users": {}}, {"users": {"a": {"channels": []}}, "settings": {}}])
-def test_little_is_enough(document: dict[str, Any]) -> None:
+def test_a_minimal_file_is_valid(document: dict[str, Any]) -> None:
     """An empty object is a backend without users."""
     assert look(document).ok
 
@@ -279,7 +279,7 @@ def test_ineffective_keys_are_mistakes(channel: dict[str, Any], place: str, expe
     assert problem.expected.endswith(expected)
 
 
-def test_a_type_that_no_post_has_is_a_warning_beside_others() -> None:
+def test_an_unknown_post_type_is_a_warning() -> None:
     """The channel accepts the other types."""
     report = look(channels({"uid": "a", "settings": {"filters": {"include_types": ["note", "poem"]}}}))
     assert report.ok
@@ -367,7 +367,7 @@ def test_one_site_for_two_users_is_an_error_that_names_both(other: str) -> None:
         ({"quotas": {"channels": "many"}}, "registration.quotas.channels"),
     ],
 )
-def test_registration_that_cant_be_meant_so(registration: Any, place: str) -> None:
+def test_contradictory_registration_is_refused(registration: Any, place: str) -> None:
     """Above all, a domain that would mean everybody."""
     [problem] = look({"settings": {"registration": registration}}).problems
     assert f"settings.{place}" in str(problem)
@@ -445,7 +445,7 @@ def test_an_unusable_profile_url_is_a_mistake(me: str, why: str) -> None:
     assert "secret" not in str(problem)
 
 
-def test_a_token_endpoint_in_the_clear_is_warned_of() -> None:
+def test_an_http_token_endpoint_is_warned_about() -> None:
     """It may be in a network that the admin allows; no token is ever sent to one in another network."""
     found = {
         url: look({"users": {"ann": {"me": "https://ann.example/", "token_endpoint": url}}})

@@ -42,7 +42,7 @@ def upgrade(document: Any, **environ: str) -> Any:
     return found.raw
 
 
-def test_everything_in_it_is_taken_over() -> None:
+def test_all_settings_are_upgraded() -> None:
     """Channels with their uids in order, feeds and their names, filters, site and token endpoint."""
     report = look(OLD)
     assert report.problems == ()
@@ -174,7 +174,7 @@ def test_a_mistake_has_its_place_in_the_old_file(document: Any, error: str) -> N
     assert [str(problem) for problem in look(document).problems] == [error]
 
 
-def test_each_key_that_is_not_taken_over_is_named_once() -> None:
+def test_each_dropped_key_is_named_once() -> None:
     """In channels, feeds and settings, with its first place and the number of the others; notes don't count as keys."""
     document = {
         "Channels": {"a": {"uid": "a", "Colour": "red", "x-note": 1}, "b": {"name": "B", "colour": "blue"}},

@@ -215,7 +215,7 @@ def _uids(user: UserConfig) -> list[str]:
 
 @_settings
 @given(_backends, _currents())
-def test_write_back_makes_the_file_say_what_is_there(file: Backend, current: Current) -> None:
+def test_write_back_gives_the_current_state(file: Backend, current: Current) -> None:
     """The new file is valid, has the state of every active user, and a second write-back has nothing to write."""
     document = parse(json.dumps(encode(file)).encode(), "b.json", {})
     raw = edited(document, current)

@@ -54,7 +54,7 @@ async def test_invalid_addresses_are_refused(redis: Redis, tmp_path: Path) -> No
     ]
 
 
-def test_all_ways_lead_through_there() -> None:
+def test_all_changes_of_addresses_are_checked() -> None:
     """No other code gives users addresses, or restores them."""
     callers = set()
     for path in SOURCES.rglob("*.py"):

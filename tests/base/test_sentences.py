@@ -29,14 +29,14 @@ def test_a_sentence_is_translatable_english() -> None:
     ("seconds", "said"),
     [(1, "1 second"), (119, "119 seconds"), (121, "3 minutes"), (7200, "2 hours"), (604_800, "7 days")],
 )
-def test_a_duration_is_said_in_the_unit_that_fits(seconds: int, said: str) -> None:
+def test_durations_have_a_fitting_unit(seconds: int, said: str) -> None:
     """The language is that of the page."""
     assert duration(seconds) == said
     assert translated(duration(121), _german) == "3 Minuten"
 
 
 @pytest.mark.parametrize(("count", "said"), [(12, "12 bytes"), (2047, "1 KiB"), (16_842_752, "16 MiB")])
-def test_a_size_is_said_in_the_unit_that_fits(count: int, said: str) -> None:
+def test_sizes_have_a_fitting_unit(count: int, said: str) -> None:
     """It is rounded down, so that "more than" stays true."""
     assert size(count) == said
 

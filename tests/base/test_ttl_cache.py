@@ -102,7 +102,7 @@ async def test_concurrent_questions_are_limited() -> None:
     assert asking.most_under_way == 4
 
 
-async def test_the_ones_wanted_last_stay() -> None:
+async def test_the_most_recently_used_stay() -> None:
     """The cache keeps `most` of them."""
     asking = Asking()
     get = remembering(asking)
@@ -113,7 +113,7 @@ async def test_the_ones_wanted_last_stay() -> None:
     assert await get("b") == 5
 
 
-async def test_a_failed_renewal_leaves_what_is_still_good() -> None:
+async def test_a_failed_renewal_keeps_the_valid_answer() -> None:
     """A caller who wants a newer value gets the error; others get the stored value until it expires."""
     asking = Asking()
     get = remembering(asking)

@@ -57,7 +57,7 @@ def test_the_publisher_answers_304_to_its_validator() -> None:
     assert publisher.reply(0, conditional).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_refresh_that_did_something_else_is_no_figure() -> None:
+def test_an_incomplete_refresh_gives_no_figure() -> None:
     """Other replies or missing posts end the comparison."""
     good = {"feeds": 2, "entries": 40}
     compare._check(LOAD, 2, {"200": 2}, good)

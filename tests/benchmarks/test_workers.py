@@ -14,7 +14,7 @@ def _found(slow: float, quick: float, cores: int) -> workers.Found:
     return workers.Found(tuple(lines), cores)
 
 
-def test_quick_publishers_count_where_there_are_cores_for_it() -> None:
+def test_quick_publishers_count_with_enough_cores() -> None:
     """With two cores the machine is the limit, so the goal isn't missed; with four cores it is."""
     assert _found(1.9, 1.1, 2).met
     assert not _found(1.9, 1.1, 4).met

@@ -105,7 +105,7 @@ async def test_an_app_is_allowed_and_revoked(here: Tab, world: Instances) -> Non
     assert (await signed.app.get(signed, {"action": "channels"})).status_code == 401
 
 
-async def test_an_app_is_refused_or_sends_people_on(here: Tab, world: Instances) -> None:
+async def test_a_refusal_returns_to_the_app(here: Tab, world: Instances) -> None:
     """A refusal brings the browser back to the app; the page's policy doesn't block a redirect to another address."""
     with pytest.raises(AppBreaks, match="access_denied"):
         await world.app(Notifier).sign_in(world.profile("alice"), world.person(here, decision="Cancel"))
@@ -174,7 +174,7 @@ FORMS = {
 }
 
 
-async def test_other_sites_send_no_forms_in_somebodys_name(here: Tab, world: Instances) -> None:
+async def test_other_sites_cant_send_forms(here: Tab, world: Instances) -> None:
     """CSRF: pages of another site that send our forms from Alice's browser change nothing, and get no code."""
     signed = await world.app(Monocle).sign_in(world.profile("alice"), world.person(here))
     client, elsewhere = signed.app.client_id, world.apps.listening.base
@@ -201,7 +201,7 @@ async def test_other_sites_send_no_forms_in_somebodys_name(here: Tab, world: Ins
     here.troubles.clear()  # the browser reports its refusal, which is what this tests
 
 
-async def test_other_sites_show_our_pages_in_no_frame(here: Tab, world: Instances) -> None:
+async def test_other_sites_cant_frame_our_pages(here: Tab, world: Instances) -> None:
     """Clickjacking: neither the consent page nor the account page can be put into a frame."""
     signed = await world.app(Monocle).sign_in(world.profile("alice"), world.person(here))
     query = f"response_type=code&client_id={signed.app.client_id}&redirect_uri={signed.app.redirect_uri}&scope=read"
@@ -214,7 +214,7 @@ async def test_other_sites_show_our_pages_in_no_frame(here: Tab, world: Instance
     here.troubles.clear()
 
 
-async def test_the_page_of_consent_says_who_asks_and_trusts_nothing(here: Tab, world: Instances) -> None:
+async def test_the_consent_page_shows_the_app_as_text(here: Tab, world: Instances) -> None:
     """Markup and scripts in an app's texts stay text; addresses that aren't the app's get no button."""
     await world.app(Monocle).sign_in(world.profile("alice"), world.person(here))
     client = world.apps.home("Bad app")
@@ -338,7 +338,7 @@ async def refused(here: Tab, button: str) -> str:
     return await alert.inner_text()
 
 
-async def test_from_a_link_to_a_passkey_and_in_with_it(here: Tab, device: Device, world: Instances) -> None:
+async def test_a_link_makes_a_passkey_that_signs_in(here: Tab, device: Device, world: Instances) -> None:
     """Without a typed name, for our pages and for an app; neither code nor passkey is in an address or in the log."""
     link = await world.link("dora")
     code = link.partition("#")[2]
@@ -371,7 +371,7 @@ async def test_from_a_link_to_a_passkey_and_in_with_it(here: Tab, device: Device
     assert await here.page.get_by_role("button", name="Create passkey").count() == 0
 
 
-async def test_an_invitation_is_good_once_and_leaves_no_trace(here: Tab, browser: Browser, world: Instances) -> None:
+async def test_an_invitation_works_once(here: Tab, browser: Browser, world: Instances) -> None:
     """Carol chooses a password by her link; its code is removed from the address at once, and works only once."""
     link = await world.link("carol")
     secret = link.partition("#")[2]

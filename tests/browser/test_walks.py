@@ -56,7 +56,7 @@ async def unread(page: Page) -> int:
     return int(await shown.locator("[data-count]").inner_text()) if await shown.is_visible() else 0
 
 
-async def test_a_filter_is_tried_and_applied_to_what_is_there(browser: Browser, server: Server) -> None:
+async def test_a_filter_is_tried_on_existing_posts(browser: Browser, server: Server) -> None:
     """It shows the posts that it would have excluded; the posts that it marks as read come back with one click."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "filterer", "/channels/home/filter")
@@ -265,7 +265,7 @@ async def test_channels_are_ordered_by_drag_and_by_keys(browser: Browser, server
         assert await page.evaluate("document.activeElement.innerText") == "Fun"
 
 
-async def test_channels_are_tended_without_scripts(browser: Browser, server: Server) -> None:
+async def test_channels_are_managed_without_scripts(browser: Browser, server: Server) -> None:
     """Order, filter, deletion and its undo."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "scriptless", "/channels")

@@ -72,7 +72,7 @@ async def test_no_request_within_the_time_to_live(memory: Place) -> None:
     assert (await own.fetch(URL, ttl=0)).source == "network"
 
 
-async def test_both_validators_go_back_byte_for_byte(place: Place) -> None:
+async def test_validators_are_sent_back_unchanged(place: Place) -> None:
     """Even unusual validators are sent unchanged; a 304 makes the copy fresh again."""
     tag, date = 'W/"b\xe4r, \\"x\\""', "Mon, 01 Jan 2024  00:00:00 GMT"
     web, clock = site(etag=tag, last_modified=date), Clock()
@@ -243,7 +243,7 @@ async def test_unchanged_bytes_are_not_parsed(memory: Place) -> None:
     assert len(parsed) == 2
 
 
-async def test_a_copy_that_another_version_has_parsed_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_copies_of_other_versions_are_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """This happens once and without a request, because the other version may have stored something else."""
     parsed = []
 
@@ -260,7 +260,7 @@ async def test_a_copy_that_another_version_has_parsed_is_parsed_again(monkeypatc
         assert len(parsed) == 2
 
 
-async def test_a_storage_that_is_opened_and_closed_in_its_own_thread(tmp_path: Path) -> None:
+async def test_a_storage_runs_in_its_own_thread(tmp_path: Path) -> None:
     """A function opens it, for storages that may only be used in the thread that opened them."""
     opened: list[tuple[shelve.Shelf[bytes], threading.Thread]] = []
 
@@ -383,7 +383,7 @@ def answers() -> Counter[str]:
     return Counter({one.labels["answer"]: int(one.value) for one in samples if one.name.endswith("_total")})
 
 
-async def test_answers_are_counted_by_how_they_came_about(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answers_are_counted_by_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each result counts once: without a request, from another call, or by a request that succeeded or failed."""
     web, clock = site(), Clock()
     cache = FeedCache(fetcher=web, clock=clock)
@@ -578,7 +578,7 @@ class Choosy(Unregistered):
 
 
 @pytest.mark.parametrize("storage", [Locked({}), Unregistered(), Choosy()], ids=["locked", "unregistered", "choosy"])
-async def test_anything_that_reads_and_writes_by_key_is_a_storage(storage: Any) -> None:
+async def test_any_mutable_mapping_is_a_storage(storage: Any) -> None:
     """Three calls, one request; forgetting a URL works too."""
     web = site()
     async with FeedCache(storage, fetcher=web, clock=Clock()) as cache:

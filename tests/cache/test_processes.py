@@ -194,7 +194,7 @@ async def test_a_live_request_keeps_its_lease(real_redis: Redis) -> None:
     assert (await waiting).source == "cache"
 
 
-async def test_copies_in_redis_go_by_themselves(real_redis: Redis) -> None:
+async def test_copies_in_redis_expire(real_redis: Redis) -> None:
     """Each copy has a time to live, and so has its entry in the list of URLs."""
     clock, web = Clock(time.time()), site(max_age=7200.0)
     cache = FeedCache(FeedCopies(real_redis, clock=clock), fetcher=web, keep=3600, clock=clock)

@@ -25,7 +25,7 @@ from tests.support.web import Answer, publisher
 pytestmark = pytest.mark.usefixtures("data")
 
 
-def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
+def test_only_the_token_is_printed_and_it_can_be_revoked(run: Run) -> None:
     """`token create` prints only the token; the list shows its id, never the token; revoking ends it."""
     created = run("token", "create", "alice", "--scope", "read follow", "--client", "phone")
     token = created.stdout.strip()
@@ -43,7 +43,7 @@ def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
     assert (again.exit_code, "has no token" in again.stderr) == (1, True)
 
 
-def test_a_token_ends_at_a_time_that_there_is(run: Run) -> None:
+def test_an_expiry_is_a_valid_time(run: Run) -> None:
     """Invalid days are wrong usage, for users' tokens and for programs' tokens; no token is left."""
     for days in ("nan", "inf", "-inf", "1e300", "36501", "0", "-1"):
         for command in (("token", "create", "alice"), ("token", "service", "create", "planet")):
@@ -112,7 +112,7 @@ def test_an_admin_is_made_and_unmade(run: Run) -> None:
     assert run("user", "admin", "nobody", "on").exit_code == 1
 
 
-def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
+def test_a_useless_token_is_warned_about(run: Run) -> None:
     """Foreign scopes are kept, with a warning that they have no effect; a disabled user gets no token."""
     made = run("token", "create", "alice", "--scope", "read bla")
     assert (made.exit_code, made.stdout.count("\n")) == (0, 1)
@@ -204,7 +204,7 @@ def test_config_upgrade_that_breaks_off_leaves_the_old_file(run: Run, monkeypatc
     assert Path("old.json.old").read_text() == '{"Channels": {}, "Feeds": {}}'
 
 
-def test_config_upgrade_tells_what_is_lost(run: Run) -> None:
+def test_config_upgrade_lists_dropped_keys(run: Run) -> None:
     """Keys that have no equivalent, and the warnings of `config check`; standard output has only JSON."""
     old = {"Channels": {}, "Feeds": {"home": []}, "AuthEnabled": False, "Token": "t", "Settings": {"0009": {}}}
     Path("old.json").write_text(json.dumps(old))
@@ -235,7 +235,7 @@ def test_parse_prints_jf2_of_a_file(run: Run) -> None:
     assert (noise.exit_code, "noise" in noise.stderr) == (1, True)
 
 
-def test_parse_says_what_following_a_page_comes_to(run: Run) -> None:
+def test_parse_names_the_feed_that_a_follow_would_get(run: Run) -> None:
     """The feeds that a page names, whether it has posts of its own or not; for a page that stays followed, none."""
     head = "<title>Blog</title><link rel=alternate type=application/rss+xml href=/feed.xml>"
     bodies = {"": 1, "<div class=hentry><h2 class=entry-title>About</h2></div>": 0}
@@ -406,7 +406,7 @@ def test_a_flag_that_cannot_be_used_is_named(run: Run) -> None:
         assert (result.exit_code, flag in result.stderr, "expected" in result.stderr) == (2, True, True), line
 
 
-def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
+def test_a_missing_redis_is_one_clear_line(run: Run) -> None:
     """No traceback when Redis can't be reached."""
     result = run("user", "list", "--redis-url", "redis://127.0.0.1:9/0")
     assert result.exit_code == 1
@@ -414,7 +414,7 @@ def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path) -> None:
+def test_config_check_compares_existing_users(run: Run, tmp_path: Path) -> None:
     """If data exists: an account with another name and the same site is an error that names both; exit code 1."""
     run("user", "add", "first", "--me", "https://first.example/", "--backend", "elsewhere/none.json")
     Path("new.json").write_text(json.dumps({"users": {"second": {"me": "http://First.example"}}}))
@@ -486,7 +486,7 @@ def test_restored_users_have_no_old_tokens(run: Run) -> None:
     assert json.loads(run("token", "list", "alice", "--json").stdout) == []
 
 
-def test_an_entry_that_isnt_the_servers_to_take_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_removal_explains_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without write-back, or with keys that couldn't be restored: the message says what to do; nothing changes."""
     kept = {**BACKEND["users"]["alice"], "token_endpoint": "https://tokens.example/"}
     Path("backend.json").write_text(json.dumps({"users": {"alice": kept}}))
@@ -549,7 +549,7 @@ async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
         assert "\x1b" not in shown
 
 
-def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_variable_is_warned_about(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """MICROSUB_PROT causes a warning instead of being ignored."""
     monkeypatch.setenv("MICROSUB_DATADIR", "x")
     assert "MICROSUB_DATA_DIR" in run("config", "check").stderr

@@ -96,7 +96,7 @@ def test_a_demo_that_gets_no_port_writes_nothing(folder: Path, taken: int, flag:
     assert "('" not in result.stderr
 
 
-def test_a_second_demo_leaves_the_file_of_the_first_alone(
+def test_a_second_demo_leaves_the_firsts_file_alone(
     folder: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with ports of its own: one line names the folder of the other, its pid, and the flag for another folder."""
@@ -182,7 +182,7 @@ def test_commands_that_need_data_create_no_folder(folder: Path) -> None:
         assert list(folder.iterdir()) == []
 
 
-def test_a_command_beside_the_demo_alone_says_how_to_ask_that(folder: Path) -> None:
+def test_commands_beside_a_demo_name_its_flag(folder: Path) -> None:
     """The demo's data is inside the default data folder."""
     demo = folder / "data" / "demo"
     demo.mkdir(parents=True)

@@ -50,7 +50,7 @@ def test_starred_posts_of_another_reader_come_in(run: Run) -> None:
     assert run("check").exit_code == 0
 
 
-def test_imports_of_the_admin_exceed_quotas_and_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imports_of_the_admin_may_exceed_quotas(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user keeps everything, but can't add more; a dry run and an import within the quotas say nothing."""
     monkeypatch.setattr("microsub.accounts.quotas.OF_DECLARED", Quotas(channels=9, feeds=1, saved=2, posts=100))
     opml = str(FILES.parent / "opml" / "freshrss.opml")

@@ -40,7 +40,7 @@ def found(run: Run) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("mentions")
-def test_list_shows_what_is_there(run: Run) -> None:
+def test_list_shows_all_webmentions(run: Run) -> None:
     """Finished ones are left out by default; text of strangers can't control the terminal."""
     shown = run("webmention", "list", "alice").stdout
     assert f"{HELD.id}  1970-01-01T00:16:40+00:00  held  reply" in shown

@@ -204,7 +204,7 @@ async def test_no_header_ends_its_line(length: bytes) -> None:
         assert b"set-cookie" not in answer
 
 
-async def test_few_requests_wait_behind_the_one_that_is_answered() -> None:
+async def test_pipelined_requests_are_limited() -> None:
     """Ten thousand at once are refused, instead of kept."""
     async with serving() as port:
         with contextlib.suppress(ConnectionError):  # closed while more is being sent
@@ -298,7 +298,7 @@ async def test_an_idle_connection_outlives_those_of_clients() -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_body_that_drips_is_ended() -> None:
+async def test_a_dripping_body_is_ended() -> None:
     """Although each pause is shorter than the time limit."""
     async with serving() as port:
         _, writer = await port.connect()

@@ -243,7 +243,7 @@ def test_the_exit_code_is_that_of_the_specification(target: Target) -> None:
     assert (exit_code(failing, spec_only=True), exit_code(failing)) == (0, 1)
 
 
-def test_a_header_that_is_missing_is_said_to_be() -> None:
+def test_a_missing_header_is_reported_as_missing() -> None:
     """The report shows a missing value as `nothing`."""
     assert Violation("a header", "").found == "nothing"
     assert Violation("no items", 0).found == "0"

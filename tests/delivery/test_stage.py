@@ -157,7 +157,7 @@ async def test_a_message_that_kills_its_process_is_buried_as_well(real_redis):
     assert "died" in letter.why
 
 
-async def test_trouble_with_the_store_counts_as_no_attempt(real_redis):
+async def test_store_failures_count_as_no_attempt(real_redis):
     """While Redis refuses, a message is retried without limit, and is handled when Redis works again."""
     await add(real_redis, "patient")
     tries = 0
@@ -257,7 +257,7 @@ async def rests(redis: CountingRedis) -> None:
         await asyncio.sleep(0.3)
 
 
-async def test_redis_says_when_a_message_has_come(real_redis: Redis, redis_url: str) -> None:
+async def test_new_messages_wake_the_stage(real_redis: Redis, redis_url: str) -> None:
     """An idle worker sends no commands, and its own commands don't wake it."""
     await handled_when_told(real_redis, redis_url)
 

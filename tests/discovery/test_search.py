@@ -292,7 +292,7 @@ async def test_private_addresses_are_refused(server: World) -> None:
         await fetcher.aclose()
 
 
-async def test_a_search_asks_few_times(server: World) -> None:
+async def test_a_search_makes_few_requests(server: World) -> None:
     """The page and nine usual paths; two URLs for an account; and an existing page again only after 5 minutes."""
     server.web.documents[SITE] = NOTHING
     searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
@@ -461,7 +461,7 @@ async def test_preview_of_a_page_shows_its_feed(server: World) -> None:
     assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
 
 
-async def test_a_preview_passes_over_what_does_not_work(server: World) -> None:
+async def test_a_preview_skips_unusable_candidates(server: World) -> None:
     """It shows the first valid one of up to three feeds of the page, like a follow."""
     names = ("gone", "page", "feed.xml")
     links = "".join(f"<link rel=alternate type=application/rss+xml href=/{name}>" for name in names)
@@ -544,7 +544,7 @@ async def test_a_search_says_why_it_found_nothing(
     assert reply["_error"] == "the connection was refused (http://blog.example)"
 
 
-async def test_a_search_that_read_the_page_is_in_no_trouble(server: World) -> None:
+async def test_a_search_with_a_read_page_has_no_error(server: World) -> None:
     """The only problem is that there is no feed, whatever the domain's other URL answered."""
     server.web.documents["http://blog.example"] = NOTHING
     alice = await server.reader("alice")

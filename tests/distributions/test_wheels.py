@@ -131,7 +131,7 @@ def programs(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     return python.parent
 
 
-async def test_an_installed_server_meets_requirements_of_the_installed_suite(programs: Path, tmp_path: Path) -> None:
+async def test_the_installed_suite_passes_on_the_installed_server(programs: Path, tmp_path: Path) -> None:
     """Without the repository, both programs start from their wheels; the suite checks the server over HTTP."""
     place = Installation(tmp_path)
     place.write({"users": {"alice": {}}})

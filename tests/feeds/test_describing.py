@@ -83,7 +83,7 @@ async def test_two_changes_at_once_are_both_announced(it):
     assert await announced(it) == [("title",), ("title",)]
 
 
-async def test_a_feed_that_is_gone_stays_gone(it):
+async def test_an_unknown_feed_isnt_described(it):
     """Describing it writes and announces nothing."""
     assert await describe(it.feeds, it.events, "7", {"title": "One"}, NOON) == ()
     assert await it.feeds.get("7") is None

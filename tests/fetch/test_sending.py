@@ -216,7 +216,7 @@ async def test_a_url_with_control_characters_is_refused(site: Publisher, end: st
     assert not site.asked
 
 
-async def test_no_network_inside_is_reached_unless_listed(site: Publisher) -> None:
+async def test_private_networks_are_refused_unless_listed(site: Publisher) -> None:
     """POST requests to unlisted private networks are refused too, with or without a token."""
     for sending in (Sending(site.url()), Sending(site.url(), "POST", {"a": "b"}), Sending(site.url(), bearer=TOKEN)):
         assert (await failed(sending, allowed=())).reason == "blocked"
@@ -232,7 +232,7 @@ def test_secrets_arent_shown() -> None:
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_slow_server_is_left(site: Publisher) -> None:
+async def test_a_slow_server_times_out(site: Publisher) -> None:
     """One time limit applies to the whole exchange including redirects, for silent and for trickling servers."""
     site.serve("/nothing", Answer(b"", hang=True, head_only_length=5))
     site.serve("/", Answer(status=302, headers=[("Location", "/nothing")]))

@@ -63,7 +63,7 @@ async def test_hosts_are_forgotten(monkeypatch) -> None:  # type: ignore[no-unty
     assert hosts.asked[-1][0] == hosts.asked[-2][0] + 12.0
 
 
-def test_a_server_rests_by_its_port_however_it_is_written() -> None:
+def test_spacing_counts_by_host_and_port() -> None:
     """A missing port means the scheme's default; other ports of the host are other servers."""
     resting = RestingServers(lambda: 0.0)
     resting.rest("https://push.example/a")

@@ -63,7 +63,7 @@ async def test_posts_after_the_first_document_are_unread(it, site):
     assert await unread(it) == FRESH + 15
 
 
-async def test_news_of_a_feed_with_few_posts_are_news(it, site):
+async def test_later_posts_of_a_small_feed_are_unread(it, site):
     """Three posts first, then twelve more: all are unread."""
     site.serve_document("/feed", rss(dated(3, start=100)))
     feed = await it.follow(site.url("/feed", "blog.test"))

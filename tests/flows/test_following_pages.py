@@ -273,7 +273,7 @@ STEPS = {
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("known", [False, True], ids=["unknown", "known"])
-async def test_a_crash_on_the_way_is_made_good(
+async def test_a_crash_during_the_change_is_repaired(
     site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch, step: str, known: bool, after: bool
 ) -> None:
     """If the worker dies just before or just after any write, the next poll finishes the work."""
@@ -446,7 +446,7 @@ async def test_a_named_feed_in_passing_trouble_is_waited_for(site: Publisher, it
     assert (len(await it.rows()), site.count("/atom")) == (3, 3)
 
 
-async def test_of_the_feeds_of_a_page_three_are_tried(site: Publisher, it: World) -> None:
+async def test_three_feeds_of_a_page_are_tried(site: Publisher, it: World) -> None:
     """Then the last one is reported as failing; a feed that has worked is never replaced."""
     site.serve("/", page("/1", "/2", "/3", "/4"))
     for path in ("/1", "/2", "/3", "/4"):

@@ -118,7 +118,7 @@ async def test_a_token_opens_only_its_users_data(world: TokenServer) -> None:
     assert await world.status(token) == 200
 
 
-async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redis: Redis) -> None:
+async def test_a_remembered_token_costs_no_round_trip(real_redis: Redis) -> None:
     """The page's own script checks tokens of both kinds, also at the address without a name."""
     counting = CountingRedis(real_redis)
     async with instance(counting) as server, provider(Variant()) as site:
@@ -258,7 +258,7 @@ async def test_repeated_invalid_tokens_are_limited(world: TokenServer) -> None:
     assert world.checks == 18
 
 
-async def test_many_requests_with_one_new_token_are_one_question(world: TokenServer) -> None:
+async def test_a_new_token_is_checked_once_for_many_requests(world: TokenServer) -> None:
     """An app starts with many requests at once; two processes answer them with one check."""
     token = world.grant()
     async with instance(world.server.redis, now=world.server.now) as second:

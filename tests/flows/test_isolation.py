@@ -144,7 +144,7 @@ def let_in(holder: str, path: str) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
-async def test_no_action_crosses(world: Neighbours, key: Key) -> None:
+async def test_no_action_reaches_another_user(world: Neighbours, key: Key) -> None:
     """Each credential gives access only to its own user's data or to nothing."""
     # Tokens that a provider has confirmed work at the address without a name from then on.
     for holder, path in (("alice, by her provider", ALICE), ("bob, by his provider", BOB)):
@@ -187,7 +187,7 @@ async def test_no_action_goes_beyond_its_scope(world: Neighbours, key: Key) -> N
     assert await snapshot(world.readers["alice"]) == before
 
 
-async def test_no_stream_tells_what_others_do(world: Neighbours) -> None:
+async def test_no_stream_contains_other_users_events(world: Neighbours) -> None:
     """Bob's posts, marks and channels are only in his own stream; his event ids don't give others access to it."""
     server, alice, bob = world.server, world.readers["alice"], world.readers["bob"]
     server.services.listeners.patience = 0.02
@@ -232,7 +232,7 @@ async def kept_of(redis: Redis, user: str) -> dict[bytes, bytes]:
     return dict(zip(names, await redis.pipeline([("DUMP", name) for name in names]), strict=True))
 
 
-async def test_no_other_route_crosses(world: Neighbours) -> None:
+async def test_no_other_route_reaches_another_user(world: Neighbours) -> None:
     """Requests about Bob with Alice's tokens, with her session and without credentials neither show nor change his
     data, and a token opens no page.
     """

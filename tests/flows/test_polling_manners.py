@@ -167,7 +167,9 @@ async def test_an_unfollowed_feed_leaves_the_schedule(site: Publisher, it: World
     assert site.count("/feed") == 1
 
 
-async def test_a_follow_during_the_farewell(site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_follow_while_a_feed_ends_is_polled(
+    site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a user follows a feed between the count of followers and its removal from the schedule, it stays scheduled."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
     await it.feeds.unsubscribe(feed.id, "alice", "home")

@@ -99,7 +99,7 @@ async def test_a_machine_that_only_answers_writes_its_own_index(tmp_path: Path) 
                 assert reply["error"] == "not_implemented"
 
 
-async def test_an_index_that_cant_be_written_hurts_nothing_else(tmp_path: Path) -> None:
+async def test_an_unwritable_index_affects_only_search(tmp_path: Path) -> None:
     """Posts still arrive, and the log says why search isn't available."""
     async with publisher() as site:
         feed = site.serve_document("/first", rss(dated(2), title="First"))

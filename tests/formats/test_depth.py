@@ -121,7 +121,7 @@ def nested(chance: random.Random, levels_left: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_markup_that_is_closed_nests_no_deeper_than_the_bounds_say(seed: int) -> None:
+def test_closed_markup_stays_within_the_bounds(seed: int) -> None:
     """The counts that replace parsing of long posts are never below the parser's result."""
     chance = random.Random(seed)
     for _ in range(25):

@@ -137,7 +137,7 @@ def test_the_newest_are_kept_in_their_order(days: tuple[int | None, ...], kept: 
     assert [place for place, _ in newest.kept()] == kept
 
 
-def test_elements_nest_so_deep_and_no_deeper() -> None:
+def test_the_depth_of_elements_is_limited() -> None:
     """Documents of that depth are unreadable."""
     inside = "<a>" * MAX_DEPTH + "</a>" * MAX_DEPTH
     with pytest.raises(ParseError, match="nested more than"):

@@ -55,7 +55,7 @@ async def house(real_redis: Redis) -> House:
     return made
 
 
-async def test_a_machine_has_a_hundred_guesses_a_day(house: House) -> None:
+async def test_a_network_has_about_a_hundred_guesses_a_day(house: House) -> None:
     """No method of guessing gets more; each further machine has the same number."""
     looked_at, now = 0, NOW
     while now < NOW + DAY:

@@ -203,7 +203,7 @@ async def test_redemptions_say_everything_once(world: World) -> None:
 # --- tokens
 
 
-async def test_tokens_and_codes_are_no_other_things(world: World) -> None:
+async def test_tokens_and_codes_arent_interchangeable(world: World) -> None:
     """Confusion: access tokens, refresh tokens, codes and cookies are accepted only for their own purpose."""
     code = await world.code()
     given = (await world.redeem(code)).json()
@@ -226,7 +226,7 @@ async def test_tokens_and_codes_are_no_other_things(world: World) -> None:
     assert await world.reads(access) == 200
 
 
-async def test_introspection_tells_strangers_nothing(world: World) -> None:
+async def test_introspection_needs_authorization(world: World) -> None:
     """Introspection needs the token itself or an authorized caller; an unknown token is just inactive."""
     mine = (await world.redeem(await world.code())).json()["access_token"]
     hers = (await world.redeem(await world.code("bob"))).json()["access_token"]
@@ -387,7 +387,7 @@ async def test_invalid_requests(world: World) -> None:
         assert "<script>" not in reply.text
 
 
-async def test_parameters_are_said_once(world: World) -> None:
+async def test_repeated_parameters_are_refused(world: World) -> None:
     """Two values for one parameter are ambiguous: the request is refused."""
     ann, query = await world.signed_in(), urlsplit(world.address()).query
     for name in ("client_id", "redirect_uri", "state", "scope", "response_type", "code_challenge"):

@@ -166,7 +166,7 @@ async def test_a_foreign_token_without_a_name_is_sent_nowhere(world: World) -> N
     assert [len(made.asked) for made in (world.newer, world.older, world.bystander)] == before
 
 
-async def test_guessing_makes_no_storm_at_the_provider(world: World) -> None:
+async def test_guesses_dont_flood_the_provider(world: World) -> None:
     """Brute force: of 200 invented tokens few reach the provider, and the guesser is told to wait."""
     path = "/introspect"
     before = world.newer.count(path)

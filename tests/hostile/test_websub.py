@@ -226,7 +226,7 @@ async def test_one_hubs_flood_leaves_other_hubs_alone(push: Push, monkeypatch: p
     assert await push.hub.publish(push.topic, push.document("flood")) == [429]
 
 
-async def test_while_too_much_waits_hubs_shall_come_again(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_answers_503_to_hubs(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue is bounded: 503 with a time, and every delivery that got 202 is there."""
     monkeypatch.setattr(callbacks, "WAITING", Bounds(messages=2, bytes=1 << 20))
     one = await subscribed(push)
@@ -267,7 +267,7 @@ async def test_heavy_deliveries_have_a_share_of_processor_time(push: Push, monke
         b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b 'c'>]>",
     ],
 )
-async def test_nonsense_is_no_failure_of_anything(push: Push, body: bytes) -> None:
+async def test_invalid_deliveries_arent_failures(push: Push, body: bytes) -> None:
     """It is counted; the feed's health, trust and posts don't change."""
     feed = await push.subscribe()
     before = await push.it.record(feed)

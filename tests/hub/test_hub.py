@@ -155,7 +155,7 @@ async def test_stored_feeds_are_no_topics_unless_allowed(client: HubClient) -> N
 # --- requests (5.1)
 
 
-async def test_a_request_is_accepted_with_202_and_says_nothing_yet(client: HubClient) -> None:
+async def test_a_request_is_accepted_with_202(client: HubClient) -> None:
     """Nothing is delivered before the callback has confirmed."""
     app = client.callback()
     form = {"hub.mode": "subscribe", "hub.callback": app.url, "hub.topic": client.topic}

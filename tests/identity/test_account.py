@@ -439,7 +439,7 @@ async def test_the_token_of_a_start_has_a_german_name(server: World, ann: Visito
 
 
 @pytest.mark.parametrize(("path", "title"), GERMAN.items())
-async def test_the_pages_are_in_german_for_who_reads_german(ann: Visitor, signed_in, path: str, title: str) -> None:
+async def test_the_pages_are_in_german_on_request(ann: Visitor, signed_in, path: str, title: str) -> None:
     """All pages, errors included, use one catalogue; other readers get English."""
     await signed_in(ann)
     page = await ann.get(path, **{"accept-language": "de", "accept": "text/html"})

@@ -95,7 +95,7 @@ async def test_an_unknown_token_is_denied(any_build: Asked) -> None:
         assert isinstance(await any_build.ask(token), Denied)
 
 
-async def test_another_persons_token_is_another_persons(any_build: Asked) -> None:
+async def test_another_users_token_is_recognised(any_build: Asked) -> None:
     """The same provider confirms it, but for another user."""
     assert await any_build.ask(any_build.grant("bob")) == OtherUsersToken(any_build.bob.me)
 
@@ -213,7 +213,7 @@ async def test_unusable_replies_decide_nothing(newer: Asked, fault: Fault) -> No
 
 
 @pytest.mark.parametrize("body", [b'{"active": false}', b'{"active": true, "exp": 1, "me": "https://alice.example/"}'])
-async def test_a_no_is_a_no(newer: Asked, body: bytes) -> None:
+async def test_an_expired_reply_is_a_denial(newer: Asked, body: bytes) -> None:
     """An expiry time in the past denies the token, whatever else the reply says."""
     newer.site.fault("introspection", Fault(body=body))
     assert isinstance(await newer.ask(newer.grant()), Denied)
@@ -306,7 +306,7 @@ async def test_a_moved_user_is_found_at_the_new_provider(newer: Asked, fetcher: 
         assert there.me == newer.alice.me
 
 
-async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher) -> None:
+async def test_a_denial_counts_while_the_page_is_unreachable(newer: Asked, fetcher: Fetcher) -> None:
     """The cached provider's answer applies, even if the page can't be fetched to find a newer provider."""
     clock = 0.0
     asking = Introspection(fetcher, Profiles(fetcher, PARSER, private=True, clock=lambda: clock), private=True)

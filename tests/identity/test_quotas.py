@@ -108,9 +108,7 @@ async def _played(limit: int, processes: int, turns: Iterable[tuple[int, int, fl
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 60), st.integers(1, 4), TURNS)
-def test_never_less_than_the_limit_and_hardly_more(
-    limit: int, processes: int, turns: list[tuple[int, int, float]]
-) -> None:
+def test_limits_are_exceeded_by_little(limit: int, processes: int, turns: list[tuple[int, int, float]]) -> None:
     """Several processes exceed it by at most a tenth each."""
     asyncio.run(_played(limit, processes, turns))
 
@@ -175,7 +173,7 @@ async def test_room_is_looked_at_once_a_minute() -> None:
         await room.require(["u0", "u1"])
 
 
-async def test_who_cannot_be_reached_is_counted_later() -> None:
+async def test_counts_wait_for_a_missing_master() -> None:
     """A master of a cluster that is away delays nobody's posts, and its users' bytes are reported when it is back."""
     now = 0.0
     counts = Counts(ann=0, bob=0)

@@ -139,7 +139,7 @@ async def test_items_are_sent_as_often_as_they_have_left(alice: Publisher) -> No
     assert await alice.state() == dict.fromkeys("abc", ("imported", MOST))
 
 
-async def test_a_look_at_the_page_and_the_owner_s_looks_count_nothing(alice: Publisher) -> None:
+async def test_pages_and_the_owners_requests_count_nothing(alice: Publisher) -> None:
     """The page never counts, nor does any format for the feed's owner, by token or signed in; others count."""
     server = alice.server
     _, _, addresses = await one_item(alice)

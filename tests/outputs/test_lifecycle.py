@@ -82,7 +82,7 @@ async def test_an_item_leaves_when_it_is_too_old(alice: Publisher) -> None:
     assert await alice.shown(addresses["json"]) == ["b"]
 
 
-async def test_an_edited_post_is_published_afresh(alice: Publisher) -> None:
+async def test_an_edited_post_is_published_again(alice: Publisher) -> None:
     """With `republish=edits`; this includes imported items, so that their readers get the new text."""
     addresses, ids = await alice.make(max_impressions=1, republish="edits"), await alice.items()
     await alice.add(ids["a"])
@@ -165,7 +165,7 @@ async def test_times_and_titles_are_in_the_list_of_items(alice: Publisher) -> No
     assert (await alice.server.check()).is_clean
 
 
-async def test_a_channel_goes_out_as_it_comes_in(alice: Publisher) -> None:
+async def test_a_channels_items_are_published_on_arrival(alice: Publisher) -> None:
     """The newest items are passed on; items that were removed by hand stay removed."""
     addresses = await alice.make(channel="home")
     assert await alice.shown(addresses["json"]) == ["a", "b", "c"]

@@ -112,9 +112,7 @@ MOVES: dict[str, tuple[Sequence[E], Sequence[E]]] = {
 
 
 @pytest.mark.parametrize("name", MOVES)
-async def test_a_feed_that_moves_to_other_guids_and_links_keeps_its_posts(
-    it: World, site: Publisher, name: str
-) -> None:
+async def test_a_moved_feed_with_new_guids_and_links_keeps_its_posts(it: World, site: Publisher, name: str) -> None:
     """Ids, read state, and the time of the first sight stay; the next reading finds nothing new."""
     old, new = MOVES[name]
     before = await polled(it, site, old)
@@ -218,7 +216,7 @@ async def test_a_repeated_announcement_stays_new_when_its_feed_moves(it: World, 
     assert len(await polled(it, site, WORDPRESS, [again, *GHOST[:5]])) == 7
 
 
-async def test_a_feed_that_lists_another_feed_s_posts_takes_none_of_them(it: World, site: Publisher) -> None:
+async def test_a_feed_takes_no_posts_of_another_feed(it: World, site: Publisher) -> None:
     """Both have them; the other feed's posts keep their guids."""
     theirs = posts("theirs-{n}", OLD + "/{n}")
     before = await polled(it, site, theirs)
@@ -232,9 +230,7 @@ async def test_a_feed_that_lists_another_feed_s_posts_takes_none_of_them(it: Wor
     assert [await it.items.id_of(feed, one.guid) for one in theirs] == before
 
 
-async def test_guids_and_links_that_change_with_every_request_leave_two_guids_for_each_post(
-    it: World, site: Publisher
-) -> None:
+async def test_ever_changing_guids_and_links_leave_two_guids_each(it: World, site: Publisher) -> None:
     rounds = [posts(f"{at}-{{n}}", f"{OLD}/{at}/{{n}}") for at in range(5)]
     assert len(await polled(it, site, *rounds)) == 6
     feed = await it.feeds.find(site.url("/feed", "blog.test"))

@@ -51,7 +51,7 @@ async def told(it: World) -> list[ItemsStored]:
 
 
 @pytest.mark.parametrize("late", [1, 2])
-async def test_of_two_documents_with_a_new_post_the_later_one_counts(it, late):
+async def test_the_later_of_two_documents_counts(it, late):
     """Whichever of them wins the claim, the store has the text of the later document."""
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     documents = {1: message(feed.id, 1, "first"), 2: message(feed.id, 2, "second")}
@@ -179,7 +179,7 @@ async def test_a_retried_dead_letter_overwrites_no_later_edit(it):
     assert await text_of(it, feed.id) == "second"
 
 
-async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, monkeypatch):
+async def test_a_reverted_edit_stays_reverted_after_a_crash(it, site, monkeypatch):
     """The worker queues the edit and dies; the next poll finds the earlier document, byte for byte."""
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -212,7 +212,7 @@ class Slow:
 
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("says", ["", "<description>Taken back</description>"])
-async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, monkeypatch, dies, says):
+async def test_a_stale_poll_announces_no_edit(it, site, monkeypatch, dies, says):
     """One worker has read an edit and is delayed. Another one reads the document without the edit, as before or with
     another description, and ends its poll after the first one, unaware of its edit: the next poll reads the document
     again.

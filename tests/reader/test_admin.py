@@ -66,7 +66,7 @@ def words(page: Shown) -> str:
     return " ".join(main.text().split())
 
 
-async def test_for_others_there_is_nothing(ann: ReadingVisitor) -> None:
+async def test_other_users_get_404(ann: ReadingVisitor) -> None:
     """They get neither page nor link, from the first request after the right has ended; strangers must sign in."""
     for path in PAGES:
         assert (await ann.get(path)).status == 404
@@ -252,7 +252,7 @@ async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
     assert "Kanal ann/x angelegt" in words(await admin.get("/admin/configuration", **{"accept-language": "de"}))
 
 
-def test_lines_about_the_configuration_are_said_in_german() -> None:
+def test_lines_about_the_configuration_are_in_german() -> None:
     """Every change, whatever its value, and every conflict of file and apps; each line has a form of its own."""
     feed, values = (
         FeedConfig("https://blog.example/feed", "Blog"),

@@ -90,7 +90,7 @@ async def test_all_four_kinds_are_published_on_ones_own_site(ann_answering: Answ
     ]
 
 
-async def test_after_the_permission_one_is_back_at_the_post(ann_answering: AnsweringVisitor) -> None:
+async def test_the_permission_returns_to_the_post(ann_answering: AnsweringVisitor) -> None:
     """Timelines link to the form then; before it they don't."""
     here = ann_answering
     assert "Answer" not in [link.text() for link in (await here.get("/channel/home")).tree.css(".acts a")]

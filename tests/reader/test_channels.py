@@ -177,7 +177,7 @@ async def test_one_goes_on_at_the_same_place_of_a_list_of_feeds(
     assert again.location.endswith(f"#{second}")
 
 
-async def test_a_channel_may_say_only_whether_there_is_anything(ann: ReadingVisitor) -> None:
+async def test_a_channel_may_hide_the_number_of_unread_posts(ann: ReadingVisitor) -> None:
     """A mark, without a number, while an item is unread."""
     page = await ann.get("/channels/home")
     await ann.browser.submit(page, "/channels/home/settings", unread="boolean")
@@ -225,7 +225,7 @@ async def test_a_filter_is_tried_before_it_is_kept(ann: ReadingVisitor) -> None:
     assert (await ann.server.channels.get("ann", "home")).settings.filters == filters
 
 
-async def test_the_trial_of_a_filter_has_an_address_without_the_form_s_token(ann: ReadingVisitor) -> None:
+async def test_the_address_of_a_filters_trial_has_no_form_token(ann: ReadingVisitor) -> None:
     """It has only the filter, can be reloaded, and stores nothing."""
     await ann.publish("alpha", "beta")
     page = await ann.get("/channels/home/filter")
@@ -287,7 +287,7 @@ async def test_a_filter_has_few_words_and_no_expressions(ann: ReadingVisitor) ->
     assert (refused.status, "found 51 words, expected at most 50" in refused.text) == (400, True)
 
 
-async def test_of_deleted_channels_the_last_ones_are_kept(ann: ReadingVisitor) -> None:
+async def test_the_last_deleted_channels_can_be_restored(ann: ReadingVisitor) -> None:
     """The last twenty can be restored."""
     for number in range(22):
         await ann.server.channels.create("ann", f"Number {number}", ann.server.now, f"n{number}")

@@ -93,7 +93,7 @@ async def test_limits(ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.
     assert reply.headers["retry-after"] == "5"
 
 
-async def test_few_who_wait_for_slow_pictures_leave_places_to_others(ann: ReadingVisitor) -> None:
+async def test_slow_pictures_leave_slots_to_others(ann: ReadingVisitor) -> None:
     """A user has as many places as a browser needs, and two while half of all places are taken."""
     asked: list[Sending] = []
     answered = asyncio.Event()

@@ -211,7 +211,7 @@ async def test_an_export_has_its_place_before_its_first_byte(ann: ReadingVisitor
     assert (await ann.get(EXPORT)).status == 200
 
 
-async def test_few_who_come_again_and_again_leave_places_to_others(ann: ReadingVisitor) -> None:
+async def test_repeated_exports_leave_slots_to_others(ann: ReadingVisitor) -> None:
     """Half of the places are for a user's first import within an hour."""
     imports, often = ann.server.services.list_imports, [f"often-{number}" for number in range(4)]
     for user in often:
@@ -239,9 +239,7 @@ async def test_an_unread_export_frees_its_slot(ann: ReadingVisitor) -> None:
     assert (await ann.get(EXPORT)).status == 200
 
 
-async def test_a_list_that_could_not_be_begun_takes_no_place_away(
-    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_list_import_frees_its_slot(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis was unavailable for a moment."""
 
     async def away(*_: object) -> None:

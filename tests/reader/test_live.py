@@ -40,7 +40,7 @@ async def test_a_change_during_a_pause_is_announced_after_it() -> None:
     assert not listeners._waiting
 
 
-async def test_strangers_hear_nothing(ann: ReadingVisitor) -> None:
+async def test_strangers_get_no_stream(ann: ReadingVisitor) -> None:
     """The stream is for signed-in users, each with a limited number of streams."""
     stranger = Visitor(ann.server.app, ann.browser.address)
     assert (await stranger.get("/live")).status == 303

@@ -292,9 +292,7 @@ async def test_a_page_is_small(ann: ReadingVisitor) -> None:
     assert 1 + len(sizes) <= 12
 
 
-async def test_posts_are_fitted_into_a_page_beside_the_loop(
-    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_posts_are_fitted_in_a_thread(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long post of thousands of elements blocked the event loop for a second."""
     threads: list[threading.Thread] = []
     views = PostForms.views

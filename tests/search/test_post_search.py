@@ -75,7 +75,7 @@ async def test_items_are_as_in_a_timeline(alice: Reader, server: World, replica:
     assert (await alice.get(action="search", channel="home", query="nothing"))["items"] == []
 
 
-async def test_of_given_items_those_that_match(alice: Reader, server: World, replica: Replica) -> None:
+async def test_matches_among_given_items(alice: Reader, server: World, replica: Replica) -> None:
     """The result doesn't depend on the number of other matches, and says whether the index has all these items yet."""
     await server.publish(FEED, *posts("tide three", "tide two", "fog", "tide one"))
     await built(replica)
@@ -321,7 +321,7 @@ async def test_without_an_index_search_is_refused(alice: Reader, server: World, 
 
 
 @pytest.mark.parametrize("most_own", [0, 5000])
-async def test_a_walk_that_takes_too_long_says_where_to_go_on(
+async def test_a_slow_search_ends_with_a_cursor(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pages are short or empty, but together they contain all matches, also upwards."""
@@ -512,7 +512,7 @@ async def test_admins_see_that_this_machine_has_no_index(alice: Reader, server: 
     assert "Posts can’t be searched on this machine" not in (await browser.get("/admin")).text
 
 
-async def test_a_german_page_says_in_german_why_a_search_is_refused(
+async def test_refusals_of_searches_are_translated(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All reasons that searches and their cursors give."""

@@ -290,7 +290,7 @@ async def test_a_channel_deleted_during_cleanup_stops_nothing(world: Cleaned, mo
     assert await world.ids("work") == []
 
 
-async def test_it_goes_by_what_is_due(world: Cleaned) -> None:
+async def test_missing_due_times_are_planned_daily(world: Cleaned) -> None:
     """Data of an earlier version has no due times: a daily check plans them, and items leave when they are due, also
     those of channels that were created since.
     """

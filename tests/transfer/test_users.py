@@ -464,7 +464,7 @@ async def test_the_files_html_and_urls_are_cleaned(body: bytes, here: World) -> 
         assert bad not in data
 
 
-async def test_names_are_such_as_backend_json_takes(body: bytes, here: World) -> None:
+async def test_names_are_valid_in_backend_json(body: bytes, here: World) -> None:
     """Long names are cut and control characters removed; otherwise the file couldn't be written for any user."""
     lines = body.splitlines()
     feed = next(line for line in lines if b'"type":"follow"' in line)
@@ -478,7 +478,7 @@ async def test_names_are_such_as_backend_json_takes(body: bytes, here: World) ->
     assert [name for name in names if name and name.startswith("n")] == [f"{'n' * 199}…"] * 2
 
 
-async def test_rules_that_no_file_of_the_server_may_have_are_left_out(body: bytes, here: World) -> None:
+async def test_invalid_rules_are_left_out(body: bytes, here: World) -> None:
     """backend.json contains the rules of all users; one invalid rule would prevent writing it at all."""
     wrong = ("javascript:x()", "https://c.example/\\u001b", f"https://c.example/{'x' * 3000}")
     was, rules = b'"mute":["https://c.example/"', ",".join(f'"{url}"' for url in ("https://c.example/", *wrong))
@@ -489,7 +489,7 @@ async def test_rules_that_no_file_of_the_server_may_have_are_left_out(body: byte
     ]  # fmt: skip
 
 
-async def test_addresses_are_such_as_backend_json_takes(body: bytes, here: World) -> None:
+async def test_addresses_are_valid_in_backend_json(body: bytes, here: World) -> None:
     """Surrounding white space and the `feed:` scheme of some readers are removed."""
     rule, follow = b'"mute":["https://c.example/"', b'"url":"https://c.example/feed"'
     body = body.replace(rule, rule + b',"feed:https://d.example/","https://e.example/ "')

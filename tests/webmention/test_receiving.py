@@ -31,7 +31,7 @@ def said(body: bytes, content_type: str = HTML) -> str | None:
 # --- the request (3.2, 3.2.1) -------------------------------------------------------------------------------------
 
 
-async def test_a_webmention_is_accepted_and_looked_at_later(mentions: Mentions) -> None:
+async def test_a_webmention_is_accepted_and_verified_later(mentions: Mentions) -> None:
     """The reply is 202 at once, with a text for people; a worker fetches the source, and the mention is shown."""
     mentions.serve(entry())
     reply = await mentions.post({"source": mentions.source, "target": TARGET})
@@ -471,7 +471,7 @@ async def test_an_absent_source_is_retried_six_times(mentions: Mentions, status:
 
 
 @pytest.mark.parametrize("after", ["\xb2\xb3", "soon", "9" * 400])
-async def test_a_source_may_say_nonsense_of_when_to_come_again(mentions: Mentions, after: str) -> None:
+async def test_an_invalid_retry_after_is_ignored(mentions: Mentions, after: str) -> None:
     """An invalid `Retry-After` is ignored."""
     mentions.site.serve("/1", Answer(b"", 503, headers=[("Retry-After", after)]))
     assert await mentions.send() == 202

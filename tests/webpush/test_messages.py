@@ -250,7 +250,7 @@ async def test_signing_out_ends_it(told: Told) -> None:
     assert await told.server.redis.command("EXISTS", keys.devices_told("ann")) == 0
 
 
-async def test_a_disabled_user_hears_nothing(told: Told) -> None:
+async def test_a_disabled_user_gets_no_messages(told: Told) -> None:
     await told.server.accounts.disable_user("ann", told.server.now)
     await told.publish("a")
     assert await told.look() == []
@@ -285,7 +285,7 @@ async def test_a_test_message_comes_soon_and_not_too_often(told: Told) -> None:
     assert (await told.ann.browser.submit(page, f"{PAGE}/test", device="f" * 16)).status == 404
 
 
-async def test_a_removed_device_hears_nothing(told: Told) -> None:
+async def test_a_removed_device_gets_no_messages(told: Told) -> None:
     page = await told.ann.get(PAGE)
     done = await told.ann.browser.submit(page, f"{PAGE}/end", device=await told.device_id())
     assert done.location == f"{PAGE}?done=off"

@@ -105,7 +105,7 @@ def test_plans_for_each_state(case: str) -> None:
 
 
 @pytest.mark.parametrize("subscriptions", [plan[0] for plan in PLANS.values()])
-def test_without_a_wish_all_ends(subscriptions: FeedSubscriptions) -> None:
+def test_without_a_wanted_subscription_all_end(subscriptions: FeedSubscriptions) -> None:
     """Every callback is forgotten or unsubscribed, and nothing else is requested from a hub."""
     plan = plan_push(subscriptions, None, NOW)
     assert not plan.ask

@@ -120,7 +120,7 @@ async def test_a_hub_that_refuses_gets_fewer_requests(push: Push, status: int) -
 
 
 @pytest.mark.parametrize("after", ["\xb2\xb3", "soon", "-1", "9" * 400, "Wed, 21 Oct 2015 07:28:00 GMT"])
-async def test_a_hub_may_say_nonsense_of_when_to_come_again(push: Push, after: str) -> None:
+async def test_an_invalid_retry_after_is_ignored(push: Push, after: str) -> None:
     """An invalid `Retry-After` is ignored."""
     push.hub.answer = lambda asked, form: Answer(b"", 503, headers=[("Retry-After", after)])
     feed = await push.subscribe()
@@ -264,7 +264,7 @@ async def test_the_store_is_clean_at_every_step(push: Push) -> None:
     assert (await push.it.check()).is_clean
 
 
-async def test_health_says_when_hubs_bring_nothing(push: Push) -> None:
+async def test_health_reports_hubs_without_deliveries(push: Push) -> None:
     """`silent` if no hub answered after a request; `late` if deliveries wait."""
     health = push.it.services.health
 

@@ -16,7 +16,7 @@ from microsub.work import SHARDS, Calendar, calendar_of, run_daily
 from tests.support.waiting import wait_until
 
 
-async def test_a_part_has_its_turn_once_for_all_workers(redis):
+async def test_a_part_runs_once_for_all_workers(redis):
     """While the turn lasts, no other worker begins; another job has its own turn."""
     assert [await take_turn(redis, "sweep", 60) for _ in range(3)] == [True, False, False]
     assert await take_turn(redis, "follow_repair", 60)
@@ -140,7 +140,7 @@ async def test_plans_made_during_the_work_are_kept(redis):
     assert await visited(due, 50.0) == ["ann"]
 
 
-async def test_work_that_breaks_off_is_tried_again_and_blocks_nothing(redis):
+async def test_failed_work_is_retried_and_blocks_nothing(redis):
     """It is retried after 10 minutes, after other members that are due."""
     due = calendar_of(redis, "follows", shards=1)
     await due.note({"ann": 10.0, "bob": 20.0})

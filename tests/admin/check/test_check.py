@@ -56,7 +56,7 @@ async def test_a_feeds_temporary_keys_may_expire(lived_in: LivedIn) -> None:
     assert (await lived_in.check()).left == ()
 
 
-async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
+async def test_a_kept_feed_never_expires(lived_in: LivedIn) -> None:
     """Programs save posts into it; a time to live is found and removed."""
     feed = await lived_in.feeds.ensure("https://kept.example/feed", LATER)
     await lived_in.feeds.keep(feed.id)
@@ -180,7 +180,7 @@ async def test_a_condemned_item_is_no_finding(lived_in: LivedIn) -> None:
     assert (await lived_in.check()).left == ()
 
 
-async def test_a_key_without_a_name_is_named_and_left_alone(lived_in: LivedIn) -> None:
+async def test_an_unknown_key_is_reported_and_not_changed(lived_in: LivedIn) -> None:
     """A misspelt key of ours is a finding that a repair leaves; keys of other programs are only counted."""
     await lived_in.redis.command("SET", "user:{ann}:zchannel:home:post", 1)
     await lived_in.redis.command("SET", "zchannel:home:posts", 1)
@@ -208,7 +208,7 @@ async def test_a_repair_keeps_read_state_order_and_rules(lived_in: LivedIn) -> N
     assert await lived_in.schedule.holds([(A, "a.example")]) == [True]
 
 
-async def test_a_post_that_is_shown_twice_is_left_to_its_reader(lived_in: LivedIn) -> None:
+async def test_a_post_shown_twice_isnt_removed(lived_in: LivedIn) -> None:
     """A claim was lost, and a second item has taken it: the repair can't decide between the two."""
     await lived_in.redis.command("HDEL", keys.feed_guids(A), "https://a.example/3")
     await lived_in.post("a.example", 12)

@@ -64,7 +64,7 @@ async def test_unusable_metadata_leaves_the_identifier(body: bytes, kind: str, s
     assert apps.asked == [APP]
 
 
-async def test_any_redirect_to_another_host_ends_the_belief() -> None:
+async def test_a_redirect_to_another_host_isnt_trusted() -> None:
     """Redirects that return to the app's host count too, because a host in between may have changed the document."""
     for final, hops in (
         ("https://other.example/", ()),
@@ -101,7 +101,7 @@ async def test_requests_are_bounded_and_dont_identify_the_reader() -> None:
     assert app.logo is None
 
 
-async def test_a_bug_is_not_taken_for_an_app_that_is_away() -> None:
+async def test_a_bug_isnt_taken_for_an_unreachable_app() -> None:
     """Only failures of apps and networks are caught."""
 
     class Broken:
@@ -127,7 +127,7 @@ class Slow(Apps):
         return answer
 
 
-async def test_a_slow_app_holds_no_page_up() -> None:
+async def test_a_slow_app_delays_no_page() -> None:
     """The page shows the identifier; the late answer is available to the next page without another request."""
     apps = Slow()
     apps.say(APP, {"client_id": APP, "client_name": "App"})
@@ -142,7 +142,7 @@ async def test_a_slow_app_holds_no_page_up() -> None:
     assert apps.asked == [APP, APP]
 
 
-async def test_a_slow_logo_takes_nothing_but_itself_away() -> None:
+async def test_a_slow_logo_is_left_out() -> None:
     """The app is shown with everything that its document says, except the logo."""
     apps = Slow(APP)
     apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})

@@ -70,7 +70,7 @@ async def test_a_full_list_of_apps_is_explained(
     assert shown.tree.css_first('main a[href="/account"]')
 
 
-async def test_a_session_that_ended_meanwhile_lets_no_app_in(
+async def test_an_ended_session_allows_no_app(
     server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check of an app may take seconds, in which the owner of a stolen session may end all sessions."""
@@ -219,7 +219,7 @@ class TestPrograms:
         allowed = await ann.submit(page, CONSENT, decision="allow", grant="read")
         assert "code" in answer(allowed, "http://localhost:7881/")
 
-    async def test_one_that_can_not_be_let_in_is_shown_another_way(self, ann: Visitor, apps: Apps, signed_in) -> None:
+    async def test_unsupported_programs_get_instructions(self, ann: Visitor, apps: Apps, signed_in) -> None:
         """The page says why, and that a token can be made on the account's page."""
         await signed_in(ann)
         page = await ann.get(self.asked(redirect_uri="http://elsewhere.example/"))
@@ -437,7 +437,7 @@ class TestFaultsThatAppsAreTold:
         assert (told["error"], told["iss"]) == (error, "https://reader.example")
         assert told.get("state") == (None if "state" in changes else "s t&a=te")
 
-    async def test_a_request_beyond_all_measure_is_refused(self, ann: Visitor, apps: Apps, signed_in) -> None:
+    async def test_an_enormous_request_is_refused(self, ann: Visitor, apps: Apps, signed_in) -> None:
         """It is refused before it is parsed."""
         await signed_in(ann)
         assert (await ann.get(address() + "&x=1" * 200)).status == 400

@@ -42,7 +42,7 @@ async def is_good(accounts: Accounts, token: str) -> bool:
     return True
 
 
-async def test_of_profile_and_tokens_at_once_one_is_given_at_most(redis: Redis, accounts: Accounts) -> None:
+async def test_a_code_gives_either_profile_or_tokens(redis: Redis, accounts: Accounts) -> None:
     """The later redemption revokes the result of the earlier one."""
     codes = Codes(redis)
     for _ in range(5):
@@ -81,7 +81,7 @@ async def test_a_crash_leaves_all_or_nothing(redis: Redis, accounts: Accounts) -
     assert await is_good(accounts, issued.access)
 
 
-async def test_all_of_a_code_lies_with_its_user(redis: Redis, accounts: Accounts) -> None:
+async def test_keys_of_a_code_share_the_users_slot(redis: Redis, accounts: Accounts) -> None:
     """The record expires an hour after its creation; all keys belong to the user."""
     codes = Codes(redis)
     code = await codes.create(CONSENT, NOW)
@@ -158,7 +158,7 @@ async def test_an_invalid_refresh_token_is_unknown(redis: Redis, accounts: Accou
     assert await is_good(accounts, issued.access)
 
 
-async def test_of_many_at_once_all_get_the_same(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+async def test_concurrent_renewals_get_the_same_tokens(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """An app that renews twice at the same moment isn't treated as a thief."""
     answers = await asyncio.gather(*(Grants(redis).renew(issued.refresh, None, NOW) for _ in range(8)))
     assert sorted(renewed.value for renewed, _ in answers) == ["again"] * 7 + ["given"]
@@ -220,7 +220,7 @@ async def test_grants_and_tokens_are_limited_together(real_redis: Redis) -> None
     assert own
 
 
-async def test_the_same_answer_again_is_nothing_more(real_redis: Redis) -> None:
+async def test_a_repeated_answer_makes_no_grant(real_redis: Redis) -> None:
     """Apps that redeem twice get the same answer even at the limit."""
     await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
     code = await Codes(real_redis).create(CONSENT, NOW)

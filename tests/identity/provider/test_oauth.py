@@ -82,7 +82,7 @@ class TestMetadata:
             "userinfo_endpoint": "/userinfo",
         }
 
-    async def test_it_does_not_depend_on_what_the_request_says(self, server: World) -> None:
+    async def test_metadata_doesnt_depend_on_the_request(self, server: World) -> None:
         """The client chooses the Host header."""
         path = "/.well-known/oauth-authorization-server"
         reply = await server.client.get(path, headers={"Host": "evil.example"})
@@ -249,7 +249,7 @@ class TestChecking:
             assert reply.headers["content-type"] == FORM, accept
             assert dict(parse_qsl(reply.text))["scope"] == "follow profile read"
 
-    async def test_the_older_check_refuses_what_is_not_good(self, server: World) -> None:
+    async def test_the_older_check_refuses_invalid_tokens(self, server: World) -> None:
         """The reply is 401 with a challenge; a token in the query is ignored."""
         token = (await redeem(server, await code(server)))["access_token"]
         for headers in ({}, {"Authorization": "Bearer ann.x"}):
@@ -303,14 +303,14 @@ class TestRevoking:
             assert await post(server, "/revoke", token=text) == {}
         assert (await post(server, "/revoke", 400))["error"] == "invalid_request"
 
-    async def test_a_token_of_the_command_line_can_be_given_back(self, server: World) -> None:
+    async def test_a_token_of_the_command_line_can_be_revoked(self, server: World) -> None:
         """It can be revoked although it has no grant."""
         token = await server.accounts.create_token("ann", ["read"], "command line", server.now)
         assert (await introspect(server, token))["client_id"] == "command line"
         await post(server, "/revoke", token=token)
         assert await reads(server, token) == 401
 
-    async def test_the_admin_sees_apps_and_shuts_them_out(self, server: World) -> None:
+    async def test_the_admin_lists_and_revokes_apps(self, server: World) -> None:
         """`microsub token list` shows them, and revoking there ends the grant."""
         given = await redeem(server, await code(server))
         (token,) = await server.accounts.tokens("ann")

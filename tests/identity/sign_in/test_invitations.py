@@ -52,7 +52,7 @@ async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) 
     assert (await tried(other)).status == 303
 
 
-async def test_the_welcome_shows_all_lines_to_who_has_no_provider(server: World, ann: Visitor, other: Visitor) -> None:
+async def test_the_welcome_shows_all_lines_without_provider(server: World, ann: Visitor, other: Visitor) -> None:
     """Somebody who signs in with another provider keeps that provider's lines, and needs one more."""
     await chosen(ann, await code_for(server))
     rels = ["indieauth-metadata", "authorization_endpoint", "token_endpoint", "microsub"]
@@ -155,7 +155,7 @@ def local(redis: Redis, accounts: Accounts) -> Iterator[LocalSignIn]:
     made.close()
 
 
-async def test_of_two_at_once_one_gets_in(local: LocalSignIn) -> None:
+async def test_of_two_concurrent_uses_one_succeeds(local: LocalSignIn) -> None:
     """If somebody uses a copy of the link a moment after its owner, nothing changes."""
     code = await local.credentials.invite(ANN)
     chosen = await asyncio.gather(

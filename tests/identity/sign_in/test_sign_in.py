@@ -135,7 +135,7 @@ async def test_a_server_with_only_a_token_endpoint(ann: Visitor, running: Runnin
 class TestWhoComesIn:
     """Users can sign in with any spelling of their address, and nobody else can."""
 
-    async def test_a_disabled_user_stays_outside(self, server: World, ann: Visitor, running: Running) -> None:
+    async def test_a_disabled_user_cant_sign_in(self, server: World, ann: Visitor, running: Running) -> None:
         """The provider's answer makes no difference."""
         async with running() as site:
             await server.accounts.disable_user("ann", server.now)
@@ -342,7 +342,7 @@ async def test_without_base_url_sign_in_works_only_on_this_machine(real_redis: R
         assert "MICROSUB_BASE_URL" in shown.text
 
 
-async def test_strangers_with_slow_pages_hold_up_no_user(server: World, ann: Visitor, running: Running) -> None:
+async def test_strangers_with_slow_pages_delay_no_user(server: World, ann: Visitor, running: Running) -> None:
     """Users and strangers have separate places and separate limits."""
     async with running() as site, AsyncExitStack() as held:
         limits = server.identity.signing_in.limits
