@@ -210,8 +210,7 @@ class Accounts:
                 return False
         # Before the end, since a user with the same name may be created and get its own limits.
         await redis.command("HDEL", keys.settings(), f"user:{name}")
-        for what in ("follows", "mentions"):
-            await calendar_of(redis, what).forget(name)
+        await calendar_of(redis, "follows").forget(name)
         rules = keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL)
         last = int(user.disabled // DAY)
         days = (keys.follows(name, str(day)) for day in (last - 1, last))

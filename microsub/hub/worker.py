@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 
 from microsub.base.digests import new_secret
-from microsub.base.errors import NotFound, StoreError
+from microsub.base.errors import NotFound
 from microsub.base.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument
 from microsub.hub.store import CLAIM, WINDOW, HubStore, KnownSubscription, TopicChanges, hub_calendar
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest, after_failure, verified
-from microsub.work import CalendarWork, Claim
+from microsub.work import CalendarWork, Claim, Lanes
 
 if TYPE_CHECKING:
     from microsub.hub.topics import Topic, TopicDocument, Topics
@@ -101,29 +101,21 @@ class _HostTurns:
 
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        self._places: dict[str, asyncio.Semaphore] = {}
-        self._waiting: Counter[str] = Counter()
+        self._hosts = Lanes(REQUESTS_TO_HOST, IN_PROGRESS_OF_HOST)
         self._resting = RestingServers()
 
     @asynccontextmanager
     async def turn(self, url: str) -> AsyncIterator[bool]:
         """Wait for this host's turn, for one request; False if the request must be put off."""
-        host = host_of(url)
-        if self._resting.left(url) or self._waiting[host] >= IN_PROGRESS_OF_HOST:
+        if self._resting.left(url):
             yield False
             return
-        self._waiting[host] += 1
-        try:
-            async with self._places.setdefault(host, asyncio.Semaphore(REQUESTS_TO_HOST)):
-                if self._resting.left(url):
-                    yield False
-                    return
-                async with self._all:
-                    yield True
-        finally:
-            self._waiting[host] -= 1
-            if not self._waiting[host]:
-                del self._waiting[host], self._places[host]
+        async with self._hosts.turn(host_of(url)) as is_ours:
+            if not is_ours or self._resting.left(url):
+                yield False
+                return
+            async with self._all:
+                yield True
 
     def rest(self, url: str) -> None:
         """Send this address's server no requests for a while."""
@@ -146,7 +138,8 @@ class HubWorker(CalendarWork):
             at_once=IN_PROGRESS,
             claimed=IN_PROGRESS,
             lease=CLAIM,
-            retry=self._after_failure,
+            retry=REST,
+            trouble=TROUBLE,
             clock=clock,
             tick=TICK,
             idle_tick=IDLE_TICK,
@@ -184,9 +177,6 @@ class HubWorker(CalendarWork):
             return await self._visit(owner, subscription[0], int(claim.token))
         await self._look(owner)
         return None
-
-    def _after_failure(self, error: Exception) -> float:
-        return self._clock() + (TROUBLE if isinstance(error, StoreError) and error.passing else REST)
 
     # --- an owner
 

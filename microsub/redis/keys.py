@@ -74,9 +74,9 @@ the process that did `upkeep:<part>` last. Lifetime: the lease. `redis.lease`.
 """
 
 due = key_of_two("due:<what>:<shard>")
-"""Sorted set: due work of upkeep by Unix time: `<user> <channel uid>` (`retention`), user (`follows`, `mentions`),
-`<user> <device>` (`devices`), each in shards by user name; feed id (`websub`); and daily jobs (`daily`). Permanent,
-derived. `work.calendar`.
+"""Sorted set: due work of upkeep by Unix time: `<user> <channel uid>` (`retention`), user (`follows`),
+`<user> <webmention>` (`mentions`), `<user> <device>` (`devices`), each in shards by user name; feed id (`websub`); and
+daily jobs (`daily`). Permanent, derived. `work.calendar`.
 """
 
 due_claims = key_of_two("{due:<what>:<shard>}:claims")

@@ -303,14 +303,10 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
 
     parser = ParsePool(TASKS, processes=1)
     async with open_fetcher(settings, stores) as sender:
-        verifier = mention_verifier(stores, sender, parser)
         try:
-            yield verifier
+            yield mention_verifier(stores, sender, parser)
         finally:
-            try:
-                await verifier.close()
-            finally:
-                parser.close()
+            parser.close()
 
 
 def mention_verifier(
@@ -318,11 +314,10 @@ def mention_verifier(
     sender: Sender,
     parser: ParsePool,
     pace: HostPace | None = None,
-    patience: float | None = None,
 ) -> MentionVerifier:
-    """See `open_verifier`; `pace` limits requests to one host, `patience` a visit's seconds."""
+    """See `open_verifier`; `pace` limits requests to one host."""
     from microsub.webmention.store import MentionStore
-    from microsub.webmention.verification import VISIT_SECONDS, MentionVerifier
+    from microsub.webmention.verification import MentionVerifier
 
     return MentionVerifier(
         MentionStore(stores.redis),
@@ -333,7 +328,6 @@ def mention_verifier(
         sender,
         parser,
         pace=pace,
-        patience=VISIT_SECONDS if patience is None else patience,
         clock=stores.clock,
     )
 
@@ -444,7 +438,7 @@ def upkeep(
         **({"search": follower(settings, stores).run_forever()} if can_search(settings) else {}),
         "websub": subscriber.run_forever(pace),
         **({} if hub_worker is None else hub_worker.parts(pace)),
-        "mentions": verifier.run_forever(pace),
+        "mentions": verifier.run(),
         "devices": device_messages.run_forever(pace),
         "mutes": run_periodically(stores.rules.lift_ended, "mutes", pace),
     }

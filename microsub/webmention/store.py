@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from microsub.base.errors import InvalidRequest, NotFound
-from microsub.base.urls import host_of
 from microsub.redis import keys
 from microsub.redis.replies import reading, texts
 from microsub.redis.scripts import load
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _WRITE = load("mention_write")
 
 DUE = "mentions"
-"""The kind of work, as `work.calendar` has it; its members are users."""
+"""The kind of work, as `work.calendar` has it; its members are a user and the id of a webmention."""
 
 MOST_WAITING = 200
 MOST_KEPT = 2_000
@@ -74,10 +73,11 @@ class MentionStore:
 
         At most `most` may wait. The worker finds it even if this process dies at once.
         """
-        await self.due.note({user: now + _AT_THE_LATEST}, "more")
+        member = f"{user} {mention.id}"
+        await self.due.note({member: now + _AT_THE_LATEST}, "more")
         written = await self.write(user, mention, read, now, look=now, most=most)
         if written is Written.DONE:
-            await self.due.note({user: now})
+            await self.due.note({member: now})
         return written
 
     async def order(self, user: str, mention_id: str, what: Order, now: float) -> None:
@@ -111,34 +111,18 @@ class MentionStore:
         functions = (keys.user, keys.mentions, keys.mentions_waiting, keys.mentions_by_time)
         return Written(await self._redis.script(_WRITE, [key(user) for key in functions], args))
 
-    async def waiting(self, user: str, now: float, most: int) -> dict[str, list[str]]:
-        """At most `most` ids of webmentions whose source is due to be checked, by its host, the longest due first.
-
-        Ids without a webmention are removed from the queue.
-        """
+    async def waiting(self, user: str, now: float, most: int) -> list[str]:
+        """At most `most` ids of webmentions whose source is due to be checked, the longest due first."""
         key = keys.mentions_waiting(user)
-        ids = texts(await self._redis.command("ZRANGEBYSCORE", key, "-inf", f"{now:.3f}", "LIMIT", 0, most))
-        found = await self._redis.command("HMGET", keys.mentions(user), *ids) if ids else []
-        if missing := [mention_id for mention_id, one in zip(ids, found, strict=True) if one is None]:
-            await self._redis.command("ZREM", key, *missing)
-        hosts: dict[str, list[str]] = {}
-        with reading(keys.mentions(user)):
-            for mention_id, one in zip(ids, found, strict=True):
-                if one is not None:
-                    hosts.setdefault(host_of(Mention.of(one).source), []).append(mention_id)
-        return hosts
+        return texts(await self._redis.command("ZRANGEBYSCORE", key, "-inf", f"{now:.3f}", "LIMIT", 0, most))
 
-    async def claim(self, user: str, mention_id: str, until: float) -> None:
-        """Note that a waiting webmention is being checked: until then, it isn't due for others."""
-        await self._redis.command("ZADD", keys.mentions_waiting(user), "XX", f"{until:.3f}", mention_id)
-
-    async def next_look(self, user: str) -> float | None:
-        """When the next source of a user is due to be checked; None if nothing is waiting."""
-        first = await self._redis.command("ZRANGE", keys.mentions_waiting(user), 0, 0, "WITHSCORES")
-        return float(first[1]) if first else None
+    async def forget_waiting(self, user: str, mention_id: str) -> None:
+        """Remove an id without a webmention from the list of waiting ones."""
+        await self._redis.command("ZREM", keys.mentions_waiting(user), mention_id)
 
     async def note_waiting(self, users: Iterable[str], now: float) -> None:
-        """Plan work for users with waiting webmentions, if nothing is planned for them."""
+        """Plan work for all waiting webmentions of users, if nothing is planned for them."""
         names = list(users)
-        there = await self._redis.pipeline([("EXISTS", keys.mentions_waiting(name)) for name in names])
-        await self.due.note({name: now for name, waits in zip(names, there, strict=True) if waits}, "missing")
+        found = await self._redis.pipeline([("ZRANGE", keys.mentions_waiting(name), 0, -1) for name in names])
+        members = [f"{name} {mention_id}" for name, ids in zip(names, found, strict=True) for mention_id in texts(ids)]
+        await self.due.note(dict.fromkeys(members, now), "missing")

@@ -6,25 +6,24 @@ repeated at any step: a post is always shown under the same guid, and the result
 
 from __future__ import annotations
 
-import asyncio
-import math
+import functools
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from microsub.base.errors import NotFound, ParseError, ParserUnavailable, StoreError
 from microsub.base.metrics import WEBMENTIONS
-from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
 from microsub.webmention.mention import Linked, Look, Mention, NotLinked, NotRead, Unwanted, decide, is_refused
 from microsub.webmention.receiver import is_blocked
 from microsub.webmention.source import MENTION_IN
 from microsub.webmention.store import DUE
+from microsub.work import CalendarWork, Claim, Lanes
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
@@ -44,20 +43,14 @@ LIMITS = SendLimits(total=5.0, body=1_000_000, redirects=20)
 FEED, TITLE = "webmentions", "Webmentions"
 """The internal feed of a user that contains the posts of webmentions."""
 
-LOOKED_AT = 400
-AT_ONCE = USERS_AT_ONCE = 8
-"""Webmentions of one user that are looked at in one visit, and hosts whose sources are checked at the same time."""
+AT_ONCE = 8
+"""Sources of one user that are checked at the same time."""
 
-VISIT_SECONDS = 2.0
-"""Seconds after which a visit begins no further check, and leaves those under way to end by themselves. So neither many
-sources of one host nor its slow replies delay those of another host, or another user's.
-"""
+CLAIMED, MOST_OF_USER, MOST_OF_HOST = 4_000, 32, 32
+"""Webmentions that a process has claimed: in total, checked or ready for one user, and of one host to one user."""
 
-CLAIM_SECONDS = 60.0
-"""Seconds after which a check that hasn't ended, because its process has died, is begun again."""
-
-BETWEEN_LOOKS = 2.0
-"""Seconds between two looks for due webmentions."""
+PUT_OFF = 2.0
+"""Seconds until webmentions beyond that are claimed again."""
 
 _AGAIN = frozenset({408, 425, 429})
 _LONGEST_TITLE = 200
@@ -71,7 +64,7 @@ class _Found:
     entry: Entry | None = None
 
 
-class MentionVerifier:
+class MentionVerifier(CalendarWork):
     """Checks the sources of waiting webmentions."""
 
     def __init__(
@@ -85,9 +78,9 @@ class MentionVerifier:
         parser: ParsePool,
         *,
         pace: HostPace | None = None,
-        patience: float = VISIT_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(DUE, store.due, self._one, at_once=CLAIMED, claimed=CLAIMED, clock=clock)
         self._store = store
         self._accounts = accounts
         self._rules = rules
@@ -96,78 +89,42 @@ class MentionVerifier:
         self._sender = sender
         self._parser = parser
         self._pace = pace or HostPace(at_once=1, interval=1.0, burst=5)
-        self._patience = patience
-        self._clock = clock
-        self._under_way: dict[tuple[str, str], asyncio.Task[None]] = {}
-
-    async def close(self) -> None:
-        """End the checks under way; other processes begin them again."""
-        for task in (tasks := list(self._under_way.values())):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def visit(self, user: str) -> float | None:
-        """Check what is due for a user; returns when to look again, None for never. Raises StoreError.
-
-        Each host's sources are checked one after the other, and several hosts' at the same time, for `patience`
-        seconds. A disabled user's webmentions go on waiting.
-        """
-        there = await self._accounts.user(user)
-        if there is None or there.disabled is not None:
-            return None
-        turn, until = asyncio.Semaphore(AT_ONCE), time.monotonic() + self._patience
-        due = await self._store.waiting(user, self._clock(), LOOKED_AT)
-        begun = [
-            self._begin((user, host), self._check(user, ids, turn, until))
-            for host, ids in due.items()
-            if (user, host) not in self._under_way
-        ]
-        if begun:
-            ended, _ = await asyncio.wait(begun, timeout=None if self._patience == math.inf else self._patience)
-            for task in ended:
-                task.result()
-        again = await self._store.next_look(user)
-        return None if again is None else max(again, self._clock() + BETWEEN_LOOKS)
+        self._hosts, self._users = Lanes(1, MOST_OF_HOST), Lanes(AT_ONCE, MOST_OF_USER)
 
     async def visit_due(self, now: float) -> int:
-        """Do what is due; returns for how many users."""
-        return await self._store.due.visit(now, self.visit, at_once=USERS_AT_ONCE)
-
-    async def run_forever(self, pace: RoundTiming = PACE) -> None:
-        """Do what is due, repeatedly, until cancelled."""
-        await run_periodically(self.visit_due, DUE, pace, BETWEEN_LOOKS)
+        """Check what is due; returns how many webmentions."""
+        return await self.run_until_idle(functools.partial(self.take_at, now))
 
     async def look_at_all(self, now: float) -> None:
         """Plan work for every user with waiting webmentions, in case the plan was lost."""
         await self._store.note_waiting([user.name for user in await self._accounts.users()], now)
 
-    def _begin(self, what: tuple[str, str], check: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._under_way[what] = asyncio.create_task(check, name="webmentions of a host")
+    async def _one(self, claim: Claim) -> float | None:
+        """Check one webmention; returns when to check it again, None for never.
 
-        def ended(task: asyncio.Task[None]) -> None:
-            del self._under_way[what]
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, StoreError):
-                log.warning("webmentions of a site are checked later", site=what[1], error=str(error))
-            elif error is not None:  # a bug, which no visit may be waiting for any more
-                log.error("webmentions of a site can't be checked", site=what[1], exc_info=error)
+        A user's webmentions from one host are checked one after the other, and from several hosts at the same time.
+        Neither many of one host nor its slow replies delay those of another host or user. A disabled user's go on
+        waiting.
+        """
+        user, _, mention_id = claim.member.partition(" ")
+        there, mention = await self._accounts.user(user), await self._store.get(user, mention_id)
+        if there is None or there.disabled is not None:
+            return None
+        if mention is None:
+            await self._store.forget_waiting(user, mention_id)
+            return None
+        async with (
+            self._hosts.turn(f"{user} {host_of(mention.source)}") as is_hosts,
+            self._users.turn(user) as is_users,
+        ):
+            if is_hosts and is_users:
+                return await self._verify(user, mention_id)
+        return self._clock() + PUT_OFF
 
-        task.add_done_callback(ended)
-        return task
-
-    async def _check(self, user: str, ids: Sequence[str], turn: asyncio.Semaphore, until: float) -> None:
-        """Check webmentions of one host, until a time of the monotonic clock."""
-        for mention_id in ids:
-            async with turn:
-                if time.monotonic() > until:
-                    return
-                await self._store.claim(user, mention_id, self._clock() + CLAIM_SECONDS)
-                await self._verify(user, mention_id)
-
-    async def _verify(self, user: str, mention_id: str) -> None:
+    async def _verify(self, user: str, mention_id: str) -> float | None:
         mention = await self._store.get(user, mention_id)
         if mention is None:
-            return
+            return None
         effective = await self._settings.everything()
         own = effective.of_user(user).webmention
         refused = is_refused(mention.source, effective.instance.webmention.refuse)
@@ -189,6 +146,7 @@ class MentionVerifier:
         await self._store.write(user, left, mention, now, look=verdict.again)
         WEBMENTIONS.labels(end).inc()
         log.info("a webmention's source was checked", user=user, site=host_of(mention.source), end=end, why=left.why)
+        return verdict.again
 
     async def _look(self, mention: Mention) -> _Found:
         try:

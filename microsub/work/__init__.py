@@ -31,6 +31,7 @@ docs/contributing.md.
 
 from microsub.work.calendar import SHARDS, Calendar, CalendarWork, Claim, calendar_of, run_daily
 from microsub.work.dead_letters import DeadLetter, DeadLetters, is_letter_id
+from microsub.work.lanes import Lanes
 from microsub.work.loop import HAND_BACK_SECONDS, Loop
 from microsub.work.queue import Handler, Patience, Stage
 from microsub.work.stream import Backlog, Bounds, Message, Stream, backlogs, message_of, size_of
@@ -46,6 +47,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetters",
     "Handler",
+    "Lanes",
     "Loop",
     "Message",
     "Patience",

@@ -151,8 +151,7 @@ class Calendar:
             *("visits", self, one),
             at_once=at_once,
             claimed=_AT_ONCE,
-            lease=LEASE,
-            retry=lambda _: now + RETRY,
+            trouble=RETRY,
             clock=lambda: now + time.monotonic() - began,
         )
         return await visits.run_until_idle(functools.partial(visits.take_at, now))
@@ -191,8 +190,8 @@ def calendar_of(redis: Redis, what: str, shards: int = SHARDS) -> Calendar:
 class CalendarWork(Loop[Claim]):
     """Runs `work` for due members of a calendar; it returns the next due time, or None for never.
 
-    Of `claimed` members, `at_once` are worked on at a time. `retry` is given the error of failed work, and returns the
-    time at which the member is due again. While nothing was due for `idle_after` seconds, the loop looks more rarely.
+    Of `claimed` members, `at_once` are worked on at a time. Failed work is put off for `retry` seconds, or `trouble` if
+    Redis failed. While nothing was due for `idle_after` seconds, the loop looks every `idle_tick`.
     """
 
     def __init__(
@@ -203,15 +202,16 @@ class CalendarWork(Loop[Claim]):
         *,
         at_once: int,
         claimed: int,
-        lease: float,
-        retry: Callable[[Exception], float],
+        lease: float = LEASE,
+        retry: float = RETRY,
+        trouble: float = 2.0,
         clock: Callable[[], float] = time.time,
         tick: float = 0.25,
         idle_tick: float = 2.0,
         idle_after: float = 120.0,
         wake_delay: float = 0.0,
     ) -> None:
-        super().__init__(name, at_once=claimed, lease=lease, wake_delay=wake_delay)
+        super().__init__(name, at_once=claimed, lease=lease, trouble=trouble, wake_delay=wake_delay)
         self._calendar = calendar
         self._work = work
         self._places = asyncio.Semaphore(at_once)
@@ -251,8 +251,9 @@ class CalendarWork(Loop[Claim]):
             try:
                 again = await self._work(claim)
             except Exception as error:
+                is_passing = isinstance(error, StoreError) and error.passing
                 with suppress(StoreError):  # otherwise it is due again when the claim ends
-                    await self._calendar.end(claim, self._retry(error))
+                    await self._calendar.end(claim, self._clock() + (self.trouble if is_passing else self._retry))
                 raise
             await self._calendar.end(claim, again)
         return 1

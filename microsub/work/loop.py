@@ -46,7 +46,7 @@ class Loop(ABC, Generic[Claim]):
         self._most = at_once
         self.lease = lease
         self._batch = batch or at_once
-        self._trouble = trouble
+        self.trouble = trouble
         self._wake_delay = wake_delay
         self._wake = asyncio.Event()
         self._in_progress: dict[Task, tuple[Claim, float]] = {}
@@ -106,11 +106,11 @@ class Loop(ABC, Generic[Claim]):
                     pause = self.pause()
                 except StoreError as error:
                     log.warning("work paused: Redis is unavailable", work=self.name, error=str(error))
-                    pause = self._trouble
+                    pause = self.trouble
                 except Exception:
                     # A bug, or a key of a wrong type: other work continues, and this does once it is repaired.
                     log.exception("work can't be claimed; it will be retried", work=self.name)
-                    pause = self._trouble
+                    pause = self.trouble
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._wake.wait()

@@ -5,7 +5,6 @@ pipeline, application, configuration. All invented host names resolve to 127.0.0
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -286,7 +285,7 @@ class World(Stores):
     def verifier(self) -> MentionVerifier:
         """The verifier of webmention sources, without a pause between two requests to a host."""
         pace = HostPace(at_once=4, interval=0)
-        return mention_verifier(self, self.fetcher, self.parser, pace, patience=math.inf)
+        return mention_verifier(self, self.fetcher, self.parser, pace)
 
     @cached_property
     def subscription_store(self) -> SubscriptionStore:

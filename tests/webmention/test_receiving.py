@@ -16,6 +16,7 @@ from microsub.model.reader import SAVED
 from microsub.webmention.mention import PAUSES
 from microsub.webmention.source import mention_in
 from tests.support.mentions import HTML, TARGET, Mentions, entry, page
+from tests.support.waiting import wait_until
 from tests.support.web import Answer
 
 LINK = f'<a href="{TARGET}">a post</a>'
@@ -552,23 +553,35 @@ async def test_webmentions_of_one_site_are_processed_in_turn(mentions: Mentions)
     assert len(await mentions.shown()) == 25
 
 
-async def test_a_bug_in_an_abandoned_check_is_logged(mentions: Mentions, monkeypatch: pytest.MonkeyPatch) -> None:
-    verifier, goes_on = mentions.it.verifier, asyncio.Event()
+async def test_a_bug_in_a_check_is_logged_and_delays_no_other(
+    mentions: Mentions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check is repeated ten minutes later."""
+    verifier = mentions.it.verifier
+    verify = verifier._verify
 
-    async def fail(*_: object) -> None:
-        await goes_on.wait()
-        raise RuntimeError("a bug")
+    async def fail(user: str, mention_id: str) -> float | None:
+        if user == "alice":
+            raise RuntimeError("a bug")
+        return await verify(user, mention_id)
 
-    monkeypatch.setattr(verifier, "_patience", 0.1)
     monkeypatch.setattr(verifier, "_verify", fail)
     assert await mentions.send(mentions.serve(entry())) == 202
-    await verifier.visit_due(mentions.it.now)
-    (check,) = verifier._under_way.values()
+    about_bob = "https://people.example/bob"
+    assert await mentions.send(mentions.serve(entry(target=about_bob), path="/bob"), about_bob) == 202
     with structlog.testing.capture_logs() as lines:
-        goes_on.set()
-        await asyncio.wait([check])
-        await asyncio.sleep(0)
-    assert [line["event"] for line in lines] == ["webmentions of a site can't be checked"]
+        work = asyncio.create_task(verifier.run())
+        await wait_until(lambda: any(line["event"] == "a webmention's source was checked" for line in lines))
+        await wait_until(lambda: any(line["event"] == "work failed" for line in lines))
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    monkeypatch.undo()
+    mentions.it.clock.advance(590)
+    await mentions.look()
+    assert await mentions.shown() == []
+    mentions.it.clock.advance(20)
+    await mentions.look()
+    assert await mentions.kinds() == ["reply"]
 
 
 async def test_pages_keep_their_content_type_as_html(mentions: Mentions) -> None:
