@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.routing import Route
 
 from microsub.reader import installed, settings
-from microsub.reader.admin import pages as admin
+from microsub.reader.admin.pages import ADMIN
 from microsub.reader.answering import pages as answering
 from microsub.reader.channels import pages as channels
 from microsub.reader.first import pages as first
@@ -29,12 +29,12 @@ NAVIGATION = (
     NavigationLink(follow.FOLLOW, N_("Following")),
     NavigationLink(channels.CHANNELS, N_("Channels")),
     NavigationLink(settings.SETTINGS, N_("Settings")),
-    NavigationLink(admin.ADMIN, N_("Administration"), for_admins=True),
+    NavigationLink(ADMIN, N_("Administration"), for_admins=True),
 )
 """The links in the header of all pages."""
 
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """Every route of the web interface; new users are offered the feeds `starters`."""
-    features = (pages, actions, follow, channels, settings, answering, admin, installed)
+    features = (pages, actions, follow, channels, settings, answering, installed)
     return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

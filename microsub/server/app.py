@@ -49,6 +49,7 @@ from microsub.post_store.api import PATH as POST_STORE
 from microsub.post_store.api import PostStoreEndpoint
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, reader_routes
+from microsub.reader.admin import pages as admin
 from microsub.reader.first.pages import StarterFeed
 from microsub.server.surface import Services
 from microsub.transfer.api import PATHS as LIST_PATHS
@@ -134,6 +135,7 @@ class Application(Starlette):
             NAVIGATION,
             services,
         )
+        identity = services.identity
         oauth = OAuthEndpoint(services, site.address.base)
         lists = FeedListEndpoint(services)
         mentions = WebmentionEndpoint(services.mentions)
@@ -152,6 +154,23 @@ class Application(Starlette):
             *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
             *page_routes(site),
             *reader_routes(site, starters),
+            *admin.routes(
+                site,
+                identity.quotas,
+                overview=services.overview,
+                survey=services.survey,
+                post_search=services.post_search,
+                feeds=services.feeds,
+                polls=services.polls,
+                dead=services.dead_letters,
+                store=services.store_posts,
+                hubs=services.subscription_store,
+                accounts=services.accounts,
+                activity=services.activity,
+                credentials=identity.local.credentials,
+                applied=services.applied,
+                backend=services.backend,
+            ),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),
         ]

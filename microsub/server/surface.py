@@ -77,27 +77,13 @@ class IdentityServices:
 
 
 @dataclass(frozen=True, slots=True)
-class AdminServices:
-    """The use cases of admins in one process. `store` stores posts for which that failed before."""
-
-    overview: ServerOverview
-    survey: Survey
-    polls: PollOnRequest
-    dead_letters: DeadLetters
-    store: StorePosts
-    subscription_store: SubscriptionStore
-    applied: Applied
-    activity: Activity
-    backend: Callable[[], Status] = Status
-
-
-@dataclass(frozen=True, slots=True)
 class Services:
     """All use cases of one process, and the stores that actions use directly.
 
     `clock` returns Unix time in seconds; tests replace it. `post_search` is None if search is off. `changed` is called
     after a change of declarations of backend.json, which is then written back soon; it mustn't block. `name_instance`
-    returns the name of this server's data. `public_url` is the server's URL, if known; `topics` are those of the hub,
+    returns the name of this server's data, `backend` the state of backend.json. `store_posts` stores posts for which
+    that failed before. `public_url` is the server's URL, if known; `topics` are those of the hub,
     None without that URL. `topics_changed` is called with a user whose topics may have changed, and the time.
     """
 
@@ -125,7 +111,14 @@ class Services:
     mentions: MentionReceiver
     service_tokens: ServiceTokens
     identity: IdentityServices
-    admin: AdminServices
+    overview: ServerOverview
+    survey: Survey
+    polls: PollOnRequest
+    dead_letters: DeadLetters
+    store_posts: StorePosts
+    subscription_store: SubscriptionStore
+    applied: Applied
+    activity: Activity
     outputs: OutputFeeds
     output_contents: OutputContents
     listeners: Listeners
@@ -134,6 +127,7 @@ class Services:
     media: Media
     settings_of: SettingsOf
     name_instance: Callable[[], Awaitable[str]]
+    backend: Callable[[], Status] = Status
     public_url: str = ""
     clock: Callable[[], float] = time.time
     post_search: PostSearch | None = None

@@ -19,7 +19,7 @@ from microsub.accounts.store import Accounts, Activity, ActivityNotes, ServiceTo
 from microsub.admin.health import Health, PushState
 from microsub.admin.hours import Hours
 from microsub.admin.overview import ServerOverview
-from microsub.backend_file.sync import Configuration, Status
+from microsub.backend_file.sync import Configuration
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.effective import EffectiveSettings
@@ -68,7 +68,7 @@ from microsub.server.stores import (
     tell_failure,
     user_export,
 )
-from microsub.server.surface import AdminServices, IdentityServices, Services
+from microsub.server.surface import IdentityServices, Services
 from microsub.server.worker import can_search, figures, follower, post_store, survey
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.sync.live_events import Listeners
@@ -198,6 +198,7 @@ def app_services(
     directory, media = Directory(stores.feeds, stores.effective.instance_now), Media(stores.redis)
     health = Health(stores.presence, lambda: config.status, _push_state(settings, stores))
     search, entered = Search(searching, directory, parser), EnteredAddresses(stores.redis)
+    found = survey(stores)
     lists, subscription_store = feed_lists(settings, stores, parser), SubscriptionStore(stores.redis)
     return Services(
         accounts=stores.accounts,
@@ -232,7 +233,15 @@ def app_services(
         mentions=mention_receiver(stores, settings.public_url),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
-        admin=admin_services(stores, health, lambda: config.status),
+        overview=ServerOverview(stores.redis, health, stores.accounts, stores.presence, found, Hours(stores.redis)),
+        survey=found,
+        polls=PollOnRequest(stores.feeds, stores.schedule),
+        dead_letters=DeadLetters(stores.redis),
+        store_posts=ingest(stores).add_found,
+        subscription_store=subscription_store,
+        applied=stores.applied,
+        activity=Activity(stores.redis),
+        backend=lambda: config.status,
         outputs=stores.outputs,
         output_contents=output_contents(
             stores, partial(identity.quotas.most, "output_items"), fill=reading.fill, base_url=settings.base_url
@@ -254,22 +263,6 @@ def posting(stores: Stores, parser: ParsePool, media: Media) -> Posting:
     erase = post_store(stores).delete
     parts = (stores.redis, stores.feeds, stores.items, ingest(stores), parser, media, erase)
     return Posting(*parts, clock=stores.clock, require_room=stores.room.require)
-
-
-def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]) -> AdminServices:
-    """The use cases of admins; `backend` returns the state of backend.json."""
-    found = survey(stores)
-    return AdminServices(
-        ServerOverview(stores.redis, health, stores.accounts, stores.presence, found, Hours(stores.redis)),
-        found,
-        PollOnRequest(stores.feeds, stores.schedule),
-        DeadLetters(stores.redis),
-        ingest(stores).add_found,
-        SubscriptionStore(stores.redis),
-        stores.applied,
-        Activity(stores.redis),
-        backend,
-    )
 
 
 def mention_receiver(stores: Stores, base: str, steady: Callable[[], float] = time.monotonic) -> MentionReceiver:

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,31 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.store import User
+from microsub.accounts.credentials import LocalCredentials
+from microsub.accounts.quotas import UserQuotas
+from microsub.accounts.store import Accounts, Activity, User
 from microsub.admin.hours import HourFigures
-from microsub.admin.overview import unless_away
-from microsub.admin.survey import STATES, FollowedFeed
-from microsub.backend_file.store import AppliedFile
+from microsub.admin.overview import ServerOverview, unless_away
+from microsub.admin.survey import STATES, FollowedFeed, Survey
+from microsub.backend_file.store import Applied, AppliedFile
+from microsub.backend_file.sync import Status
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.model import encode
-from microsub.delivery.stage import retry
+from microsub.delivery.stage import StorePosts, retry
+from microsub.feeds.record import Feeds
 from microsub.model.plaintext import on_one_line
 from microsub.polling.condition import FeedCondition
+from microsub.polling.on_demand import PollOnRequest
 from microsub.reader.reading.places import ITEM_ID
+from microsub.search import PostSearch
 from microsub.web.pages import N_
 from microsub.web.routes import Handler, form, page
 from microsub.web.visit import PageSite, PageVisit
-from microsub.work import DeadLetter, is_letter_id
+from microsub.websub.store import SubscriptionStore
+from microsub.work import DeadLetter, DeadLetters, is_letter_id
 
 ADMIN = "/admin"
 PAGE = 50
@@ -59,30 +66,52 @@ SECTIONS: Mapping[str, str] = {
 }
 
 
-def routes(site: PageSite) -> list[Route]:
-    """The routes of this module."""
-    feed, letters = f"{ADMIN}/feeds/{{id}}", f"{ADMIN}/letters"
+def routes(
+    site: PageSite,
+    quotas: UserQuotas,
+    *,
+    overview: ServerOverview,
+    survey: Survey,
+    post_search: PostSearch | None,
+    feeds: Feeds,
+    polls: PollOnRequest,
+    dead: DeadLetters,
+    store: StorePosts,
+    hubs: SubscriptionStore,
+    accounts: Accounts,
+    activity: Activity,
+    credentials: LocalCredentials,
+    applied: Applied,
+    backend: Callable[[], Status],
+) -> list[Route]:
+    """The routes of this module.
+
+    `store` stores posts for which that failed before; `backend` returns the state of backend.json.
+    """
+    admins = partial(_admins, quotas)
+    feed_path, feed, letters = f"{ADMIN}/feeds/{{id}}", partial(_feed, feeds), f"{ADMIN}/letters"
     return [
-        page(site, ADMIN, _admins(_overview)),
-        page(site, f"{ADMIN}/feeds", _admins(_feeds)),
-        page(site, feed, _admins(_feed)),
-        form(site, feed, _admins(_poll), _feed),
-        page(site, letters, _admins(_letters)),
-        form(site, f"{letters}/retry", _admins(_retry)),
-        form(site, f"{letters}/drop", _admins(_drop)),
-        page(site, f"{ADMIN}/hubs", _admins(_hubs)),
-        page(site, f"{ADMIN}/users", _admins(_users)),
-        page(site, f"{ADMIN}/configuration", _admins(_configuration)),
+        page(site, ADMIN, admins(partial(_overview, overview, survey, post_search))),
+        page(site, f"{ADMIN}/feeds", admins(partial(_feeds, survey))),
+        page(site, feed_path, admins(feed)),
+        form(site, feed_path, admins(partial(_poll, polls)), feed),
+        page(site, letters, admins(partial(_letters, dead))),
+        form(site, f"{letters}/retry", admins(partial(_retry, dead, store))),
+        form(site, f"{letters}/drop", admins(partial(_drop, dead))),
+        page(site, f"{ADMIN}/hubs", admins(partial(_hubs, survey, hubs))),
+        page(site, f"{ADMIN}/users", admins(partial(_users, accounts, activity, credentials))),
+        page(site, f"{ADMIN}/configuration", admins(partial(_configuration, applied, backend))),
     ]
 
 
-def _admins(handler: Handler) -> Handler:
+def _admins(quotas: UserQuotas, handler: Handler) -> Handler:
     """A page for admins only; other users get NotFound."""
 
     async def guarded(visit: PageVisit) -> Response:
-        if not visit.require_session().admin:
+        session = visit.require_session()
+        if not session.admin:
             raise NotFound(N_("Check the address, or go to the start page."))
-        await visit.site.identity.quotas.count(visit.require_session().user, visit.now)
+        await quotas.count(session.user, visit.now)
         return await handler(visit)
 
     return guarded
@@ -125,16 +154,14 @@ def _turned(turn: PageTurn, found: Sequence[object]) -> PageTurn:
 # --- overview -------------------------------------------------------------------------------------------------------
 
 
-async def _overview(visit: PageVisit) -> Response:
-    admin = visit.site.services.admin
-    state = await admin.overview.look(visit.now)
+async def _overview(overview: ServerOverview, survey: Survey, search: PostSearch | None, visit: PageVisit) -> Response:
+    state = await overview.look(visit.now)
     plots = {
         "polls": Plot.of(state.hours, lambda hour: hour.polls, lambda hour: hour.failed),
         "posts": Plot.of(state.hours, lambda hour: hour.posts),
         "lateness": Plot.of(state.hours, lambda hour: hour.lateness),
     }
-    held = await unless_away(admin.survey.held(visit.now, PAGE))
-    search = visit.site.services.post_search
+    held = await unless_away(survey.held(visit.now, PAGE))
     behind = 0 if search is None else -(-(await unless_away(search.behind(visit.now)) or 0) // 60)
     unusable = search is not None and await unless_away(search.is_unusable(visit.now))
     values = {"state": state, "plots": plots, "days": by_day(state.hours), "held": held}
@@ -211,9 +238,8 @@ class FeedView:
         return cls(feed.record.id, feed.record.title or url, url, feed.followers, FeedCondition.of(feed.record, now))
 
 
-async def _feeds(visit: PageVisit) -> Response:
-    survey, turn = visit.site.services.admin.survey, _turn(visit)
-    state = visit.query.get("state", "")
+async def _feeds(survey: Survey, visit: PageVisit) -> Response:
+    turn, state = _turn(visit), visit.query.get("state", "")
     state = state if state in STATES else ""
     sums = await survey.recent(visit.now)
     found = await survey.feeds(state, PAGE + 1, turn.beyond)
@@ -229,12 +255,12 @@ async def _feeds(visit: PageVisit) -> Response:
     )
 
 
-async def _feed(visit: PageVisit) -> Response:
-    services, feed_id = visit.site.services, visit.request.path_params["id"]
-    record = await services.feeds.get(feed_id) if ITEM_ID.fullmatch(feed_id) else None
+async def _feed(feeds: Feeds, visit: PageVisit) -> Response:
+    feed_id = visit.request.path_params["id"]
+    record = await feeds.get(feed_id) if ITEM_ID.fullmatch(feed_id) else None
     if record is None or record.is_internal:
         raise NotFound(N_("There is no such feed."))
-    feed = FollowedFeed(record, await services.feeds.subscriber_count(feed_id))
+    feed = FollowedFeed(record, await feeds.subscriber_count(feed_id))
     return _shown(
         visit,
         "feed.html",
@@ -246,9 +272,9 @@ async def _feed(visit: PageVisit) -> Response:
     )
 
 
-async def _poll(visit: PageVisit) -> Response:
+async def _poll(polls: PollOnRequest, visit: PageVisit) -> Response:
     feed_id = visit.request.path_params["id"]
-    await visit.site.services.admin.polls.ask(visit.require_session().user, feed_id, visit.now)
+    await polls.ask(visit.require_session().user, feed_id, visit.now)
     return visit.go(f"{ADMIN}/feeds/{feed_id}", asked="yes")
 
 
@@ -280,8 +306,8 @@ def _field(value: bytes) -> str:
     return redacted_text(text)
 
 
-async def _letters(visit: PageVisit, failed: Sequence[str] = ()) -> Response:
-    dead, after = visit.site.services.admin.dead_letters, visit.query.get("after", "")
+async def _letters(dead: DeadLetters, visit: PageVisit, failed: Sequence[str] = ()) -> Response:
+    after = visit.query.get("after", "")
     found = await dead.list(PAGE + 1, after if is_letter_id(after) else None)
     # In a thread, because secrets are searched for in up to fifty messages.
     shown = await asyncio.to_thread(lambda: [LetterView.of(letter) for letter in found[:PAGE]])
@@ -292,20 +318,19 @@ async def _letters(visit: PageVisit, failed: Sequence[str] = ()) -> Response:
     return _shown(visit, "letters.html", letters=shown, count=count, last=last, failed=told, done=done)
 
 
-async def _retry(visit: PageVisit) -> Response:
-    admin = visit.site.services.admin
-    failed = await retry(admin.dead_letters, await _chosen(visit), admin.store)
-    return await _letters(visit, failed) if failed else visit.go(f"{ADMIN}/letters", done="retried")
+async def _retry(dead: DeadLetters, store: StorePosts, visit: PageVisit) -> Response:
+    failed = await retry(dead, await _chosen(dead, visit), store)
+    return await _letters(dead, visit, failed) if failed else visit.go(f"{ADMIN}/letters", done="retried")
 
 
-async def _drop(visit: PageVisit) -> Response:
-    await visit.site.services.admin.dead_letters.drop(await _chosen(visit))
+async def _drop(dead: DeadLetters, visit: PageVisit) -> Response:
+    await dead.drop(await _chosen(dead, visit))
     return visit.go(f"{ADMIN}/letters", done="dropped")
 
 
-async def _chosen(visit: PageVisit) -> list[DeadLetter]:
+async def _chosen(dead: DeadLetters, visit: PageVisit) -> list[DeadLetter]:
     """The dead letter that the form names."""
-    letter_id, dead = visit.form.text("letter"), visit.site.services.admin.dead_letters
+    letter_id = visit.form.text("letter")
     letter = await dead.get(letter_id) if is_letter_id(letter_id) else None
     if letter is None:
         raise NotFound(N_("This dead letter no longer exists."))
@@ -325,11 +350,10 @@ class HubView:
     counts: Mapping[str, int]
 
 
-async def _hubs(visit: PageVisit) -> Response:
-    admin = visit.site.services.admin
-    sums = await admin.survey.recent(visit.now)
+async def _hubs(survey: Survey, store: SubscriptionStore, visit: PageVisit) -> Response:
+    sums = await survey.recent(visit.now)
     hubs = dict(sums.hubs) if sums is not None else {}
-    counts = await admin.subscription_store.counts([f"https://{host}/" for host in hubs])
+    counts = await store.counts([f"https://{host}/" for host in hubs])
     views = [HubView(host, feeds, pushed, counts.get(host, {})) for host, (feeds, pushed) in hubs.items()]
     return _shown(visit, "hubs.html", hubs=views, sums=sums)
 
@@ -343,31 +367,30 @@ class UserView:
     is_invited: bool
 
 
-async def _users(visit: PageVisit) -> Response:
-    services, turn = visit.site.services, _turn(visit)
-    found = await services.accounts.some(PAGE + 1, turn.beyond)
+async def _users(accounts: Accounts, activity: Activity, credentials: LocalCredentials, visit: PageVisit) -> Response:
+    turn = _turn(visit)
+    found = await accounts.some(PAGE + 1, turn.beyond)
     names = [user.name for user in found[:PAGE]]
-    seen = await services.admin.activity.last_seen(names)
-    invited = await services.identity.local.credentials.with_invitation(names)
+    seen = await activity.last_seen(names)
+    invited = await credentials.with_invitation(names)
     views = [
         UserView(replace(user, me=redacted(user.me)), seen.get(user.name, 0.0), user.name in invited)
         for user in found[:PAGE]
     ]
-    return _shown(visit, "users.html", users=views, turn=_turned(turn, found), count=await services.accounts.count())
+    return _shown(visit, "users.html", users=views, turn=_turned(turn, found), count=await accounts.count())
 
 
-async def _configuration(visit: PageVisit) -> Response:
-    admin = visit.site.services.admin
-    last = await admin.applied.last()
+async def _configuration(applied: Applied, backend: Callable[[], Status], visit: PageVisit) -> Response:
+    last = await applied.last()
     text, is_cut = await asyncio.to_thread(_document, last) if last is not None else ("", False)
     return _shown(
         visit,
         "configuration.html",
-        problems=[redacted_text(str(problem)) for problem in admin.backend().problems],
+        problems=[redacted_text(str(problem)) for problem in backend().problems],
         file=last,
         text=text,
         is_cut=is_cut,
-        changes=[replace(one, text=_lines().found(redacted_text(one.text))) for one in await admin.applied.changes()],
+        changes=[replace(one, text=_lines().found(redacted_text(one.text))) for one in await applied.changes()],
     )
 
 

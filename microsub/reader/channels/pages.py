@@ -167,7 +167,7 @@ async def _channel(visit: PageVisit) -> Response:
     followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
     # In a thread, because there may be thousands of feeds.
     troubled = await asyncio.to_thread(_needing_attention, followed, visit.now)
-    await services.admin.survey.note_attention(user, channel.uid, len(troubled))
+    await services.survey.note_attention(user, channel.uid, len(troubled))
     is_narrowed = visit.query.get("show") == "attention"
     everywhere = await links(visit)
     # In a thread, because thousands of names are sorted.
@@ -256,7 +256,7 @@ async def _poll(visit: PageVisit) -> Response:
     """Poll a feed of the channel as soon as its host's rate limit allows."""
     user, uid = await _writer(visit)
     await _followed(visit, user, uid)
-    await visit.site.services.admin.polls.ask(user, visit.form.text("feed"), visit.now)
+    await visit.site.services.polls.ask(user, visit.form.text("feed"), visit.now)
     return _back(visit, uid, asked=visit.form.text("feed"))
 
 

@@ -91,7 +91,7 @@ async def links(visit: PageVisit) -> ChannelLinks:
     user, services = visit.require_session().user, visit.site.services
     inherited = await services.reading.style(user)
     names, counts, everything = await services.channels.distinct_counts(user)
-    troubled = await services.admin.survey.attention(user)
+    troubled = await services.survey.attention(user)
     lines = _lines_of(names, inherited, visit)
     whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
     each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
