@@ -41,7 +41,6 @@ from microsub.identity.protocol.documents import (
 from microsub.identity.provider import CodeExchange, IndieAuthProvider, Redeemed
 from microsub.model.plaintext import shown
 from microsub.model.reader import NAME, Credential, Grant
-from microsub.server.surface import Services
 from microsub.web.headers import bearer, client_of, prefers_form
 from microsub.web.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large
 from microsub.web.responses import CORS, JSON, Header, HttpEndpoint, HttpExchange, HttpReply
@@ -76,9 +75,10 @@ _AS_JSON: list[Header] = [*JSON, *_NEVER_KEPT]
 class OAuthEndpoint(HttpEndpoint):
     """Answers every request to `PATHS`, except GET of the authorization endpoint, which is a page."""
 
-    def __init__(self, services: Services, base_of: BaseOf) -> None:
+    def __init__(self, provider: IndieAuthProvider, clock: Callable[[], float], base_of: BaseOf) -> None:
         super().__init__()
-        self._services = services
+        self._provider = provider
+        self._clock = clock
         self._base_of = base_of
         self._table: Mapping[tuple[str, str], Callable[[Scope, Params], Awaitable[Reply]]] = {
             ("GET", METADATA): self._metadata,
@@ -109,10 +109,6 @@ class OAuthEndpoint(HttpEndpoint):
             raise MethodNotAllowed(verb, ", ".join([*(v for v, p in self._table if p == path), "OPTIONS"]))
         return await handler(scope, await _parameters(scope, receive) if verb == "POST" else collect())
 
-    @property
-    def _provider(self) -> IndieAuthProvider:
-        return self._services.identity.provider
-
     async def _metadata(self, scope: Scope, _: Params) -> Reply:
         host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
         base = self._base_of(host)
@@ -124,10 +120,10 @@ class OAuthEndpoint(HttpEndpoint):
         kind = params.text("grant_type") or "authorization_code"
         if kind != "authorization_code":
             raise _unsupported(kind)
-        return _told(await self._provider.redeem_profile(_redemption(params), self._services.clock()))
+        return _told(await self._provider.redeem_profile(_redemption(params), self._clock()))
 
     async def _token(self, _: Scope, params: Params) -> Reply:
-        now = self._services.clock()
+        now = self._clock()
         if params.text("action") == "revoke":
             await self._provider.revoke(_need(params, "token"))
             return {}
@@ -145,12 +141,12 @@ class OAuthEndpoint(HttpEndpoint):
         raise _unsupported(kind)
 
     async def _check(self, scope: Scope, _: Params) -> Reply:
-        found = await self._provider.verify(_bearer(scope), self._services.clock())
+        found = await self._provider.verify(_bearer(scope), self._clock())
         return _described(found)
 
     async def _introspect(self, scope: Scope, params: Params) -> Reply:
         token = _need(params, "token")
-        found = await self._provider.introspect(token, bearer(scope), self._services.clock())
+        found = await self._provider.introspect(token, bearer(scope), self._clock())
         return {"active": True, **_described(found)} if found else {"active": False}
 
     async def _revoke(self, _: Scope, params: Params) -> Reply:
@@ -158,7 +154,7 @@ class OAuthEndpoint(HttpEndpoint):
         return {}
 
     async def _userinfo(self, scope: Scope, _: Params) -> Reply:
-        return await self._provider.userinfo(_bearer(scope), self._services.clock())
+        return await self._provider.userinfo(_bearer(scope), self._clock())
 
 
 async def _parameters(scope: Scope, receive: Receive) -> Params:
@@ -275,6 +271,10 @@ class RequestCredentials:
             # It has the form of our tokens, but was issued by another server with this software.
             credential = Credential(known, credential.digest)
         return PresentedToken(token, owner, client_of(scope), credential)
+
+    async def grant(self, scope: Scope, params: Params, now: float) -> Grant:
+        """The access of a request's token. Raises as `presented` and `checked`."""
+        return await self.checked(await self.presented(scope, params, None), now)
 
     async def checked(self, presented: PresentedToken, now: float) -> Grant:
         """The access of the token.

@@ -33,9 +33,11 @@ from microsub.hub.api import TABLE as TOPIC_ACTIONS
 from microsub.hub.api import HubEndpoint, TopicEndpoint
 from microsub.hub.topics import PATH as TOPICS
 from microsub.identity.api import PATHS as OAUTH_PATHS
-from microsub.identity.api import OAuthEndpoint
+from microsub.identity.api import OAuthEndpoint, RequestCredentials
+from microsub.identity.app_channels import AppChannels
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
-from microsub.identity.pages import page_routes
+from microsub.identity.pages import account, sign_in, start
+from microsub.identity.pages.consent import ConsentPages
 from microsub.identity.protocol.documents import WEBMENTION
 from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
@@ -55,6 +57,7 @@ from microsub.server.surface import Services
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
 from microsub.web.headers import is_of_this_machine, is_passed_on
+from microsub.web.pages import static_route
 from microsub.web.responses import CORS, error_reply, retry_after
 from microsub.web.routes import missing_page
 from microsub.web.visit import PageSite
@@ -135,9 +138,18 @@ class Application(Starlette):
             NAVIGATION,
             services,
         )
-        identity = services.identity
-        oauth = OAuthEndpoint(services, site.address.base)
-        lists = FeedListEndpoint(services)
+        identity, has_search = services.identity, services.post_search is not None
+        channels = AppChannels(services.channels, services.sources, identity.quotas, services.changed)
+        consent = ConsentPages(identity.provider, identity.profiles, identity.consents, channels, has_search=has_search)
+        oauth = OAuthEndpoint(identity.provider, services.clock, site.address.base)
+        lists = FeedListEndpoint(
+            services.feed_lists,
+            services.list_imports,
+            identity.quotas,
+            RequestCredentials(services.accounts, identity.verification).grant,
+            services.clock,
+            services.changed,
+        )
         mentions = WebmentionEndpoint(services.mentions)
         micropub = MicropubServices(services)
         routes = [
@@ -152,7 +164,11 @@ class Application(Starlette):
             Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
             Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
             *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
-            *page_routes(site),
+            static_route(site.pages),
+            *start.routes(site, identity.doctor),
+            *account.routes(site, identity.local, identity.provider, channels, has_search=has_search),
+            *consent.routes(site),
+            *sign_in.routes(site, identity.local, identity.signing_in, identity.provider, identity.quotas),
             *reader_routes(site, starters),
             *admin.routes(
                 site,

@@ -7,9 +7,12 @@ Exported addresses have no passwords and keys, as in the list of follows.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import orjson
 from starlette.types import Scope
 
+from microsub.accounts.quotas import UserQuotas
 from microsub.base.errors import (
     InsufficientScope,
     InvalidRequest,
@@ -19,10 +22,9 @@ from microsub.base.errors import (
     TooLarge,
 )
 from microsub.fetch import asking_for
-from microsub.identity.api import RequestCredentials
-from microsub.model.reader import READ
-from microsub.server.surface import Services
-from microsub.transfer.feed_lists import LOOSE, adapted
+from microsub.model.reader import READ, Grant
+from microsub.transfer.feed_lists import LOOSE, FeedLists, adapted
+from microsub.transfer.list_imports import ListImports
 from microsub.transfer.outlines import MOST_BYTES
 from microsub.web.params import TRUTHS, Params, collect, read_body, urlencoded, wrong
 from microsub.web.responses import CORS, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
@@ -41,29 +43,44 @@ _AS_LIST: list[Header] = [
 
 
 class FeedListEndpoint(HttpEndpoint):
-    """Answers every request to `PATHS`."""
+    """Answers every request to `PATHS`.
 
-    def __init__(self, services: Services) -> None:
+    `grant_of` returns the access of a request's token, or raises Unauthorized; `changed` is called after an import.
+    """
+
+    def __init__(
+        self,
+        lists: FeedLists,
+        imports: ListImports,
+        quotas: UserQuotas,
+        grant_of: Callable[[Scope, Params, float], Awaitable[Grant]],
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
         super().__init__()
-        self._services = services
-        self._credentials = RequestCredentials(services.accounts, services.identity.verification)
+        self._lists = lists
+        self._imports = imports
+        self._quotas = quotas
+        self._grant_of = grant_of
+        self._clock = clock
+        self._changed = changed
 
     async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
         """See `HttpEndpoint`."""
         exchange.action = "opml"
-        scope, services = exchange.scope, self._services
-        verb, now = scope["method"], services.clock()
+        scope = exchange.scope
+        verb, now = scope["method"], self._clock()
         if verb not in {"GET", "HEAD", "POST"}:
             raise MethodNotAllowed(verb, METHODS)
         params = collect(urlencoded(scope["query_string"]))
         user = exchange.user = await self._user(scope, params, _WRITING if verb == "POST" else (READ,), now)
         if verb != "POST":
-            return HttpReply(await services.feed_lists.export(user, now, masked=True), _AS_LIST)
+            return HttpReply(await self._lists.export(user, now, masked=True), _AS_LIST)
         return await self._import(exchange, params, user, now)
 
     async def _user(self, scope: Scope, params: Params, needed: tuple[str, ...], now: float) -> str:
-        grant = await self._credentials.checked(await self._credentials.presented(scope, params, None), now)
-        await self._services.identity.quotas.count(grant.user, now)
+        grant = await self._grant_of(scope, params, now)
+        await self._quotas.count(grant.user, now)
         for name in needed:
             if name not in grant.scopes:
                 raise InsufficientScope(name)
@@ -71,14 +88,14 @@ class FeedListEndpoint(HttpEndpoint):
 
     async def _import(self, exchange: HttpExchange, params: Params, user: str, now: float) -> bytes:
         dry_run, loose = _dry_run(params), _loose(params)
-        give_back = self._services.list_imports.admit(user)
+        give_back = self._imports.admit(user)
         try:
             body = await read_body(exchange.scope, exchange.receive, MOST_BYTES)
             # Sending can take long, so check again that the token is still valid.
-            await self._credentials.checked(await self._credentials.presented(exchange.scope, params, None), now)
-            quotas = await self._services.identity.quotas.of(user)
+            await self._grant_of(exchange.scope, params, now)
+            quotas = await self._quotas.of(user)
             with asking_for(f"user {user}"):
-                report = await self._services.feed_lists.import_list(
+                report = await self._lists.import_list(
                     user, body.content, now, dry_run=dry_run, loose=loose, quotas=quotas
                 )
         except ParsingStopped as error:
@@ -88,7 +105,7 @@ class FeedListEndpoint(HttpEndpoint):
         finally:
             give_back()
         if not dry_run:
-            self._services.changed()
+            self._changed()
         return orjson.dumps(report.as_dict())
 
 

@@ -6,7 +6,6 @@ Pages are taken from the routes: a new one needs an entry here, or a reason why 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,13 +17,12 @@ import pytest_asyncio
 import tinycss2
 from html5lib.html5parser import ParseError
 from playwright.async_api import Browser, Page
+from starlette.routing import Route
 
 from microsub.formats.documents.page import write_post
-from microsub.identity.pages import page_routes
 from microsub.model.jf2 import Content, Entry
-from microsub.reader import FOLDERS, NAVIGATION, reader_routes
+from microsub.reader import FOLDERS
 from microsub.web.pages import FOLDER
-from microsub.web.visit import PageSite
 from tests.browser.accessibility import violations
 from tests.browser.instances import BOTH
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -32,6 +30,7 @@ from tests.browser.tab import Tab, tab
 from tests.support.own_server import app_site
 from tests.support.polling import dated, rss
 from tests.support.web import publisher
+from tests.support.world import World
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -52,7 +51,13 @@ READERS = {
 """Addresses of routes, by their paths, for a user who is signed in; all others are opened by their paths."""
 
 NO_PAGES = {
-    **{"/news": "JSON", "/live": "events", "/static/{mark}/{file}": "a file"},
+    **{
+        "/health": "JSON",
+        "/metrics": "for monitoring",
+        "/news": "JSON",
+        "/live": "events",
+        "/static/{mark}/{file}": "a file",
+    },
     "/image/{signature}/{address}": "a picture",
     **{"/settings/lists/feeds.opml": "a file", "/settings/lists/everything.jsonl": "a file"},
     **{"/sign-in": "for strangers", "/enrol": "for strangers", "/client": "for strangers", "/u/{name}": "leads on"},
@@ -76,9 +81,8 @@ class Site(ReadingServer):
 
 def routes() -> set[str]:
     """The paths that a browser can open."""
-    made = PageSite.at(cast(Any, None), time.time, "http://localhost:1", FOLDERS, NAVIGATION)
-    found = [*page_routes(made), *reader_routes(made, ())]
-    return {one.path for one in found if "GET" in (one.methods or ())}
+    found = World(cast(Any, None)).app.routes
+    return {one.path for one in found if isinstance(one, Route) and "GET" in (one.methods or ())}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.quotas import STEPS, PostRoom, RequestRate, step_of, too_many_requests
-from microsub.backend_file.store import AllSettings
 from microsub.base.errors import FollowersFull, QuotaReached, StoreIncomplete, StoreUnavailable, TooManyRequests
+from microsub.configuration.effective import AllSettings
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.redis.protocol import Redis, ScriptCall
 from tests.support import examples

@@ -18,9 +18,11 @@ from starlette.routing import Route
 from microsub.base.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
 from microsub.base.identifiers import alike, known_me, shown
 from microsub.base.texts import N_, Sentence
-from microsub.identity.clients import App
+from microsub.identity.app_channels import AppChannels, ChannelChoice
+from microsub.identity.clients import App, ClientApps, ConsentLimit
 from microsub.identity.limits import PROFILE_RECENT
 from microsub.identity.pages.visits import asker
+from microsub.identity.profiles import Profiles
 from microsub.identity.protocol.clients import (
     AuthorizationRequest,
     ClientInfo,
@@ -33,8 +35,8 @@ from microsub.identity.protocol.clients import (
     read_target,
 )
 from microsub.identity.protocol.documents import MICROPUB, PROFILE_SCOPE, is_own
-from microsub.identity.provider import LONGEST_NAME, GrantedApp
-from microsub.model.reader import ALL_SCOPES, NAME, NOTIFICATIONS, OTHER_NAMES, SAVED, meant
+from microsub.identity.provider import GrantedApp, IndieAuthProvider
+from microsub.model.reader import ALL_SCOPES, OTHER_NAMES, meant
 from microsub.web.headers import origin
 from microsub.web.routes import form, slow_page
 from microsub.web.visit import PageSite, PageVisit
@@ -122,8 +124,8 @@ def request_parameters(query: str) -> Query:
     return parse_qs(query)
 
 
-async def app_behind(visit: PageVisit, next_: str) -> App | None:
-    """The app of the authorization request, if `path` after the sign-in is one.
+async def app_behind(clients: ClientApps, next_: str, visit: PageVisit) -> App | None:
+    """The app of the authorization request, if the path `next_` after the sign-in is one.
 
     None for other paths, and for a request whose reply wouldn't go to that app.
     """
@@ -135,7 +137,7 @@ async def app_behind(visit: PageVisit, next_: str) -> App | None:
     except InvalidRequest:
         return None
     try:
-        app = await visit.site.identity.provider.clients.find(target.client, asker(visit))
+        app = await clients.find(target.client, asker(visit))
     except TooManyRequests:
         app = App(ClientInfo(target.client))
     return shown_app(app, target.redirect)
@@ -157,8 +159,6 @@ def shown_app(app: App, redirect: str) -> App | None:
 
 
 CONSENT = "/auth/consent"
-NEW_CHANNEL = "+"
-"""The form value for a new channel, different from every uid."""
 
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
@@ -166,104 +166,150 @@ _FIELDS = (
 )
 
 
-def routes(site: PageSite) -> list[Route]:
-    """The routes of this module."""
-    return [slow_page(site, AUTHORIZATION_PATH, _ask), form(site, CONSENT, _answer, _ask_again)]
+class ConsentPages:
+    """The page for a request, and its answer. `has_search`: this server has search."""
 
+    def __init__(
+        self,
+        provider: IndieAuthProvider,
+        profiles: Profiles,
+        consents: ConsentLimit,
+        channels: AppChannels,
+        *,
+        has_search: bool,
+    ) -> None:
+        self._provider = provider
+        self._profiles = profiles
+        self._consents = consents
+        self._channels = channels
+        self._has_search = has_search
 
-async def _ask(visit: PageVisit) -> Response:
-    """Show the app and the access that it requests."""
-    try:
-        return await _asked_page(visit, request_parameters(visit.request.url.query))
-    except InvalidRequest as problem:
-        return _not_served(visit, problem.description)
+    def routes(self, site: PageSite) -> list[Route]:
+        """The routes of these pages."""
+        return [slow_page(site, AUTHORIZATION_PATH, self._ask), form(site, CONSENT, self._answer, self._ask_again)]
 
+    async def _ask(self, visit: PageVisit) -> Response:
+        """Show the app and the access that it requests."""
+        try:
+            return await self._asked_page(visit, request_parameters(visit.request.url.query))
+        except InvalidRequest as problem:
+            return _not_served(visit, problem.description)
 
-async def _ask_again(visit: PageVisit) -> Response:
-    """Show the page as it was filled in, with the problem."""
-    return await _asked_page(visit, _sent(visit))
+    async def _ask_again(self, visit: PageVisit) -> Response:
+        """Show the page as it was filled in, with the problem."""
+        return await self._asked_page(visit, _sent(visit))
+
+    async def _asked_page(self, visit: PageVisit, query: Query) -> Response:
+        """The page for a request. Raises InvalidRequest if the app can't be notified of its error."""
+        target = read_target(query)
+        hint = query.get("me", [""])[0]
+        session = visit.require_session(**({"me": hint} if hint else {}))
+        found, app = await self._app(visit, session.user, target)
+        if app is None:
+            return _not_served(visit, _wrong_target(found, target.redirect))
+        try:
+            asked = _read(query)
+        except OAuthRefused as problem:
+            return _told(visit, app, target, problem)
+        granted = await self._provider.apps(session.user)
+        before = next((one for one in granted if one.client == asked.client), None)
+        posts_to = await self._posts_to(visit, asked, session.me)
+        offered = offered_scopes(asked.scopes, posts_to, search=self._has_search)
+        return visit.page(
+            "authorize.html",
+            # Chrome applies the policy to every redirect after the form, and apps redirect to further addresses.
+            form_to=[f"{asked.redirect.partition(':')[0].lower()}:"],
+            images=["data:"] if app.logo else [],
+            why="",
+            app=app,
+            place=_place(asked.redirect),
+            reading=offered.reading,
+            posting=offered.posting,
+            posts_to=posts_to,
+            # Such an app finds no endpoint, however it is allowed.
+            is_kept_out=posts_to == "nowhere" and not _AT_ONES_SITE.keys().isdisjoint(asked.scopes),
+            ticked=_ticked(visit, offered, posts_to, before),
+            target=await self._choice(visit, session.user, app) if posts_to == "channel" else None,
+            new=offered.names - before.scopes if before else (),
+            before=before.last if before else None,
+            fields={name: query[name][0] for name in _FIELDS if name in query},
+            other=shown(asked.me) if asked.me and not alike(asked.me, session.me) else "",
+            action=CONSENT,
+        )
+
+    async def _answer(self, visit: PageVisit) -> Response:
+        """Handle the pressed button."""
+        session = visit.require_session()
+        try:
+            asked = _read(_sent(visit))
+        except OAuthRefused as problem:
+            raise InvalidRequest(problem.description) from None
+        found, app = await self._app(visit, session.user, asked)
+        if app is None:
+            return _not_served(visit, _wrong_target(found, asked.redirect))
+        await visit.look()  # the request to the app takes time, in which the session may end
+        visit.require_session()
+        answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
+        if visit.form.text("decision") != "allow":
+            self._provider.deny(session.user, asked)
+            answer = {"error": "access_denied", "error_description": "the person has refused", **answer}
+        else:
+            posts_to = await self._posts_to(visit, asked, session.me)
+            offered = offered_scopes(asked.scopes, posts_to, search=self._has_search)
+            chosen, source = offered.names.intersection(visit.form.getlist("grant")), ""
+            if posts_to == "channel" and not chosen.isdisjoint(_IN_A_CHANNEL):
+                uid, name = visit.form.text("channel"), visit.form.text("new_channel")
+                source = await self._channels.source(session.user, app, uid, name, visit.now)
+                if not source:
+                    chosen = chosen.difference(_IN_A_CHANNEL)
+            code = await self._provider.agree(session.user, asked, app, chosen, visit.now, source=source)
+            answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
+        return visit.leave(answer_url(asked.redirect, answer))
+
+    async def _choice(self, visit: PageVisit, user: str, app: App) -> ChannelChoice:
+        """The choice of a channel, as sent if there was a problem."""
+        if visit.problem is None:
+            return await self._channels.choice(user, app)
+        offered = await self._channels.offered(user)
+        return ChannelChoice(offered, visit.form.text("channel"), visit.form.text("new_channel"))
+
+    async def _app(self, visit: PageVisit, user: str, target: AuthorizationRequest) -> tuple[App, App | None]:
+        """The app of the request, as it is and as it may be shown.
+
+        Raises TooManyRequests if apps have sent the user here too often.
+        """
+        clients = self._provider.clients
+        if clients.would_ask(target.client):
+            await self._consents.count(user, visit.now)
+        found = await clients.find(target.client, asker(visit))
+        return found, shown_app(found, target.redirect)
+
+    async def _posts_to(self, visit: PageVisit, asked: AuthorizationRequest, me: str) -> PostsTo:
+        """Where the app will post: where the user's page says."""
+        if _AT_ONES_SITE.keys().isdisjoint(asked.scopes):
+            return "nowhere"
+        if is_own(me, visit.base):
+            return "channel"  # the page that this server provides names this server
+        try:
+            profile = await self._profiles.discover(me)
+            if profile.endpoints.micropub is None:  # people add the line after they read this error
+                profile = await self._profiles.discover(me, max_age=PROFILE_RECENT)
+        except (InvalidRequest, ProfileError):
+            return "channel"
+        named = profile.endpoints.micropub
+        if named is None:
+            return "nowhere"
+        return "channel" if named.removesuffix("/") == f"{visit.base}{MICROPUB}" else "site"
 
 
 def _sent(visit: PageVisit) -> Query:
     return {name: visit.form.getlist(name) for name in _FIELDS if name in visit.form}
 
 
-async def _asked_page(visit: PageVisit, query: Query) -> Response:
-    """The page for a request. Raises InvalidRequest if the app can't be notified of its error."""
-    target = read_target(query)
-    hint = query.get("me", [""])[0]
-    session = visit.require_session(**({"me": hint} if hint else {}))
-    found, app = await _app(visit, session.user, target)
-    if app is None:
-        return _not_served(visit, _wrong_target(found, target.redirect))
-    try:
-        asked = _read(query)
-    except OAuthRefused as problem:
-        return _told(visit, app, target, problem)
-    granted = await visit.site.identity.provider.apps(session.user)
-    before = next((one for one in granted if one.client == asked.client), None)
-    posts_to = await _posts_to(visit, asked, session.me)
-    offered = _offered(visit, asked, posts_to)
-    return visit.page(
-        "authorize.html",
-        # Chrome applies the policy to every redirect after the form, and apps redirect to further addresses of theirs.
-        form_to=[f"{asked.redirect.partition(':')[0].lower()}:"],
-        images=["data:"] if app.logo else [],
-        why="",
-        app=app,
-        place=_place(asked.redirect),
-        reading=offered.reading,
-        posting=offered.posting,
-        posts_to=posts_to,
-        # Such an app finds no endpoint, however it is allowed.
-        is_kept_out=posts_to == "nowhere" and not _AT_ONES_SITE.keys().isdisjoint(asked.scopes),
-        ticked=_ticked(visit, offered, posts_to, before),
-        target=await _target(visit, session.user, app) if posts_to == "channel" else None,
-        new=offered.names - before.scopes if before else (),
-        before=before.last if before else None,
-        fields={name: query[name][0] for name in _FIELDS if name in query},
-        other=shown(asked.me) if asked.me and not alike(asked.me, session.me) else "",
-        action=CONSENT,
-    )
-
-
-async def _answer(visit: PageVisit) -> Response:
-    """Handle the pressed button."""
-    session, provider = visit.require_session(), visit.site.identity.provider
-    try:
-        asked = _read(_sent(visit))
-    except OAuthRefused as problem:
-        raise InvalidRequest(problem.description) from None
-    found, app = await _app(visit, session.user, asked)
-    if app is None:
-        return _not_served(visit, _wrong_target(found, asked.redirect))
-    await visit.look()  # the request to the app takes time, in which the session may end
-    visit.require_session()
-    answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
-    if visit.form.text("decision") != "allow":
-        provider.deny(session.user, asked)
-        answer = {"error": "access_denied", "error_description": "the person has refused", **answer}
-    else:
-        posts_to = await _posts_to(visit, asked, session.me)
-        chosen = _offered(visit, asked, posts_to).names.intersection(visit.form.getlist("grant"))
-        source = ""
-        if posts_to == "channel" and not chosen.isdisjoint(_IN_A_CHANNEL):
-            source = await _source(visit, session.user, app)
-            if not source:
-                chosen = chosen.difference(_IN_A_CHANNEL)
-        code = await provider.agree(session.user, asked, app, chosen, visit.now, source=source)
-        answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
-    return visit.leave(answer_url(asked.redirect, answer))
-
-
 def _read(query: Query) -> AuthorizationRequest:
     """The whole request, with the scopes that the app means. Raises as `read_asked` does."""
     asked = read_asked(query)
     return replace(asked, scopes=meant(asked.scopes))
-
-
-def _offered(visit: PageVisit, asked: AuthorizationRequest, posts_to: PostsTo) -> OfferedScopes:
-    return offered_scopes(asked.scopes, posts_to, search=visit.site.services.post_search is not None)
 
 
 def _ticked(visit: PageVisit, offered: OfferedScopes, posts_to: PostsTo, before: GrantedApp | None) -> Collection[str]:
@@ -274,82 +320,6 @@ def _ticked(visit: PageVisit, offered: OfferedScopes, posts_to: PostsTo, before:
         return offered.names
     kept = before.scopes if before is not None and before.sources else frozenset()
     return {name for name, _ in offered.reading} | kept
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelChoice:
-    """The choice of a channel to post to: `channels` with uid and name, the `chosen` one, and a name for a new one."""
-
-    channels: Sequence[tuple[str, str]]
-    chosen: str
-    name: str
-
-
-async def _target(visit: PageVisit, user: str, app: App) -> ChannelChoice:
-    """The channels into which the app can post: as sent, its former one, or a new one that is named after the app.
-
-    The channel for posts that concern the user comes last.
-    """
-    services = visit.site.services
-    found = [channel for channel in await services.channels.list(user) if channel.uid != SAVED]
-    found.sort(key=lambda channel: channel.uid == NOTIFICATIONS)
-    channels = [(channel.uid, channel.name) for channel in found]
-    if visit.problem is not None:
-        return ChannelChoice(channels, visit.form.text("channel"), visit.form.text("new_channel"))
-    taken = {name.casefold() for _, name in channels}
-    title = app.title[: LONGEST_NAME - 4]
-    names = (title if number == 1 else f"{title} {number}" for number in range(1, len(taken) + 2))
-    chosen = await services.sources.former_channel(user, app.info.id) or NEW_CHANNEL
-    return ChannelChoice(channels, chosen, next(name for name in names if name.casefold() not in taken))
-
-
-async def _source(visit: PageVisit, user: str, app: App) -> str:
-    """The source with which the app posts into the channel that the user chose or created; empty for none."""
-    services, uid, name = visit.site.services, visit.form.text("channel"), visit.form.text("new_channel")
-    quotas = await services.identity.quotas.of(user)
-    if uid == NEW_CHANNEL:
-        if not name:
-            raise InvalidRequest(N_("enter a name for the new channel to which the app posts"))
-        uid = (await services.channels.create(user, name, visit.now, most=quotas.channels or 0)).uid
-    elif not NAME.match(uid):
-        return ""
-    client, shown_name = app.info.id, app.title[:LONGEST_NAME]
-    known = await services.sources.of_app(user, client, uid)
-    most = quotas.sources or 0
-    made = known or await services.sources.create(user, uid, shown_name, visit.now, app=client, most=most)
-    services.changed()
-    return made.id
-
-
-async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tuple[App, App | None]:
-    """The app of the request, as it is and as it may be shown.
-
-    Raises TooManyRequests if apps have sent the user here too often.
-    """
-    clients = visit.site.identity.provider.clients
-    if clients.would_ask(target.client):
-        await visit.site.identity.consents.count(user, visit.now)
-    found = await clients.find(target.client, asker(visit))
-    return found, shown_app(found, target.redirect)
-
-
-async def _posts_to(visit: PageVisit, asked: AuthorizationRequest, me: str) -> PostsTo:
-    """Where the app will post: where the user's page says."""
-    if _AT_ONES_SITE.keys().isdisjoint(asked.scopes):
-        return "nowhere"
-    if is_own(me, visit.base):
-        return "channel"  # the page that this server provides names this server
-    profiles = visit.site.identity.profiles
-    try:
-        profile = await profiles.discover(me)
-        if profile.endpoints.micropub is None:  # people add the line after they read this error
-            profile = await profiles.discover(me, max_age=PROFILE_RECENT)
-    except (InvalidRequest, ProfileError):
-        return "channel"
-    named = profile.endpoints.micropub
-    if named is None:
-        return "nowhere"
-    return "channel" if named.removesuffix("/") == f"{visit.base}{MICROPUB}" else "site"
 
 
 def _me_told(asked: str, me: str) -> str:

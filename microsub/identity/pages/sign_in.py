@@ -10,6 +10,7 @@ removes it from the address. Without scripts, users copy it into the field.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import orjson
 from starlette.datastructures import QueryParams
@@ -18,6 +19,7 @@ from starlette.routing import Route
 
 from microsub.accounts.credentials import InvitationSpent
 from microsub.accounts.grants import owner_in
+from microsub.accounts.quotas import UserQuotas
 from microsub.base.errors import NotFound, SignInFailed
 from microsub.base.texts import N_, Sentence
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
@@ -33,7 +35,8 @@ from microsub.identity.pages.visits import (
     sign_in_origin,
 )
 from microsub.identity.protocol.documents import microsub_line, provider_lines
-from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
+from microsub.identity.provider import IndieAuthProvider
+from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, SignInClient, client_document
 from microsub.model.reader import NAME as ACCOUNT
 from microsub.web.headers import is_of_this_machine, own_path, page_headers
 from microsub.web.routes import form, page, public, slow_page
@@ -47,46 +50,49 @@ WELCOME_PATH = "/welcome"
 CLIENT_NAME = "Microsub server"
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(
+    site: PageSite, local: LocalSignIn, signing_in: SignInClient, provider: IndieAuthProvider, quotas: UserQuotas
+) -> list[Route]:
     """The routes of this module."""
+    again = partial(_ask_again, provider)
     return [
-        page(site, SIGN_IN_PATH, _ask),
-        form(site, SIGN_IN_PATH, _begin, _ask_again),
-        slow_page(site, CALLBACK_PATH, _finish),
+        page(site, SIGN_IN_PATH, partial(_ask, provider)),
+        form(site, SIGN_IN_PATH, partial(_begin, signing_in), again),
+        slow_page(site, CALLBACK_PATH, partial(_finish, signing_in, local)),
         page(site, PASSWORD_PATH, _former_address),
-        form(site, PASSWORD_PATH, _by_password, _ask_again),
-        form(site, f"{PASSKEY_PATH}/begin", _begin_passkey),
-        form(site, PASSKEY_PATH, _by_passkey, _ask_again),
+        form(site, PASSWORD_PATH, partial(_by_password, local), again),
+        form(site, f"{PASSKEY_PATH}/begin", partial(_begin_passkey, local)),
+        form(site, PASSKEY_PATH, partial(_by_passkey, local), again),
         public(site, CLIENT_PATH, _client),
-        page(site, LINK_PATH, _by_link),
-        page(site, WELCOME_PATH, _welcome),
+        page(site, LINK_PATH, partial(_by_link, local)),
+        page(site, WELCOME_PATH, partial(_welcome, quotas)),
         page(site, INVITATION_PATH, _invitation),
-        form(site, f"{INVITATION_PATH}/look", _look_at_invitation),
-        form(site, f"{INVITATION_PATH}/password", _choose_password, _invitation),
-        form(site, f"{INVITATION_PATH}/passkey/begin", _begin_chosen_passkey),
-        form(site, f"{INVITATION_PATH}/passkey", _choose_passkey, _invitation),
+        form(site, f"{INVITATION_PATH}/look", partial(_look_at_invitation, local)),
+        form(site, f"{INVITATION_PATH}/password", partial(_choose_password, local), _invitation),
+        form(site, f"{INVITATION_PATH}/passkey/begin", partial(_begin_chosen_passkey, local)),
+        form(site, f"{INVITATION_PATH}/passkey", partial(_choose_passkey, local), _invitation),
     ]
 
 
-async def _by_link(visit: PageVisit) -> Response:
+async def _by_link(local: LocalSignIn, visit: PageVisit) -> Response:
     """Sign in the user who opens the link shown at the server's start, only on this machine."""
     is_followed = visit.request.headers.get("sec-fetch-site", "none") != "none"
     # HEAD is used by link previews, and must not use up the link.
     if is_followed or visit.request.method != "GET" or not is_of_this_machine(visit.request):
         raise NotFound(N_("Open this link on the machine itself, from the terminal or the address bar."))
-    person = await _local(visit).by_link(visit.query.get("code", ""))
-    return await sign_in(_local(visit), person, visit, next_="/", known=False)
+    person = await local.by_link(visit.query.get("code", ""))
+    return await sign_in(local, person, visit, next_="/", known=False)
 
 
-async def _ask(visit: PageVisit) -> Response:
-    return await sign_in_page(visit, visit.query.get("me", ""), visit.query)
+async def _ask(provider: IndieAuthProvider, visit: PageVisit) -> Response:
+    return await _sign_in_page(provider, visit.query.get("me", ""), visit.query, visit)
 
 
-async def _ask_again(visit: PageVisit) -> Response:
-    return await sign_in_page(visit, visit.form.text("me") or visit.form.text("who"), visit.form)
+async def _ask_again(provider: IndieAuthProvider, visit: PageVisit) -> Response:
+    return await _sign_in_page(provider, visit.form.text("me") or visit.form.text("who"), visit.form, visit)
 
 
-async def sign_in_page(visit: PageVisit, who: str, values: Mapping[str, str]) -> Response:
+async def _sign_in_page(provider: IndieAuthProvider, who: str, values: Mapping[str, str], visit: PageVisit) -> Response:
     """The sign-in page with all ways.
 
     `who` is the entered name or address.
@@ -99,7 +105,7 @@ async def sign_in_page(visit: PageVisit, who: str, values: Mapping[str, str]) ->
         who=who,
         next=next_,
         passkeys=can_use_passkeys(visit),
-        app=await app_behind(visit, next_),
+        app=await app_behind(provider.clients, next_, visit),
         failed=isinstance(visit.problem, SignInFailed),
     )
 
@@ -114,44 +120,40 @@ async def _former_address(visit: PageVisit) -> Response:
     return visit.go(SIGN_IN_PATH, me=visit.query.get("me", ""), next=visit.query.get("next", ""))
 
 
-async def _begin(visit: PageVisit) -> Response:
+async def _begin(signing_in: SignInClient, visit: PageVisit) -> Response:
     me, next_, url = visit.form.text("me"), next_path(visit.form), None
     if not ACCOUNT.match(me):
-        me, url = await visit.site.identity.signing_in.begin(
-            me, base=visit.base, browser=visit.browser, next_=next_, address=visit.address
-        )
+        me, url = await signing_in.begin(me, base=visit.base, browser=visit.browser, next_=next_, address=visit.address)
     return visit.leave(url) if url is not None else visit.go(SIGN_IN_PATH, me=me, next=next_)
 
 
-async def _finish(visit: PageVisit) -> Response:
+async def _finish(signing_in: SignInClient, local: LocalSignIn, visit: PageVisit) -> Response:
     answer = QueryParams(visit.request.url.query).multi_items()
     browser = visit.browser if visit.had_browser else ""
     try:
-        arrived = await visit.site.identity.signing_in.finish(
-            answer, browser=browser, now=visit.now, address=visit.address
-        )
+        arrived = await signing_in.finish(answer, browser=browser, now=visit.now, address=visit.address)
     except SignInFailed as problem:
         response = visit.message(problem.title, problem.description, "sign-in failed", problem.status)
         # The page's address contains a code that may still be valid.
         response.headers["referrer-policy"] = "no-referrer"
         return response
-    response = await sign_in(_local(visit), arrived, visit, known=False)
+    response = await sign_in(local, arrived, visit, known=False)
     return visit.go(WELCOME_PATH, next=arrived.next) if arrived.new else response
 
 
-async def _by_password(visit: PageVisit) -> Response:
+async def _by_password(local: LocalSignIn, visit: PageVisit) -> Response:
     who, password = visit.form.text("who"), visit.form.get("password", "")
-    found = await _local(visit).by_password(who, password, sign_in_origin(visit), visit.now)
-    return await sign_in(_local(visit), found, visit, next_=next_path(visit.form))
+    found = await local.by_password(who, password, sign_in_origin(visit), visit.now)
+    return await sign_in(local, found, visit, next_=next_path(visit.form))
 
 
-async def _begin_passkey(visit: PageVisit) -> Response:
-    return passkey_question(await _local(visit).ask_for_passkey(visit.base, sign_in_origin(visit), visit.now))
+async def _begin_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
+    return passkey_question(await local.ask_for_passkey(visit.base, sign_in_origin(visit), visit.now))
 
 
-async def _by_passkey(visit: PageVisit) -> Response:
-    found = await _local(visit).by_passkey(visit.base, passkey_answer(visit), sign_in_origin(visit), visit.now)
-    return await sign_in(_local(visit), found, visit, next_=next_path(visit.form))
+async def _by_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
+    found = await local.by_passkey(visit.base, passkey_answer(visit), sign_in_origin(visit), visit.now)
+    return await sign_in(local, found, visit, next_=next_path(visit.form))
 
 
 async def _client(visit: PageVisit) -> Response:
@@ -169,17 +171,17 @@ async def _client(visit: PageVisit) -> Response:
     return response
 
 
-async def _welcome(visit: PageVisit) -> Response:
+async def _welcome(quotas: UserQuotas, visit: PageVisit) -> Response:
     session = visit.require_session()
-    quotas = await visit.site.identity.quotas.of(session.user)
+    allowed = await quotas.of(session.user)
     line = microsub_line(visit.base, session.user)
     # Who signs in with this server has no provider of their own, as far as is known.
     has_provider = not session.how.startswith(("with a ", "by the link "))
     named = {
-        N_("{number} channels"): quotas.channels,
-        N_("{number} feeds"): quotas.feeds,
-        N_("{number} tokens"): quotas.tokens,
-        N_("{number} requests a minute"): quotas.requests,
+        N_("{number} channels"): allowed.channels,
+        N_("{number} feeds"): allowed.feeds,
+        N_("{number} tokens"): allowed.tokens,
+        N_("{number} requests a minute"): allowed.requests,
     }
     return visit.page(
         "welcome.html",
@@ -206,29 +208,25 @@ async def _invitation(visit: PageVisit) -> Response:
     )
 
 
-async def _look_at_invitation(visit: PageVisit) -> Response:
+async def _look_at_invitation(local: LocalSignIn, visit: PageVisit) -> Response:
     """Whether the link is still valid, before the user chooses anything.
 
     The page's script asks when it has the code.
     """
-    await _local(visit).invited(visit.form.text("code"))
+    await local.invited(visit.form.text("code"))
     return Response(status_code=204, headers=dict(page_headers()))
 
 
-async def _choose_password(visit: PageVisit) -> Response:
-    user = await _local(visit).choose_password(visit.form.text("code"), chosen_password(visit), visit.now)
-    return await sign_in_as(_local(visit), user, "with a new password", visit, next_=WELCOME_PATH)
+async def _choose_password(local: LocalSignIn, visit: PageVisit) -> Response:
+    user = await local.choose_password(visit.form.text("code"), chosen_password(visit), visit.now)
+    return await sign_in_as(local, user, "with a new password", visit, next_=WELCOME_PATH)
 
 
-async def _begin_chosen_passkey(visit: PageVisit) -> Response:
-    return passkey_question(await _local(visit).begin_chosen_passkey(visit.base, visit.form.text("code")))
+async def _begin_chosen_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
+    return passkey_question(await local.begin_chosen_passkey(visit.base, visit.form.text("code")))
 
 
-async def _choose_passkey(visit: PageVisit) -> Response:
+async def _choose_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
     code, name, answer = visit.form.text("code"), visit.form.text("name"), passkey_answer(visit)
-    user = await _local(visit).choose_passkey(visit.base, code, answer, name, visit.now)
-    return await sign_in_as(_local(visit), user, "with a new passkey", visit, next_=WELCOME_PATH)
-
-
-def _local(visit: PageVisit) -> LocalSignIn:
-    return visit.site.identity.local
+    user = await local.choose_passkey(visit.base, code, answer, name, visit.now)
+    return await sign_in_as(local, user, "with a new passkey", visit, next_=WELCOME_PATH)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -10,6 +12,7 @@ from microsub.base.identifiers import shown
 from microsub.base.rate_limits import network_of
 from microsub.base.texts import N_, Sentence
 from microsub.identity.limits import PROFILE_PAGE
+from microsub.identity.page_check import PageDoctor
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport
 from microsub.identity.protocol.documents import (
     ENDPOINT,
@@ -30,12 +33,12 @@ CONNECT = "/connect"
 _NAME = "YOUR-NAME"
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(site: PageSite, doctor: PageDoctor) -> list[Route]:
     """The routes of this module."""
     return [
         page(site, CONNECT, start_page),
         page(site, CHECK_PATH, _ask),
-        form(site, CHECK_PATH, _check),
+        form(site, CHECK_PATH, partial(_check, doctor)),
         public(site, f"{PROFILES}/{{name}}", _profile),
         public(site, f"{PROFILES}/{{name}}/", _with_a_slash),
     ]
@@ -60,12 +63,11 @@ async def _ask(visit: PageVisit) -> Response:
     return _checked(visit, _me(visit))
 
 
-async def _check(visit: PageVisit) -> Response:
+async def _check(doctor: PageDoctor, visit: PageVisit) -> Response:
     address = visit.form.text("address")
     user = visit.session.user if visit.session else None
     # The comparison with an account's data is shown only to its owner.
     here = CheckedAgainst(_base(visit), {user: _me(visit)} if user else {})
-    doctor = visit.site.identity.doctor
     try:
         report = await doctor.examine_for(network_of(visit.address), address, here, known=user is not None)
     except InvalidRequest:
