@@ -218,11 +218,11 @@ class FusedAction:
 class StreamCall(Call):
     """A call whose reply continues for as long as the token is valid; `check` checks it again, and raises.
 
-    `place` is where the client wants to continue, `network` the client's; `credential` is the token's.
+    `position` is where the client wants to continue, `network` the client's; `credential` is the token's.
     """
 
     credential: Credential
-    place: str
+    position: str
     network: str
     check: Callable[[float], Awaitable[Grant]]
 

@@ -177,8 +177,8 @@ class MicrosubEndpoint(HttpEndpoint):
         await self._services.identity.quotas.count(grant.user, now)
         _require(grant, entry.scope)
         credential = Credential(grant.user, presented.credential.digest)
-        place = header(scope, b"last-event-id") or next(filter(None, map(params.text, _PLACES)), "")
-        call = StreamCall(self._services, params, grant.user, now, credential, place, presented.address, check)
+        position = header(scope, b"last-event-id") or next(filter(None, map(params.text, _PLACES)), "")
+        call = StreamCall(self._services, params, grant.user, now, credential, position, presented.address, check)
         reply = await entry.open(call)
         return HttpReply(b"", reply.headers) if scope["method"] == "HEAD" else reply
 

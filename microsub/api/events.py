@@ -3,8 +3,8 @@
 Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; the events have the names that Ekstereye reads.
 Counts are absolute, so an app that has missed events is correct again after the next one.
 
-A stream stores only its place: changes are read from Redis when they can be sent, so a client that doesn't read costs
-no more than its connection's buffers, and the web port closes its connection (`cli.serving.webport`).
+A stream stores only its position: changes are read from Redis when they can be sent, so a client that doesn't read
+costs no more than its connection's buffers, and the web port closes its connection (`cli.serving.webport`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from microsub.timelines.sync.live_events import (
     EVENTS_OF_USER,
     ITEMS,
     KEPT_SECONDS,
-    EventPlace,
+    EventPosition,
     LiveEvent,
     LiveEvents,
     open_events,
@@ -99,13 +99,13 @@ async def opened(call: StreamCall) -> StreamReply:
 
 
 class _Stream:
-    """One open stream, and the place up to which its client has been sent events. `only`: these channels, or all."""
+    """One open stream, and the position up to which its client has been sent events. `only`: these channels, or all."""
 
     def __init__(self, call: StreamCall, only: frozenset[str]) -> None:
         self._call = call
         self._services = call.services
         self._only = only
-        self._place = EventPlace("")
+        self._position = EventPosition("")
         self._kept_until = 0.0
         self._last_sent = 0.0
 
@@ -124,8 +124,8 @@ class _Stream:
                     continue
                 silence = asyncio.get_running_loop().time() - self._last_sent
                 if silence >= PING_EVERY:
-                    # The place may be behind events that this client doesn't get.
-                    await self._send(send, _COMMENT + _block("ping", b"{}", self._place))
+                    # The position may be behind events that this client doesn't get.
+                    await self._send(send, _COMMENT + _block("ping", b"{}", self._position))
                     silence = 0.0
                 await asyncio.wait(
                     [left, news],
@@ -141,17 +141,17 @@ class _Stream:
             await send({"type": "http.response.body", "body": b""})
 
     async def _start(self, send: Send) -> None:
-        """Send the client's place, and continue there; or from now on, if those events aren't stored any more."""
-        wanted = self._call.place
-        self._place = await self._open()
+        """Send the client's position, and continue there; or from now on, if those events aren't stored any more."""
+        wanted = self._call.position
+        self._position = await self._open()
         state = await self._channels()
-        place = EventPlace.of(wanted) if wanted else self._place
-        is_kept = not wanted or (place is not None and await self._read(place) is not None)
-        if is_kept and place is not None:
-            self._place = place
-            head = _block("started", state, place)
+        position = EventPosition.of(wanted) if wanted else self._position
+        is_kept = not wanted or (position is not None and await self._read(position) is not None)
+        if is_kept and position is not None:
+            self._position = position
+            head = _block("started", state, position)
         else:
-            head = _block("started", state) + _block("resync", state, self._place)
+            head = _block("started", state) + _block("resync", state, self._position)
         await self._send(send, b"retry: %d\n" % secrets.choice(RECONNECT) + head)
 
     async def _go_on(self, send: Send) -> bool:
@@ -159,16 +159,16 @@ class _Stream:
         try:
             if self._services.clock() >= self._kept_until:
                 await self._open()
-            found = await self._read(self._place)
+            found = await self._read(self._position)
             if found is None:
-                self._place = await self._open()
-                await self._send(send, _block("resync", await self._channels(), self._place))
+                self._position = await self._open()
+                await self._send(send, _block("resync", await self._channels(), self._position))
                 return True
             if found.events:
                 async for piece in self._pieces(found):
                     await self._send(send, piece)
         except StoreError:
-            await asyncio.sleep(STORE_PAUSE)  # the place is unchanged, so nothing is lost
+            await asyncio.sleep(STORE_PAUSE)  # the position is unchanged, so nothing is lost
             return False
         return len(found.events) == EVENTS_AT_ONCE
 
@@ -176,7 +176,7 @@ class _Stream:
         self._last_sent = asyncio.get_running_loop().time()
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    async def _open(self) -> EventPlace:
+    async def _open(self) -> EventPosition:
         self._kept_until = self._services.clock() + KEPT_SECONDS / 6
         return await open_events(self._services.redis, self._call.user)
 
@@ -184,15 +184,15 @@ class _Stream:
         """The reply to action=channels; it adds posts that wait for timelines."""
         return (await listed(self._services, Params({}), self._call.credential, self._services.clock()))[1]
 
-    async def _read(self, place: EventPlace) -> LiveEvents | None:
-        """The events after a place. Raises RequestError if the token doesn't allow it any more."""
+    async def _read(self, position: EventPosition) -> LiveEvents | None:
+        """The events after a position. Raises RequestError if the token doesn't allow it any more."""
         services, now = self._services, self._services.clock()
         async with services.listeners.turns:
             try:
-                found = await read_events(services.redis, self._call.credential, place, now)
+                found = await read_events(services.redis, self._call.credential, position, now)
             except RequestError:
                 await self._call.check(now)
-                found = await read_events(services.redis, self._call.credential, place, now)
+                found = await read_events(services.redis, self._call.credential, position, now)
         if found is not None:
             if READ not in found.grant.scopes:
                 raise InsufficientScope(READ)
@@ -200,22 +200,22 @@ class _Stream:
         return found
 
     async def _pieces(self, found: LiveEvents) -> AsyncIterator[bytes]:
-        """The pieces to send for these events; each piece advances the place."""
+        """The pieces to send for these events; each piece advances the position."""
         parts: list[bytes] = []
         size = 0
-        async for place, block in self._blocks(found):
+        async for position, block in self._blocks(found):
             parts.append(block)
             size += len(block)
             if size >= PIECE:
-                self._place = place
+                self._position = position
                 yield b"".join(parts)
                 parts, size = [], 0
-        self._place = EventPlace(found.events[-1].id)
+        self._position = EventPosition(found.events[-1].id)
         if parts:
             yield b"".join(parts)
 
-    async def _blocks(self, found: LiveEvents) -> AsyncIterator[tuple[EventPlace, bytes]]:
-        """The events as they are sent, each with the place after it.
+    async def _blocks(self, found: LiveEvents) -> AsyncIterator[tuple[EventPosition, bytes]]:
+        """The events as they are sent, each with the position after it.
 
         A channel's unread count is sent once, with its last event here.
         """
@@ -225,37 +225,37 @@ class _Stream:
             channel = found.channels.get(event.channel)
             if self._only and event.channel not in self._only:
                 continue
-            place = EventPlace(event.id)
+            position = EventPosition(event.id)
             if event.name == "delete channel":
-                yield place, _block(event.name, orjson.dumps({"uid": event.channel}), place)
+                yield position, _block(event.name, orjson.dumps({"uid": event.channel}), position)
             if channel is None:
                 continue
             wire = channel_to_wire(channel, style)
             if event.name in ("new channel", "update channel"):
                 order = {"order": event.order} if event.order else {}
-                yield place, _block(event.name, orjson.dumps({"channel": wire, **order}), place)
+                yield position, _block(event.name, orjson.dumps({"channel": wire, **order}), position)
             if event.name == ITEMS:
                 async for item_place, block in self._items(event, channel):
                     yield item_place, block
                 if last[event.channel] == event.id:
-                    yield place, _block("new item in channel", orjson.dumps(wire), place)
+                    yield position, _block("new item in channel", orjson.dumps(wire), position)
 
-    async def _items(self, event: LiveEvent, channel: Channel) -> AsyncIterator[tuple[EventPlace, bytes]]:
+    async def _items(self, event: LiveEvent, channel: Channel) -> AsyncIterator[tuple[EventPosition, bytes]]:
         head = b'{"channel":"%b","item":' % channel.uid.encode()
         rows = event.came
         while rows:
             items = await self._services.reading.wire_items(self._call.user, rows[:ITEMS_AT_ONCE], channel.name)
             for row, item in zip(rows, items, strict=False):
                 if item is not None:
-                    place = EventPlace(event.id, row.id)
-                    yield place, _block("new item", head + item + b"}", place)
+                    position = EventPosition(event.id, row.id)
+                    yield position, _block("new item", head + item + b"}", position)
             rows = rows[len(items) :]
 
 
-def _block(name: str, data: bytes, place: EventPlace | None = None) -> bytes:
+def _block(name: str, data: bytes, position: EventPosition | None = None) -> bytes:
     """One event; `data` is JSON as orjson writes it, which has no line breaks."""
     # An `id:` line on its own is no event by the standard, but some libraries hand it out as an empty message.
-    line = b"id: %b\n" % str(place).encode() if place else b""
+    line = b"id: %b\n" % str(position).encode() if position else b""
     return b"event: %b\ndata: %b\n%b\n" % (name.encode(), data, line)
 
 

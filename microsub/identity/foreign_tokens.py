@@ -94,7 +94,7 @@ class NoAnswer:
 TokenVerdict = Vouched | Denied | OtherUsersToken | NoAnswer
 
 
-_Places = tuple[str | None, str | None]
+_Endpoints = tuple[str | None, str | None]
 """The address for checking tokens: introspection, otherwise the older check."""
 
 
@@ -131,7 +131,7 @@ class Introspection:
         if who.token_endpoint is not None:
             return self._about(who, None, await self._answer_of((None, who.token_endpoint), token, now), now)
         profile = await self._profiles.discover(who.me)
-        said = await self._answer_of(_places(profile), token, now)
+        said = await self._answer_of(_endpoints(profile), token, now)
         if isinstance(said, TokenAnswer) and said.active:
             return self._about(who, profile, said, now)
         # The user may have changed to another provider, which issued this token.
@@ -139,8 +139,8 @@ class Introspection:
             newer = await self._profiles.discover(who.me, max_age=PROFILE_RECENT)
         except ProfileError:
             return self._about(who, profile, said, now)
-        if _places(newer) != _places(profile):
-            said = await self._answer_of(_places(newer), token, now)
+        if _endpoints(newer) != _endpoints(profile):
+            said = await self._answer_of(_endpoints(newer), token, now)
         return self._about(who, newer, said, now)
 
     def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | NoAnswer, now: float) -> TokenVerdict:
@@ -153,8 +153,8 @@ class Introspection:
             return OtherUsersToken(said.me)
         return Vouched(understood(said.scopes), said.client or "", now, said.expires)
 
-    async def _answer_of(self, places: _Places, token: str, now: float) -> TokenAnswer | NoAnswer:
-        introspection, check = places
+    async def _answer_of(self, endpoints: _Endpoints, token: str, now: float) -> TokenAnswer | NoAnswer:
+        introspection, check = endpoints
         refused: TokenAnswer | None = None
         if introspection is not None:
             if self._is_own(introspection):
@@ -207,7 +207,7 @@ def _is_called(me: str, said: str) -> bool:
     return same_me(said, me) or (said.startswith("https:") and same_me(f"http:{said[6:]}", me))
 
 
-def _places(profile: Profile) -> _Places:
+def _endpoints(profile: Profile) -> _Endpoints:
     return profile.introspection_endpoint, profile.token_endpoint
 
 
@@ -297,7 +297,7 @@ class ForeignTokenCheck:
         principal = known_token.principal
         assert principal is not None  # `decided` has refused it
         if known_token.vouched is None:
-            wait = await self.tokens.count(credential.user, place_of(address), self._pace.shares, now)
+            wait = await self.tokens.count(credential.user, token_origin(address), self._pace.shares, now)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
@@ -305,7 +305,7 @@ class ForeignTokenCheck:
         match said:
             case Vouched():
                 granted = await self._remember(credential, principal, said)
-                await self.tokens.know(credential.user, place_of(address), now)
+                await self.tokens.know(credential.user, token_origin(address), now)
                 return granted
             case Denied():
                 await self.tokens.refuse(credential, _INVALID, self._pace.refused)
@@ -352,7 +352,7 @@ _ENDED = "ended"
 """Stored if a token of ours replaces another one (`token_create.lua`)."""
 
 
-def place_of(address: str) -> TokenOrigin:
+def token_origin(address: str) -> TokenOrigin:
     """The origin of a token, by the client's address."""
     network = network_of(address)
     return TokenOrigin(network, wide_network_of(address) or network)

@@ -2,7 +2,7 @@
 
 A feed is brought up to date when it is requested: it reads what arrived in its channel or search, and publishes edited
 posts again. The order of arrival shows what is new, so nothing is missed, however much or old it is; each feed records
-its place in it. One request reads a limited number of items, and the next one continues. Posts of a feed stay in the
+its position in it. One request reads a limited number of items, and the next one continues. Posts of a feed stay in the
 store (`admin.sweep`) even if they leave all timelines.
 """
 
@@ -195,30 +195,30 @@ class OutputContents:
             await self._store.edit(feed, "drop", dict.fromkeys(gone, PostVersion()), now)
 
     async def _take_in(self, feed: OutputFeed, now: float) -> None:
-        """Add what arrived after the feed's place; from a new source, its newest items.
+        """Add what arrived after the feed's position; from a new source, its newest items.
 
-        The place is recorded after each step, so the next request continues after a crash.
+        The position is recorded after each step, so the next request continues after a crash.
         """
-        source, place = _source(feed.settings), feed.place
+        source, position = _source(feed.settings), feed.position
         if feed.settings.search is not None and not self._searches.allows(f"{feed.id} {source}", now):
             return
         if feed.taken_from != source or feed.settings.search is not None:
-            last = await self._store.last_place(feed)
+            last = await self._store.last_position(feed)
             newest = await self._newest(feed, now)
             if newest is None:
                 return
             await self._offer(feed, newest, now)
             if feed.taken_from != source:
-                place = place if _is_same(feed.taken_from, source) else last
-                await self._store.note_taken(feed, source, place)
+                position = position if _is_same(feed.taken_from, source) else last
+                await self._store.note_taken(feed, source, position)
         for _ in range(_STEPS):
-            found = await self._store.newcomers(feed, feed.settings.channel or GLOBAL, place, _WINDOW)
+            found = await self._store.newcomers(feed, feed.settings.channel or GLOBAL, position, _WINDOW)
             fitting, is_whole = await self._matching(feed, found.ids, now)
             await self._offer(feed, fitting, now)
-            if not is_whole or found.position == place:
+            if not is_whole or found.position == position:
                 break
-            place = found.position
-            await self._store.note_taken(feed, source, place)
+            position = found.position
+            await self._store.note_taken(feed, source, position)
             if not found.more:
                 break
             await asyncio.sleep(0)
@@ -325,15 +325,15 @@ class OutputContents:
             return Contents(replace(whole, previous=previous), tuple(shown))
         if archive not in names:
             raise NotFound("there is no such archive, or not any more")
-        place = names.index(archive)
-        end = len(rows) - place * ARCHIVE
+        position = names.index(archive)
+        end = len(rows) - position * ARCHIVE
         of_archive = replace(
             whole,
             addresses=_named(addresses, archive),
             archive=True,
             hubs=(),
             updated=datetime.fromtimestamp(feed.created, UTC),
-            previous=_named(addresses, names[place - 1]) if place else {},
+            previous=_named(addresses, names[position - 1]) if position else {},
             current=addresses,
         )
         return Contents(of_archive, tuple(rows[end - ARCHIVE : end]))

@@ -210,7 +210,7 @@ class OutputFeeds:
         NotFound, and QuotaReached, without a change, if there would be more than `most`.
         """
         changed = 0
-        published = times or {item: now + place * 1e-6 for place, item in enumerate(items)}
+        published = times or {item: now + position * 1e-6 for position, item in enumerate(items)}
         for batch in batches(list(items.items())):
             rows = [part for item, at in batch for part in (item, _words(at), score_text(published[item]))]
             args: list[Arg] = [score_text(now), action, most, _REMOVED, ARCHIVE, *rows]
@@ -300,18 +300,18 @@ class OutputFeeds:
         """The newest items of a channel of the feed's user."""
         return texts(await self._redis.command("ZREVRANGE", keys.posts(feed.user, uid), 0, limit - 1))
 
-    async def last_place(self, feed: OutputFeed) -> int:
-        """The last place in the order of arrival: whatever arrives later is after it."""
+    async def last_position(self, feed: OutputFeed) -> int:
+        """The last position in the order of arrival: whatever arrives later is after it."""
         return await last_position(self._redis, feed.user)
 
     async def newcomers(self, feed: OutputFeed, uid: str, after: int, limit: int) -> Newcomers:
-        """The items that arrived in a channel, or (`global`) in any channel, after a place."""
+        """The items that arrived in a channel, or (`global`) in any channel, after a position."""
         return await read_newcomers(self._redis, feed.user, uid, after, limit)
 
-    async def note_taken(self, feed: OutputFeed, source: str, place: int) -> None:
-        """Record the place up to which the `source` was read, unless the settings have changed since."""
+    async def note_taken(self, feed: OutputFeed, source: str, position: int) -> None:
+        """Record the position up to which the `source` was read, unless the settings have changed since."""
         await self._redis.script(
-            load("output_taken"), [keys.output(feed.user, feed.name)], [feed.taken_from, source, place]
+            load("output_taken"), [keys.output(feed.user, feed.name)], [feed.taken_from, source, position]
         )
 
     async def never_in(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
@@ -426,7 +426,7 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
             source=found.get("source"),
             editions=int(found.get("editions", 0)),
             taken_from=found.get("taken_from", ""),
-            place=int(found.get("place", 0)),
+            position=int(found.get("place", 0)),
         )
 
 

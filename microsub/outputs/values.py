@@ -39,7 +39,8 @@ class OutputFeed:
 
     `id` is a UUID. `secret` is part of its address, None if that was revoked. `modified` is the Unix time at which its
     content last changed, `changed` that of its settings, `removed` that of its removal from backend.json. `source` is
-    when its channel was created, None if it had none. Arrivals of that source (`taken_from`) were read up to `place`.
+    when its channel was created, None if it had none. Arrivals of that source (`taken_from`) were read up to
+    `position`.
     """
 
     user: str
@@ -54,7 +55,7 @@ class OutputFeed:
     editions: int = 0
     source: str | None = None
     taken_from: str = ""
-    place: int = 0
+    position: int = 0
 
     @property
     def title(self) -> str:

@@ -182,10 +182,10 @@ class PostSearch:
     @contextmanager
     def _place_of(self, user: str) -> Iterator[None]:
         """Count a search of the user for the block. Raises TooManyRequests, and InvalidRequest if it takes too long."""
-        place = (SEARCHES_AT_ONCE, user)
-        if not self._limiter.has_room(*place) or not self._limiter.count(SEARCHES_OF_USER, user):
+        slot = (SEARCHES_AT_ONCE, user)
+        if not self._limiter.has_room(*slot) or not self._limiter.count(SEARCHES_OF_USER, user):
             raise TooManyRequests("too many searches: try again in a few seconds", 10)
-        give_back = self._limiter.take([place])
+        give_back = self._limiter.take([slot])
         try:
             yield
         except QueryTooSlow:

@@ -271,12 +271,12 @@ async def test_a_customers_network_is_one_address(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "places", [[f"192.0.2.{n}" for n in range(1, 11)], [f"2001:db8:0:{n:x}::1" for n in range(200)]]
+    "addresses", [[f"192.0.2.{n}" for n in range(1, 11)], [f"2001:db8:0:{n:x}::1" for n in range(200)]]
 )
-async def test_a_few_attackers_block_no_new_app(world: World, places: list[str]) -> None:
+async def test_a_few_attackers_block_no_new_app(world: World, addresses: list[str]) -> None:
     """Ten IPv4 addresses or a whole /48 with made-up tokens don't prevent checks for other addresses."""
     world.provider.says = Denied("no")
-    await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(400)))
+    await all_of(*(world.check(credential=another(n), address=addresses[n % len(addresses)]) for n in range(400)))
     world.provider.says = READ
     assert await world.check(address="198.51.100.7") == GRANT
 
@@ -286,8 +286,8 @@ async def test_known_addresses_are_checked_during_attacks(world: World) -> None:
     await world.check(credential=another(9000), address="198.51.100.7")
     await world.check(credential=another(9001), address="203.0.113.9")
     world.provider.says = Denied("no")
-    places = [f"192.0.2.{n}" for n in range(256)] + ["203.0.113.9"]
-    await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(1000)))
+    addresses = [f"192.0.2.{n}" for n in range(256)] + ["203.0.113.9"]
+    await all_of(*(world.check(credential=another(n), address=addresses[n % len(addresses)]) for n in range(1000)))
     assert world.provider.asked <= IN_ALL
     world.provider.says = READ
     assert await world.check(address="198.51.100.7") == GRANT

@@ -9,7 +9,7 @@ from microsub.model.reader import Credential
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
 from microsub.timelines import save
-from microsub.timelines.sync.live_events import KEPT_SECONDS, EventPlace, LiveEvents, open_events, read_events
+from microsub.timelines.sync.live_events import KEPT_SECONDS, EventPosition, LiveEvents, open_events, read_events
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too
@@ -22,7 +22,7 @@ async def credential(world: OneReader) -> Credential:
     return made
 
 
-async def told(world: OneReader, credential: Credential, after: EventPlace) -> LiveEvents:
+async def told(world: OneReader, credential: Credential, after: EventPosition) -> LiveEvents:
     found = await read_events(world.redis, credential, after, NOW)
     assert found is not None
     return found

@@ -171,12 +171,12 @@ class OutputEndpoint(HttpEndpoint):
         feed, form = await self._found(scope)
         subject = f"{feed.user}/{feed.name}"
         self._limits.require(OUTPUTS_OF_FEED, subject)
-        places = [(OUTPUTS_SENT_OF_FEED, subject), (OUTPUTS_SENT_IN_ALL, "")]
+        slots = [(OUTPUTS_SENT_OF_FEED, subject), (OUTPUTS_SENT_IN_ALL, "")]
         if network := public_network(client_of(scope)):
-            places.append((OUTPUTS_SENT_TO_NETWORK, network))
-        if not all(self._limits.has_room(*place) for place in places):
+            slots.append((OUTPUTS_SENT_TO_NETWORK, network))
+        if not all(self._limits.has_room(*slot) for slot in slots):
             raise TooManyRequests("too many replies with this feed are being sent: try again in a few seconds", 5)
-        leave = self._limits.take(places)
+        leave = self._limits.take(slots)
         try:
             reply = await self._answer(scope, feed, form, leave)
         except BaseException:

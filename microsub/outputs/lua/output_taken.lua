@@ -1,10 +1,10 @@
--- Records the place in the order of arrival up to which a feed has read its source.
+-- Records the position in the order of arrival up to which a feed has read its source.
 --
--- Atomic: the check of the recorded place and the write. Of two concurrent requests, the later place is recorded; a
+-- Atomic: the check of the recorded position and the write. Of two concurrent requests, the later position is recorded; a
 -- request whose source the settings no longer name records nothing.
 --
 -- KEYS  1 output
--- ARGV  1 the recorded source  2 the source  3 the place
+-- ARGV  1 the recorded source  2 the source  3 the position
 -- reply 1 if it was recorded, else 0
 local id, noted, place = unpack(redis.call('HMGET', KEYS[1], 'id', 'taken_from', 'place'))
 if not id then return 0 end

@@ -45,14 +45,14 @@ _PLACE = re.compile(r"([0-9]{1,19}-[0-9]{1,19})(?:\.([0-9]{1,19}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class EventPlace:
-    """The place up to which an app has read: through the event of that id, or only up to an item in it."""
+class EventPosition:
+    """The position up to which an app has read: through the event of that id, or only up to an item in it."""
 
     event: str
     item: str = ""
 
     @classmethod
-    def of(cls, text: str) -> EventPlace | None:
+    def of(cls, text: str) -> EventPosition | None:
         """Parse the wire form; None for any other text."""
         found = _PLACE.fullmatch(text)
         return cls(found[1], found[2] or "") if found else None
@@ -85,14 +85,14 @@ class LiveEvents:
     grant: Grant
 
 
-async def open_events(redis: Redis, user: str) -> EventPlace:
+async def open_events(redis: Redis, user: str) -> EventPosition:
     """Keep the user's events for the next hours; returns the place of the latest one."""
     last: bytes = await redis.script(_OPEN, [keys.live_events(user)], [KEPT_SECONDS])
-    return EventPlace(text(last))
+    return EventPosition(text(last))
 
 
-async def read_events(redis: Redis, credential: Credential, after: EventPlace, now: float) -> LiveEvents | None:
-    """The next events after that place; None if it isn't stored any more, so later events may be missing too.
+async def read_events(redis: Redis, credential: Credential, after: EventPosition, now: float) -> LiveEvents | None:
+    """The next events after that position; None if it isn't stored any more, so later events may be missing too.
 
     One round trip with the token's check. Raises Unauthorized.
     """

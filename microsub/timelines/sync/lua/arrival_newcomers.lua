@@ -1,10 +1,10 @@
--- Items that were added to a channel after a place, in the order of arrival.
+-- Items that were added to a channel after a position, in the order of arrival.
 --
 -- Atomic: one snapshot of both sorted sets and the channel, so no item is missed between them. Writes nothing.
 --
 -- KEYS  1 arrivals  2 arrivals:again  3 posts of the channel (without it: of all channels)
--- ARGV  1 the place  2 maximum number of items to examine
--- reply {the place up to which all items were examined, {ids that the channel shows}, 1 if more follow}
+-- ARGV  1 the position  2 maximum number of items to examine
+-- reply {the position up to which all items were examined, {ids that the channel shows}, 1 if more follow}
 local most, rows = tonumber(ARGV[2]), {}
 for i = 1, 2 do
   local found = redis.call('ZRANGEBYSCORE', KEYS[i], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, most + 1)

@@ -6,10 +6,10 @@
 --
 -- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`  5 user  6 token  7 behind (6 and 7 only with a
 --       token)
--- ARGV  1 maximum number  2 'newest' or 'oldest' first  3 the place after which to begin, '' for the end  4 uid or
+-- ARGV  1 maximum number  2 'newest' or 'oldest' first  3 the position after which to begin, '' for the end  4 uid or
 --       'global' 5, 6 patterns: posts, unread  7 now
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; else {'',
---       scopes or '', 1 if posts wait to be added to timelines of this user, 'id place id place …', three texts
+--       scopes or '', 1 if posts wait to be added to timelines of this user, 'id position id position …', three texts
 --       of one digit per id, 1 if it is unread, is saved, is in the channel, and 1 if more follow}
 -- include: active
 local MOST_ASKED = 10000

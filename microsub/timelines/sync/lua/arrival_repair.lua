@@ -1,7 +1,7 @@
--- Makes the named items' places in the order of arrival agree with what the user's channels show.
+-- Makes the named items' positions in the order of arrival agree with what the user's channels show.
 --
 -- Atomic per item: the channels that show it are counted in the step that writes the count. A shown item without a
--- place gets the next one. Correct items stay unchanged.
+-- position gets the next one. Correct items stay unchanged.
 --
 -- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/arrivals.lua)
 -- ARGV  1 now  2 pattern: posts  3.. ids, oldest first

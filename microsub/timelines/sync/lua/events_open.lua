@@ -1,6 +1,6 @@
 -- Starts keeping a user's events, or keeps them longer.
 --
--- Atomic: the stream always has an entry, so the last one is a place from which it can be read, and it always has its
+-- Atomic: the stream always has an entry, so the last one is a position from which it can be read, and it always has its
 -- time to live.
 --
 -- KEYS  1 events
