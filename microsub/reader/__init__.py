@@ -10,7 +10,7 @@ from starlette.routing import Route
 from microsub.reader import installed, settings
 from microsub.reader.admin.pages import ADMIN
 from microsub.reader.answering import pages as answering
-from microsub.reader.channels import pages as channels
+from microsub.reader.channels.pages import CHANNELS
 from microsub.reader.first import pages as first
 from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import pages as follow
@@ -27,7 +27,7 @@ FOLDERS = tuple(
 NAVIGATION = (
     NavigationLink("/", N_("Reading")),
     NavigationLink(follow.FOLLOW, N_("Following")),
-    NavigationLink(channels.CHANNELS, N_("Channels")),
+    NavigationLink(CHANNELS, N_("Channels")),
     NavigationLink(settings.SETTINGS, N_("Settings")),
     NavigationLink(ADMIN, N_("Administration"), for_admins=True),
 )
@@ -36,5 +36,5 @@ NAVIGATION = (
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """Every route of the web interface; new users are offered the feeds `starters`."""
-    features = (pages, actions, follow, channels, settings, answering, installed)
+    features = (pages, actions, follow, settings, answering, installed)
     return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

@@ -52,7 +52,12 @@ from microsub.post_store.api import PostStoreEndpoint
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, reader_routes
 from microsub.reader.admin import pages as admin
+from microsub.reader.channels import filters
+from microsub.reader.channels import pages as channel_pages
 from microsub.reader.first.pages import StarterFeed
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.channel_list import ChannelList
+from microsub.reader.reading.undo import UndoRecords
 from microsub.server.surface import Services
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
@@ -170,23 +175,7 @@ class Application(Starlette):
             *consent.routes(site),
             *sign_in.routes(site, identity.local, identity.signing_in, identity.provider, identity.quotas),
             *reader_routes(site, starters),
-            *admin.routes(
-                site,
-                identity.quotas,
-                overview=services.overview,
-                survey=services.survey,
-                post_search=services.post_search,
-                feeds=services.feeds,
-                polls=services.polls,
-                dead=services.dead_letters,
-                store=services.store_posts,
-                hubs=services.subscription_store,
-                accounts=services.accounts,
-                activity=services.activity,
-                credentials=identity.local.credentials,
-                applied=services.applied,
-                backend=services.backend,
-            ),
+            *_reader_routes(services, site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),
         ]
@@ -249,6 +238,46 @@ def waiting_app(reason: str, monitors: Monitors) -> Starlette:
 
     everything = Route("/{path:path}", later, methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
     return Starlette(routes=[Route("/health", _health(check, monitors)), everything])
+
+
+def _reader_routes(services: Services, site: PageSite) -> list[Route]:
+    """The pages of the web interface."""
+    links = ChannelList(services.channels, services.reading.style, services.survey.attention)
+    identity = services.identity
+    reader = ReaderSite(site, identity.quotas, links, services.changed, services.topics_changed)
+    undo = UndoRecords(services.redis)
+    return [
+        *channel_pages.routes(
+            reader,
+            services.channels,
+            services.following,
+            services.feeds,
+            services.reading,
+            undo,
+            quotas=identity.quotas,
+            polls=services.polls,
+            survey=services.survey,
+            settings_of=services.settings_of,
+        ),
+        *admin.routes(
+            site,
+            identity.quotas,
+            overview=services.overview,
+            survey=services.survey,
+            post_search=services.post_search,
+            feeds=services.feeds,
+            polls=services.polls,
+            dead=services.dead_letters,
+            store=services.store_posts,
+            hubs=services.subscription_store,
+            accounts=services.accounts,
+            activity=services.activity,
+            credentials=identity.local.credentials,
+            applied=services.applied,
+            backend=services.backend,
+        ),
+        *filters.routes(reader, services.channels, services.reading, undo, services.redis),
+    ]
 
 
 def _health(check: Callable[[], Awaitable[HealthReport]], monitors: Monitors) -> Page:

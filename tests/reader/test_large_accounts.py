@@ -11,7 +11,7 @@ import pytest
 
 from microsub.discovery.search import Search, SearchAnswer
 from microsub.model.jf2 import Feed
-from microsub.reader.reading import undo
+from microsub.reader.reading.undo import UndoRecords
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.channels import Channels
@@ -100,9 +100,10 @@ async def test_marking_takes_one_round_trip_per_eight_channels(real_redis: Redis
     assert sum(map(len, marked.values())) == len(uids) * 20
     assert redis.trips == 3 + len(uids) // 8
     redis.trips = 0
-    record = await undo.remember(redis, ANN, marked)
+    undo = UndoRecords(redis)
+    record = await undo.remember(ANN, marked)
     assert record is not None
-    assert await undo.undo(redis, ANN, record.id, NOW) == len(uids) * 20
+    assert await undo.undo(ANN, record.id, NOW) == len(uids) * 20
     assert redis.trips == 3 + len(uids) // 8
 
 

@@ -4,111 +4,113 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
-import orjson
-from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.quotas import UserQuotas
+from microsub.admin.survey import Survey
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
-from microsub.formats.wire import post_title
-from microsub.model.filters import Filter, FilterPart, Searched
-from microsub.model.reader import BUILT_IN, NAME, SAVED, Channel, Cursor, PageQuery, Subscription
-from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
+from microsub.feeds.record import Feeds
+from microsub.model.reader import BUILT_IN, NAME, SAVED, Channel, Subscription
+from microsub.model.settings import OwnChannelSettings, SettingsOf, UnreadStyle
 from microsub.polling.condition import FeedCondition
-from microsub.reader.reading import undo
-from microsub.reader.reading.channel_list import EVERYBODYS, ChannelLink, ChannelLinks, links
-from microsub.reader.reading.pages import change, reader_of
+from microsub.polling.on_demand import PollOnRequest
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.channel_list import EVERYBODYS, ChannelLink, ChannelLinks
 from microsub.reader.reading.places import ITEM_ID, ListPart
-from microsub.timelines.follow import Followed
-from microsub.timelines.pages import mark
-from microsub.timelines.views import feed_name
+from microsub.reader.reading.undo import UndoRecords
+from microsub.timelines.channels import Channels
+from microsub.timelines.follow import Followed, Following
+from microsub.timelines.views import ReaderViews, feed_name
 from microsub.web.routes import form, page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 
 CHANNELS = "/channels"
 MOST_LISTED = 100
 """Channels on a page."""
 MOST_REMOVED = 20
 """Deleted channels that can be restored; the oldest ones beyond this number are erased."""
-TRIED = 100
-TRIED_TEXT = 20_000
-"""Posts on which a filter is tried, and characters of each post's text."""
-MARKED = 1000
-"""Unread posts that are checked when a filter is applied to existing posts."""
-PAGES_TRIED, PAGES_MARKED = 4, 40
-"""Pages that these checks read at most; a page of large posts has few of them."""
-MOST_WORDS = 50
-"""Words or phrases in one field of a filter, since each is searched for in every new post."""
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(
+    reader: ReaderSite,
+    channels: Channels,
+    following: Following,
+    feeds: Feeds,
+    reading: ReaderViews,
+    undo: UndoRecords,
+    *,
+    quotas: UserQuotas,
+    polls: PollOnRequest,
+    survey: Survey,
+    settings_of: SettingsOf,
+) -> list[Route]:
     """The routes of this module."""
-    one = f"{CHANNELS}/{{uid}}"
+    shared, one = (reader, channels), f"{CHANNELS}/{{uid}}"
+    listed = partial(_list, *shared)
+    shown = partial(_channel, *shared, following, feeds, undo, survey, settings_of)
+    change = reader.change
     return [
-        page(site, CHANNELS, _list),
-        change(site, CHANNELS, _create, _list),
-        change(site, f"{CHANNELS}/order", _order),
-        change(site, f"{CHANNELS}/restore", _restore),
-        page(site, one, _channel),
-        change(site, one, _rename, _channel),
-        change(site, f"{one}/delete", _delete),
-        change(site, f"{one}/settings", _set_settings, _channel),
-        page(site, f"{one}/filter", _filter),
-        change(site, f"{one}/filter", _set_filter, _filter),
-        change(site, f"{one}/move", _move),
-        form(site, f"{one}/poll", _poll, _channel),
-        change(site, f"{one}/end", _unfollow),
-        change(site, f"{one}/again", _follow_again),
+        page(reader.site, CHANNELS, listed),
+        change(CHANNELS, partial(_create, *shared, quotas), listed),
+        change(f"{CHANNELS}/order", partial(_order, *shared)),
+        change(f"{CHANNELS}/restore", partial(_restore, *shared, following, quotas)),
+        page(reader.site, one, shown),
+        change(one, partial(_rename, *shared), shown),
+        change(f"{one}/delete", partial(_delete, *shared, following)),
+        change(f"{one}/settings", partial(_set_settings, *shared), shown),
+        change(f"{one}/move", partial(_move, *shared, following)),
+        form(reader.site, f"{one}/poll", partial(_poll, *shared, polls), shown),
+        change(f"{one}/end", partial(_unfollow, *shared, following, reading, undo)),
+        change(f"{one}/again", partial(_follow_again, *shared, following, undo, quotas)),
     ]
 
 
 # --- all channels ---------------------------------------------------------------------------------------------------
 
 
-async def _list(visit: PageVisit) -> Response:
+async def _list(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Response:
     """The channels in order; deleted ones can be restored for thirty days."""
-    user, services = await reader_of(visit), visit.site.services
-    channels, words = await links(visit), visit.query.get("q", "").strip()
-    own = [one for one in channels.named(words) if one.uid not in EVERYBODYS]
+    user = await reader.user(visit)
+    everywhere, words = await reader.links(visit), visit.query.get("q", "").strip()
+    own = [one for one in everywhere.named(words) if one.uid not in EVERYBODYS]
     listed = ListPart.of(own, visit.query.get("from", ""), MOST_LISTED)
-    removed = await services.channels.removed_names(user)
+    removed = await channels.removed_names(user)
     return visit.page(
         "channels.html",
         listed=listed,
         words=words,
-        feeds=await services.channels.feed_counts(user, [one.uid for one in listed.shown]),
+        feeds=await channels.feed_counts(user, [one.uid for one in listed.shown]),
         removed=removed,
         deleted=visit.query.get("deleted", ""),
-        channels=channels,
+        channels=everywhere,
     )
 
 
-async def _create(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    most = await services.identity.quotas.most("channels", user)
-    channel = await services.channels.create(user, _name(visit), visit.now, most=most)
+async def _create(reader: ReaderSite, channels: Channels, quotas: UserQuotas, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
+    channel = await channels.create(user, _name(visit), visit.now, most=await quotas.most("channels", user))
     return visit.go(f"{CHANNELS}/{channel.uid}")
 
 
-async def _order(visit: PageVisit) -> Response:
+async def _order(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Response:
     """Set the order of all channels, or move one channel up or down."""
-    user, services = await reader_of(visit), visit.site.services
-    uids = [one.uid for one in (await links(visit)).own]
+    user = await reader.user(visit)
+    uids = [one.uid for one in (await reader.links(visit)).own]
     known = set(uids)
     wished = [uid for uid in dict.fromkeys(visit.form.text("order").split(",")) if uid in known]
     for name, step in (("up", -1), ("down", 1)):
         if (uid := visit.form.text(name)) in known:
             wished = _moved(uids, uid, step)
     if wished:
-        await services.channels.order(user, wished)
+        await channels.order(user, wished)
     return visit.go(CHANNELS, **{name: visit.form.text(name) for name in ("q", "from")})
 
 
@@ -119,21 +121,22 @@ def _moved(uids: Sequence[str], uid: str, step: int) -> list[str]:
     return rest
 
 
-async def _delete(visit: PageVisit) -> Response:
+async def _delete(reader: ReaderSite, channels: Channels, following: Following, visit: PageVisit) -> Response:
     """Delete the channel; it can be restored for thirty days."""
-    user, uid = await _writer(visit)
-    services = visit.site.services
-    await services.following.remove_channel(user, uid, visit.now)
-    for oldest in list(await services.channels.removed(user))[:-MOST_REMOVED]:
-        await services.following.delete_channel(user, oldest)
+    user, uid = await writer_of(reader, channels, visit)
+    await following.remove_channel(user, uid, visit.now)
+    for oldest in list(await channels.removed(user))[:-MOST_REMOVED]:
+        await following.delete_channel(user, oldest)
     return visit.go(CHANNELS, deleted=uid)
 
 
-async def _restore(visit: PageVisit) -> Response:
-    user, uid, services = await reader_of(visit), visit.form.text("channel"), visit.site.services
-    if uid not in await services.channels.removed(user):
+async def _restore(
+    reader: ReaderSite, channels: Channels, following: Following, quotas: UserQuotas, visit: PageVisit
+) -> Response:
+    user, uid = await reader.user(visit), visit.form.text("channel")
+    if uid not in await channels.removed(user):
         raise NotFound(N_("This channel can't be restored: it doesn't exist, or its 30 days are over."))
-    await services.following.restore_channel(user, uid, visit.now, await services.identity.quotas.of(user))
+    await following.restore_channel(user, uid, visit.now, await quotas.of(user))
     return visit.go(CHANNELS)
 
 
@@ -161,22 +164,31 @@ MOST_SOURCES = 100
 """Feeds on one page of a channel."""
 
 
-async def _channel(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    channel = await _asked(visit, user)
-    followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
+async def _channel(
+    reader: ReaderSite,
+    channels: Channels,
+    following: Following,
+    feeds: Feeds,
+    undo: UndoRecords,
+    survey: Survey,
+    settings_of: SettingsOf,
+    visit: PageVisit,
+) -> Response:
+    user = await reader.user(visit)
+    channel = await asked_channel(channels, visit)
+    followed = [] if channel.uid == SAVED else await following.feeds(user, channel.uid)
     # In a thread, because there may be thousands of feeds.
     troubled = await asyncio.to_thread(_needing_attention, followed, visit.now)
-    await services.survey.note_attention(user, channel.uid, len(troubled))
+    await survey.note_attention(user, channel.uid, len(troubled))
     is_narrowed = visit.query.get("show") == "attention"
-    everywhere = await links(visit)
+    everywhere = await reader.links(visit)
     # In a thread, because thousands of names are sorted.
     by_name = await asyncio.to_thread(_by_name, troubled if is_narrowed else followed)
     listed = ListPart.of(by_name, visit.query.get("from", ""), MOST_SOURCES)
     name = visit.query.get("ended", "")
-    ended = await undo.ended_follow(services.redis, user, channel.uid, name)
-    record = await services.feeds.get(ended.feed) if ended is not None else None
-    moved = await _just_moved(visit, user, everywhere)
+    ended = await undo.ended_follow(user, channel.uid, name)
+    record = await feeds.get(ended.feed) if ended is not None else None
+    moved = await _just_moved(channels, feeds, visit, everywhere)
     return visit.page(
         "channel.html",
         channel=channel,
@@ -186,7 +198,7 @@ async def _channel(visit: PageVisit) -> Response:
         is_narrowed=is_narrowed,
         troubled=len(troubled),
         targets=[one for one in everywhere.own if one.uid != channel.uid],
-        effective=await services.settings_of(user, channel.uid),
+        effective=await settings_of(user, channel.uid),
         styles=_STYLES,
         ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
         moved=moved,
@@ -223,51 +235,59 @@ class MovedFollow:
     channel: ChannelLink
 
 
-async def _just_moved(visit: PageVisit, user: str, everywhere: ChannelLinks) -> MovedFollow | None:
+async def _just_moved(
+    channels: Channels, feeds: Feeds, visit: PageVisit, everywhere: ChannelLinks
+) -> MovedFollow | None:
     """The follow that the address names as moved, if it is there."""
-    feed, to, services = visit.query.get("moved", ""), visit.query.get("to", ""), visit.site.services
+    feed, to = visit.query.get("moved", ""), visit.query.get("to", "")
     channel = next((link for link in everywhere.own if link.uid == to), None)
     if channel is None or not ITEM_ID.fullmatch(feed):
         return None
-    followed = await services.channels.subscription(user, to, feed)
-    name = feed_name(followed, await services.feeds.get(feed)) if followed is not None else ""
+    followed = await channels.subscription(visit.user, to, feed)
+    name = feed_name(followed, await feeds.get(feed)) if followed is not None else ""
     return MovedFollow(feed, name, channel) if followed is not None else None
 
 
-async def _rename(visit: PageVisit) -> Response:
-    user, uid = await _writer(visit)
-    await visit.site.services.channels.rename(user, uid, _name(visit), visit.now)
+async def _rename(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Response:
+    user, uid = await writer_of(reader, channels, visit)
+    await channels.rename(user, uid, _name(visit), visit.now)
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
 
-async def _move(visit: PageVisit) -> Response:
+async def _move(reader: ReaderSite, channels: Channels, following: Following, visit: PageVisit) -> Response:
     """Move a follow to another channel; its posts move too. An undo leads to the channel that has it again."""
-    user, uid = await _writer(visit)
-    services, target = visit.site.services, (await links(visit)).chosen(visit.form.text("to"))
-    followed = await _followed(visit, user, uid)
+    user, uid = await writer_of(reader, channels, visit)
+    target = (await reader.links(visit)).chosen(visit.form.text("to"))
+    followed = await _followed(channels, visit, uid)
     if target is None:
         raise NotFound(N_("There is no such channel."))
-    await services.following.move(user, target.uid, followed.url, visit.now)
+    await following.move(user, target.uid, followed.url, visit.now)
     shown = target.uid if "undo" in visit.form else uid
     return _back(visit, shown, moved=followed.feed, to=target.uid)
 
 
-async def _poll(visit: PageVisit) -> Response:
+async def _poll(reader: ReaderSite, channels: Channels, polls: PollOnRequest, visit: PageVisit) -> Response:
     """Poll a feed of the channel as soon as its host's rate limit allows."""
-    user, uid = await _writer(visit)
-    await _followed(visit, user, uid)
-    await visit.site.services.polls.ask(user, visit.form.text("feed"), visit.now)
+    user, uid = await writer_of(reader, channels, visit)
+    await _followed(channels, visit, uid)
+    await polls.ask(user, visit.form.text("feed"), visit.now)
     return _back(visit, uid, asked=visit.form.text("feed"))
 
 
-async def _unfollow(visit: PageVisit) -> Response:
+async def _unfollow(
+    reader: ReaderSite,
+    channels: Channels,
+    following: Following,
+    reading: ReaderViews,
+    undo: UndoRecords,
+    visit: PageVisit,
+) -> Response:
     """End a follow; its unread posts are removed, and return if this is undone."""
-    user, uid = await _writer(visit)
-    services = visit.site.services
-    followed = await _followed(visit, user, uid)
-    unread = await services.reading.unread_of(user, uid, followed.feed, visit.now)
-    kept = await undo.remember_follow(services.redis, user, uid, followed, unread)
-    await services.following.unfollow(user, uid, followed.url, visit.now)
+    user, uid = await writer_of(reader, channels, visit)
+    followed = await _followed(channels, visit, uid)
+    unread = await reading.unread_of(user, uid, followed.feed, visit.now)
+    kept = await undo.remember_follow(user, uid, followed, unread)
+    await following.unfollow(user, uid, followed.url, visit.now)
     return _back(visit, uid, ended=kept.id)
 
 
@@ -277,22 +297,29 @@ def _back(visit: PageVisit, uid: str, **about: str) -> Response:
     return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{at}" if ITEM_ID.fullmatch(at) else "", **place, **about)
 
 
-async def _follow_again(visit: PageVisit) -> Response:
-    user, uid = await _writer(visit)
-    services, name = visit.site.services, visit.form.text("undo")
-    ended = await undo.ended_follow(services.redis, user, uid, name)
+async def _follow_again(
+    reader: ReaderSite,
+    channels: Channels,
+    following: Following,
+    undo: UndoRecords,
+    quotas: UserQuotas,
+    visit: PageVisit,
+) -> Response:
+    user, uid = await writer_of(reader, channels, visit)
+    name = visit.form.text("undo")
+    ended = await undo.ended_follow(user, uid, name)
     if ended is None:
         raise NotFound(N_("This can no longer be undone."))
-    most = await services.identity.quotas.most("feeds", user)
-    await services.following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
-    await undo.undo(services.redis, user, name, visit.now)
+    most = await quotas.most("feeds", user)
+    await following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
+    await undo.undo(user, name, visit.now)
     return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{ended.feed}", done="yes")
 
 
-async def _followed(visit: PageVisit, user: str, uid: str) -> Subscription:
+async def _followed(channels: Channels, visit: PageVisit, uid: str) -> Subscription:
     """The follow that the form names."""
     feed = visit.form.text("feed")
-    found = await visit.site.services.channels.subscription(user, uid, feed) if ITEM_ID.fullmatch(feed) else None
+    found = await channels.subscription(visit.user, uid, feed) if ITEM_ID.fullmatch(feed) else None
     if found is None:
         raise NotFound(N_("The channel no longer follows this feed."))
     return found
@@ -301,7 +328,7 @@ async def _followed(visit: PageVisit, user: str, uid: str) -> Subscription:
 # --- settings -------------------------------------------------------------------------------------------------------
 
 
-_EXPECTED = N_("invalid '{name}': found '{found}', expected {expected}")
+EXPECTED = N_("invalid '{name}': found '{found}', expected {expected}")
 
 _STYLES: Mapping[UnreadStyle, str] = {
     "count": N_("Show their number"),
@@ -310,21 +337,20 @@ _STYLES: Mapping[UnreadStyle, str] = {
 }
 
 
-async def _set_settings(visit: PageVisit) -> Response:
-    user, uid = await _writer(visit)
-    services = visit.site.services
-    own = (await services.channels.get(user, uid)).settings
+async def _set_settings(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Response:
+    user, uid = await writer_of(reader, channels, visit)
+    own = (await channels.get(user, uid)).settings
     most = {one.name: one.metadata["le"] for one in fields(OwnChannelSettings) if "le" in one.metadata}
     numbers: dict[str, Any] = {name: _number(visit, name, most[name]) for name in most if name in visit.form}
     changed = replace(own, unread=_style(visit), **numbers)
-    await services.channels.set_settings(user, uid, changed, visit.now)
+    await channels.set_settings(user, uid, changed, visit.now)
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
 
 def _style(visit: PageVisit) -> UnreadStyle | None:
     text = visit.form.text("unread")
     if text and text not in _STYLES:
-        raise InvalidRequest(Sentence(_EXPECTED, name="unread", found=text[:80], expected=", ".join(_STYLES)))
+        raise InvalidRequest(Sentence(EXPECTED, name="unread", found=text[:80], expected=", ".join(_STYLES)))
     return next((style for style in _STYLES if style == text), None)
 
 
@@ -335,185 +361,25 @@ def _number(visit: PageVisit, name: str, most: int) -> int | None:
         return None
     if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) or int(text) > most:
         whole = Sentence("a whole number from 0 to {most}", most=most)
-        raise InvalidRequest(Sentence(_EXPECTED, name=name, found=text[:80], expected=whole))
+        raise InvalidRequest(Sentence(EXPECTED, name=name, found=text[:80], expected=whole))
     return int(text)
-
-
-# --- filters --------------------------------------------------------------------------------------------------------
-
-
-Fields = ImmutableMultiDict[str, str]
-"""The fields of a filter in a form or an address."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedPost:
-    """A post of the channel that a filter would reject, and the matching part of the filter."""
-
-    id: str
-    title: str
-    part: FilterPart
-
-
-@dataclass(frozen=True, slots=True)
-class FilterTrial:
-    """The effect of a filter on the newest posts of the channel, of which the oldest was published at `since`."""
-
-    tried: int
-    refused: Sequence[RefusedPost]
-    since: float | None
-
-
-async def _filter(visit: PageVisit) -> Response:
-    """The filter of a channel; a filter in the address is only tried, not stored."""
-    user = await reader_of(visit)
-    channel = await _asked(visit, user)
-    filters = channel.settings.filters
-    given: Fields = visit.form if visit.problem is not None else visit.request.query_params
-    trial = None
-    if "try" in given or visit.problem is not None:
-        try:
-            filters = _filters(given, filters)
-            trial = await _tried(visit, user, channel, filters)
-        except InvalidRequest as error:
-            visit.problem = error
-    return visit.page(
-        "filter.html",
-        channel=channel,
-        filters=filters,
-        kinds=POST_TYPES,
-        trial=trial,
-        is_kept=filters == channel.settings.filters,
-        is_done="done" in visit.query,
-        undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
-        channels=await links(visit),
-    )
-
-
-async def _set_filter(visit: PageVisit) -> Response:
-    """Store the filter, or show its trial at an address of its own, which has only the filter's fields."""
-    user, uid = await _writer(visit)
-    services = visit.site.services
-    own: OwnChannelSettings = (await services.channels.get(user, uid)).settings
-    changed = replace(own, filters=_filters(visit.form, own.filters))
-    if "try" in visit.form:
-        fields = [(name, value) for name in _FILTER_FIELDS for value in visit.form.getlist(name) if value]
-        return visit.go(f"{CHANNELS}/{uid}/filter?{urlencode([('try', '1'), *fields])}")
-    await services.channels.set_settings(user, uid, changed, visit.now)
-    marked = await _mark_refused(visit, user, uid, changed.filters) if "past" in visit.form else ""
-    return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=marked)
-
-
-_FILTER_FIELDS = ("exclude_words", "include_words", "kinds_are", "kind")
-
-
-def _filters(given: Fields, own: Filters) -> Filters:
-    """The filters from the form; expressions stay unchanged, because only the admin sets them."""
-    kinds, action = given.getlist("kind"), given.get("kinds_are", "")
-    chosen = tuple(kind for kind in POST_TYPES if kind in kinds)
-    return replace(
-        own,
-        include_types=chosen if action == "include" else (),
-        exclude_types=chosen if action == "exclude" else (),
-        include_words=_words(given, "include_words"),
-        exclude_words=_words(given, "exclude_words"),
-    )
-
-
-def _words(given: Fields, name: str) -> tuple[str, ...]:
-    """The words or phrases of a field, one per line."""
-    found = tuple(dict.fromkeys(word for line in given.get(name, "").splitlines() if (word := " ".join(line.split()))))
-    if len(found) > MOST_WORDS:
-        text = N_("invalid '{name}': found {count} words, expected at most {most}")
-        raise InvalidRequest(Sentence(text, name=name, count=len(found), most=MOST_WORDS))
-    if longest := next((word for word in found if len(word) > 200), ""):
-        short = Sentence("words of at most {most} characters", most=200)
-        raise InvalidRequest(Sentence(_EXPECTED, name=name, found=f"{longest[:80]}…", expected=short))
-    return found
-
-
-async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters) -> FilterTrial:
-    """The result of the filter on the newest posts of the channel."""
-    tried, refused, since = 0, list[RefusedPost](), None
-    async for posts in _newest(visit, user, channel.uid, PageQuery(TRIED), TRIED, PAGES_TRIED):
-        tried += len(posts)
-        refused += await _refused(visit, user, posts, filters)
-        if dates := [date for post in posts if isinstance(date := post.get("published"), str)]:
-            since = datetime.fromisoformat(dates[-1]).timestamp()
-    return FilterTrial(tried, refused, since)
-
-
-async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters) -> str:
-    """Mark those of the newest unread posts as read that the filter rejects; returns the undo record's name."""
-    services, found = visit.site.services, list[str]()
-    async for posts in _newest(visit, user, uid, PageQuery(TRIED, view="unread"), MARKED, PAGES_MARKED):
-        found += [post.id for post in await _refused(visit, user, posts, filters)]
-    marked = await mark(services.redis, user, uid, found, "read", visit.now)
-    kept = await undo.remember(services.redis, user, {uid: marked})
-    return kept.id if kept is not None else ""
-
-
-async def _newest(
-    visit: PageVisit, user: str, uid: str, query: PageQuery, most: int, pages: int
-) -> AsyncIterator[list[dict[str, object]]]:
-    """The beginnings of the newest `most` posts of a channel, in at most so many pages: large posts make more pages."""
-    for _ in range(pages):
-        reply = await visit.site.services.reading.page(user, uid, query._replace(limit=min(most, TRIED)), visit.now)
-        async with visit.site.turns.of(user):
-            posts, after = await asyncio.to_thread(_beginnings, reply)
-        yield posts
-        most -= len(posts)
-        if not most or after is None:
-            return
-        query = query._replace(after=Cursor.decode(after, "after"))
-
-
-def _beginnings(reply: bytes) -> tuple[list[dict[str, object]], str | None]:
-    """The posts of a page, shortened, and the cursor of the next page."""
-    page = orjson.loads(reply)
-    return [_shortened(item) for item in page["items"]], page["paging"].get("after")
-
-
-async def _refused(
-    visit: PageVisit, user: str, items: Sequence[Mapping[str, object]], filters: Filters
-) -> list[RefusedPost]:
-    """Those of these posts (in wire form) that the filter would reject, without expressions."""
-    asked = replace(filters, include_regex=None, exclude_regex=None)
-
-    def refused() -> list[RefusedPost]:
-        chosen = Filter.of(_wire(asked))
-        found = ((item, chosen.refusal(Searched.of(item))) for item in items)
-        return [RefusedPost(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
-
-    async with visit.site.turns.of(user):
-        return await asyncio.to_thread(refused)
-
-
-def _shortened(item: Mapping[str, object]) -> dict[str, object]:
-    content = item.get("content")
-    text = content.get("text", "") if isinstance(content, Mapping) else ""
-    return {**item, "content": {"text": text[:TRIED_TEXT]}}
-
-
-def _wire(filters: Filters) -> dict[str, object]:
-    names = ("include_types", "exclude_types", "include_words", "exclude_words")
-    return {name: list(getattr(filters, name)) for name in names}
 
 
 # --- parts of several pages -------------------------------------------------------------------------------------------
 
 
-async def _asked(visit: PageVisit, user: str) -> Channel:
+async def asked_channel(channels: Channels, visit: PageVisit) -> Channel:
+    """The signed-in user's channel that the address names. Raises NotFound."""
     uid = visit.request.path_params["uid"]
     if not NAME.match(uid):
         raise NotFound(N_("There is no such channel."))
-    return await visit.site.services.channels.get(user, uid)
+    return await channels.get(visit.user, uid)
 
 
-async def _writer(visit: PageVisit) -> tuple[str, str]:
-    """The user who sent the form, and the channel in its address."""
-    user = await reader_of(visit)
-    return user, (await _asked(visit, user)).uid
+async def writer_of(reader: ReaderSite, channels: Channels, visit: PageVisit) -> tuple[str, str]:
+    """The user who sent the form, and the channel in its address. Raises NotFound."""
+    user = await reader.user(visit)
+    return user, (await asked_channel(channels, visit)).uid
 
 
 def _name(visit: PageVisit) -> str:

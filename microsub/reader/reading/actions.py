@@ -14,10 +14,10 @@ from starlette.routing import Route
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
-from microsub.reader.reading import undo
-from microsub.reader.reading.channel_list import unread_counts
+from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import data_reply, reader_of
 from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
+from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines.pages import mark, mark_until
 from microsub.timelines.saved import save, unsave
 from microsub.web.headers import own_path
@@ -115,7 +115,7 @@ async def _mark_source(visit: PageVisit, user: str, place: TimelinePlace, until:
 
 async def _undo(visit: PageVisit) -> Response:
     user = await reader_of(visit)
-    count = await undo.undo(visit.site.services.redis, user, visit.form.text("undo"), visit.now)
+    count = await UndoRecords(visit.site.services.redis).undo(user, visit.form.text("undo"), visit.now)
     text = N_("Marked as unread.") if count else N_("This can no longer be undone.")
     return await _done(visit, visit.translate(text), {})
 
@@ -123,13 +123,13 @@ async def _undo(visit: PageVisit) -> Response:
 async def _done(visit: PageVisit, text: str, marked: Marked) -> Response:
     """The reply: a redirect back to the form's page, or for a script the changes."""
     user = visit.require_session().user
-    record = await undo.remember(visit.site.services.redis, user, marked)
+    record = await UndoRecords(visit.site.services.redis).remember(user, marked)
     if visit.request.headers.get("accept", "").startswith("application/json"):
         if record is not None:
             text = visit.translate_count(
                 N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), record.count
             )
-        told = {"text": text, "undo": record.id if record is not None else "", "unread": await unread_counts(visit)}
+        told = {"text": text, "undo": record.id if record is not None else "", "unread": (await links(visit)).unread}
         return data_reply(told)
     path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
     kept = [part for part in query.split("&") if part and not part.startswith("undo=")]

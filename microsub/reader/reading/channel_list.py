@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from microsub.model.reader import BUILT_IN, GLOBAL, NOTIFICATIONS, SAVED, Channel
 from microsub.reader.reading.places import CHANNEL, TimelinePlace
-from microsub.timelines.channels import ChannelNames
+from microsub.timelines.channels import ChannelNames, Channels
+from microsub.timelines.views import StyleOf
 from microsub.web.pages import N_
 from microsub.web.visit import PageVisit
 
@@ -67,6 +68,11 @@ class ChannelLinks(tuple[ChannelLink, ...]):
         return [link for link in self if link.uid in kept]
 
     @property
+    def unread(self) -> dict[str, int]:
+        """The counts that the list shows, by uid."""
+        return {link.uid: link.unread for link in self}
+
+    @property
     def is_long(self) -> bool:
         """Whether there are too many channels for a short list."""
         return len(self) > MOST_BESIDE + len(EVERYBODYS)
@@ -86,21 +92,36 @@ class ChannelLinks(tuple[ChannelLink, ...]):
         return [link for link in self if words.casefold() in link.name.casefold()]
 
 
+class ChannelList:
+    """Makes the list of channels next to each page.
+
+    `style_of` returns the style of counts that a user's channels inherit; `attention_of` the numbers of feeds that
+    need attention, by uid.
+    """
+
+    def __init__(
+        self, channels: Channels, style_of: StyleOf, attention_of: Callable[[str], Awaitable[Mapping[str, int]]]
+    ) -> None:
+        self._channels = channels
+        self._style_of = style_of
+        self._attention_of = attention_of
+
+    async def links(self, visit: PageVisit) -> ChannelLinks:
+        """The list of the signed-in user: first all channels together, then each one. Raises SignInNeeded."""
+        user = visit.require_session().user
+        inherited = await self._style_of(user)
+        names, counts, everything = await self._channels.distinct_counts(user)
+        troubled = await self._attention_of(user)
+        lines = _lines_of(names, inherited, visit)
+        whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
+        each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
+        return ChannelLinks([whole.link(everything), *each])
+
+
 async def links(visit: PageVisit) -> ChannelLinks:
-    """The list of channels: first all together, then each one."""
-    user, services = visit.require_session().user, visit.site.services
-    inherited = await services.reading.style(user)
-    names, counts, everything = await services.channels.distinct_counts(user)
-    troubled = await services.survey.attention(user)
-    lines = _lines_of(names, inherited, visit)
-    whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
-    each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
-    return ChannelLinks([whole.link(everything), *each])
-
-
-async def unread_counts(visit: PageVisit) -> dict[str, int]:
-    """The counts in the list of channels, by uid."""
-    return {link.uid: link.unread for link in await links(visit)}
+    """The list of channels, for pages that don't take a `ReaderSite` yet."""
+    services = visit.site.services
+    return await ChannelList(services.channels, services.reading.style, services.survey.attention).links(visit)
 
 
 class _ChannelLine:

@@ -18,11 +18,11 @@ from microsub.base.rate_limits import Slot, public_network
 from microsub.identity.pages.visits import has_hosted_profile
 from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
 from microsub.posts.items import PIECE
-from microsub.reader.reading import undo
-from microsub.reader.reading.channel_list import links, unread_counts
+from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, ITEM_ID, PAGE_SIZE, POST, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.posts import PLAYED, PostForms, PostView, UnavailablePost, in_order
+from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER, Listeners, open_events
 from microsub.timelines.views import feed_name
@@ -157,7 +157,7 @@ async def _posts_page(
         live=visit.site.pages.href(LIVE),
         newest=newest,
         answering=await _answering(visit),
-        undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
+        undo=await UndoRecords(visit.site.services.redis).find(user, visit.query.get("undo", "")),
         back=place.path,
     )
 
@@ -248,7 +248,7 @@ async def _news(visit: PageVisit) -> Response:
     found = await visit.site.services.reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
     count = len(found.ids)
     text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
-    return data_reply({"new": count, "text": text, "unread": await unread_counts(visit)})
+    return data_reply({"new": count, "text": text, "unread": (await links(visit)).unread})
 
 
 async def _live(visit: PageVisit) -> Response:

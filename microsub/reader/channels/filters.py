@@ -1,0 +1,210 @@
+"""The page of a channel's filter, which can be tried on the newest posts before it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from urllib.parse import urlencode
+
+import orjson
+from starlette.datastructures import ImmutableMultiDict
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.base.errors import InvalidRequest
+from microsub.base.texts import N_, Sentence
+from microsub.formats.wire import post_title
+from microsub.model.filters import Filter, FilterPart, Searched
+from microsub.model.reader import Channel, Cursor, PageQuery
+from microsub.model.settings import POST_TYPES, Filters
+from microsub.reader.channels.pages import CHANNELS, EXPECTED, asked_channel, writer_of
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.undo import UndoRecords
+from microsub.redis.protocol import Redis
+from microsub.timelines.channels import Channels
+from microsub.timelines.pages import mark
+from microsub.timelines.views import ReaderViews
+from microsub.web.routes import page
+from microsub.web.visit import PageVisit
+
+TRIED = 100
+TRIED_TEXT = 20_000
+"""Posts on which a filter is tried, and characters of each post's text."""
+MARKED = 1000
+"""Unread posts that are checked when a filter is applied to existing posts."""
+PAGES_TRIED, PAGES_MARKED = 4, 40
+"""Pages that these checks read at most; a page of large posts has few of them."""
+MOST_WORDS = 50
+"""Words or phrases in one field of a filter, since each is searched for in every new post."""
+
+
+def routes(
+    reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, redis: Redis
+) -> list[Route]:
+    """The routes of this module."""
+    path, shared = f"{CHANNELS}/{{uid}}/filter", (reader, channels, reading, undo)
+    shown = partial(_filter, *shared)
+    return [page(reader.site, path, shown), reader.change(path, partial(_set_filter, *shared, redis), shown)]
+
+
+Fields = ImmutableMultiDict[str, str]
+"""The fields of a filter in a form or an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPost:
+    """A post of the channel that a filter would reject, and the matching part of the filter."""
+
+    id: str
+    title: str
+    part: FilterPart
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTrial:
+    """The effect of a filter on the newest posts of the channel, of which the oldest was published at `since`."""
+
+    tried: int
+    refused: Sequence[RefusedPost]
+    since: float | None
+
+
+async def _filter(
+    reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, visit: PageVisit
+) -> Response:
+    """The filter of a channel; a filter in the address is only tried, not stored."""
+    user = await reader.user(visit)
+    channel = await asked_channel(channels, visit)
+    filters = channel.settings.filters
+    given: Fields = visit.form if visit.problem is not None else visit.request.query_params
+    trial = None
+    if "try" in given or visit.problem is not None:
+        try:
+            filters = _filters(given, filters)
+            trial = await _tried(reading, visit, channel, filters)
+        except InvalidRequest as error:
+            visit.problem = error
+    return visit.page(
+        "filter.html",
+        channel=channel,
+        filters=filters,
+        kinds=POST_TYPES,
+        trial=trial,
+        is_kept=filters == channel.settings.filters,
+        is_done="done" in visit.query,
+        undo=await undo.find(user, visit.query.get("undo", "")),
+        channels=await reader.links(visit),
+    )
+
+
+async def _set_filter(
+    reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, redis: Redis, visit: PageVisit
+) -> Response:
+    """Store the filter, or show its trial at an address of its own, which has only the filter's fields."""
+    user, uid = await writer_of(reader, channels, visit)
+    own = (await channels.get(user, uid)).settings
+    changed = replace(own, filters=_filters(visit.form, own.filters))
+    if "try" in visit.form:
+        fields = [(name, value) for name in _FILTER_FIELDS for value in visit.form.getlist(name) if value]
+        return visit.go(f"{CHANNELS}/{uid}/filter?{urlencode([('try', '1'), *fields])}")
+    await channels.set_settings(user, uid, changed, visit.now)
+    record = None
+    if "past" in visit.form:
+        refused = await _refused_unread(reading, visit, uid, changed.filters)
+        record = await undo.remember(user, {uid: await mark(redis, user, uid, refused, "read", visit.now)})
+    return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=record.id if record is not None else "")
+
+
+_FILTER_FIELDS = ("exclude_words", "include_words", "kinds_are", "kind")
+
+
+def _filters(given: Fields, own: Filters) -> Filters:
+    """The filters from the form; expressions stay unchanged, because only the admin sets them."""
+    kinds, action = given.getlist("kind"), given.get("kinds_are", "")
+    chosen = tuple(kind for kind in POST_TYPES if kind in kinds)
+    return replace(
+        own,
+        include_types=chosen if action == "include" else (),
+        exclude_types=chosen if action == "exclude" else (),
+        include_words=_words(given, "include_words"),
+        exclude_words=_words(given, "exclude_words"),
+    )
+
+
+def _words(given: Fields, name: str) -> tuple[str, ...]:
+    """The words or phrases of a field, one per line."""
+    found = tuple(dict.fromkeys(word for line in given.get(name, "").splitlines() if (word := " ".join(line.split()))))
+    if len(found) > MOST_WORDS:
+        text = N_("invalid '{name}': found {count} words, expected at most {most}")
+        raise InvalidRequest(Sentence(text, name=name, count=len(found), most=MOST_WORDS))
+    if longest := next((word for word in found if len(word) > 200), ""):
+        short = Sentence("words of at most {most} characters", most=200)
+        raise InvalidRequest(Sentence(EXPECTED, name=name, found=f"{longest[:80]}…", expected=short))
+    return found
+
+
+async def _tried(reading: ReaderViews, visit: PageVisit, channel: Channel, filters: Filters) -> FilterTrial:
+    """The result of the filter on the newest posts of the channel."""
+    tried, refused, since = 0, list[RefusedPost](), None
+    async for posts in _newest(reading, visit, channel.uid, PageQuery(TRIED), TRIED, PAGES_TRIED):
+        tried += len(posts)
+        refused += await _refused(visit, posts, filters)
+        if dates := [date for post in posts if isinstance(date := post.get("published"), str)]:
+            since = datetime.fromisoformat(dates[-1]).timestamp()
+    return FilterTrial(tried, refused, since)
+
+
+async def _refused_unread(reading: ReaderViews, visit: PageVisit, uid: str, filters: Filters) -> list[str]:
+    """Those of the newest unread posts that the filter rejects."""
+    found = list[str]()
+    async for posts in _newest(reading, visit, uid, PageQuery(TRIED, view="unread"), MARKED, PAGES_MARKED):
+        found += [post.id for post in await _refused(visit, posts, filters)]
+    return found
+
+
+async def _newest(
+    reading: ReaderViews, visit: PageVisit, uid: str, query: PageQuery, most: int, pages: int
+) -> AsyncIterator[list[dict[str, object]]]:
+    """The beginnings of the newest `most` posts of a channel, in at most so many pages: large posts make more pages."""
+    for _ in range(pages):
+        reply = await reading.page(visit.user, uid, query._replace(limit=min(most, TRIED)), visit.now)
+        async with visit.site.turns.of(visit.user):
+            posts, after = await asyncio.to_thread(_beginnings, reply)
+        yield posts
+        most -= len(posts)
+        if not most or after is None:
+            return
+        query = query._replace(after=Cursor.decode(after, "after"))
+
+
+def _beginnings(reply: bytes) -> tuple[list[dict[str, object]], str | None]:
+    """The posts of a page, shortened, and the cursor of the next page."""
+    page = orjson.loads(reply)
+    return [_shortened(item) for item in page["items"]], page["paging"].get("after")
+
+
+async def _refused(visit: PageVisit, items: Sequence[Mapping[str, object]], filters: Filters) -> list[RefusedPost]:
+    """Those of these posts (in wire form) that the filter would reject, without expressions."""
+    asked = replace(filters, include_regex=None, exclude_regex=None)
+
+    def refused() -> list[RefusedPost]:
+        chosen = Filter.of(_wire(asked))
+        found = ((item, chosen.refusal(Searched.of(item))) for item in items)
+        return [RefusedPost(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
+
+    async with visit.site.turns.of(visit.user):
+        return await asyncio.to_thread(refused)
+
+
+def _shortened(item: Mapping[str, object]) -> dict[str, object]:
+    content = item.get("content")
+    text = content.get("text", "") if isinstance(content, Mapping) else ""
+    return {**item, "content": {"text": text[:TRIED_TEXT]}}
+
+
+def _wire(filters: Filters) -> dict[str, object]:
+    names = ("include_types", "exclude_types", "include_words", "exclude_words")
+    return {name: list(getattr(filters, name)) for name in names}

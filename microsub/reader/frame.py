@@ -1,0 +1,54 @@
+"""What all pages of the web interface share: the limit on requests, the list of channels, the effects of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.accounts.quotas import UserQuotas
+from microsub.reader.reading.channel_list import ChannelLinks, ChannelList
+from microsub.web.routes import Handler, form
+from microsub.web.visit import PageSite, PageVisit
+
+
+class ReaderSite:
+    """The site of the web interface.
+
+    `changed` is called after a change of data that backend.json declares. `topics_changed` is called with a user whose
+    topics of the hub may have changed, and the time.
+    """
+
+    def __init__(
+        self,
+        site: PageSite,
+        quotas: UserQuotas,
+        channels: ChannelList,
+        changed: Callable[[], None],
+        topics_changed: Callable[[str, float], Awaitable[object]],
+    ) -> None:
+        self.site = site
+        self.links: Callable[[PageVisit], Awaitable[ChannelLinks]] = channels.links
+        """Returns the list of channels next to a page."""
+        self._quotas = quotas
+        self._changed = changed
+        self._topics_changed = topics_changed
+
+    async def user(self, visit: PageVisit) -> str:
+        """The signed-in user; counts one request. Raises SignInNeeded and TooManyRequests."""
+        user = visit.require_session().user
+        await self._quotas.count(user, visit.now)
+        return user
+
+    def change(self, path: str, handler: Handler, again: Handler | None = None) -> Route:
+        """A form that changes data declared in backend.json, or the content of the hub's topics."""
+
+        async def handle(visit: PageVisit) -> Response:
+            async with visit.turn():
+                response = await handler(visit)
+            self._changed()
+            await self._topics_changed(visit.require_session().user, visit.now)
+            return response
+
+        return form(self.site, path, handle, again)
