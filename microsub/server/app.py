@@ -1,4 +1,4 @@
-"""The web application: its routes, and the access to metrics.
+"""The web application and its routes.
 
 The Microsub endpoint is matched before Starlette's own routing, because it gets a thousand times more requests than
 everything else, and its two addresses need no pattern.
@@ -7,12 +7,9 @@ everything else, and its two addresses need no pattern.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
-import orjson
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,10 +22,7 @@ from microsub.admin.health import HealthReport
 from microsub.api.arguments import Table
 from microsub.api.endpoint import TABLE as READING
 from microsub.api.endpoint import MicrosubEndpoint
-from microsub.base.digests import is_same
 from microsub.base.errors import StoreError
-from microsub.base.rate_limits import client_address
-from microsub.base.settings import METRICS_NETWORKS, Network
 from microsub.hub.api import TABLE as TOPIC_ACTIONS
 from microsub.hub.api import HubEndpoint, TopicEndpoint
 from microsub.hub.topics import PATH as TOPICS
@@ -58,60 +52,17 @@ from microsub.reader.first.pages import StarterFeed
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.channel_list import ChannelList
 from microsub.reader.reading.undo import UndoRecords
+from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.surface import Services
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
-from microsub.web.headers import is_of_this_machine, is_passed_on
 from microsub.web.pages import static_route
-from microsub.web.responses import CORS, error_reply, retry_after
+from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
 from microsub.web.visit import PageSite
 from microsub.webmention.receiver import WebmentionEndpoint
 from microsub.websub.callbacks import WebSubEndpoint
 from microsub.websub.hubs import PATH as WEBSUB
-
-
-@dataclass(frozen=True, slots=True)
-class Monitors:
-    """Clients that may read metrics: in `networks`, as named by `proxies`, or with the bearer token `token`."""
-
-    networks: Sequence[Network] = METRICS_NETWORKS
-    token: str | None = None
-    proxies: Sequence[Network] = ()
-
-    def admits(self, request: Request) -> bool:
-        """Whether the request comes from such a client.
-
-        A request through a web server that isn't in `proxies` may come from anywhere, so it doesn't count. A request
-        from this machine comes without a proxy and names this machine as its host.
-        """
-        if self.token is not None and self._shows_token(request):
-            return True
-        address = client_address(request.client.host if request.client else "")
-        if address is None or not _within(address, self.networks):
-            return False
-        if address.is_loopback:
-            return is_of_this_machine(request)
-        return not is_passed_on(request) or self._is_told_by_proxy(request, address)
-
-    def _shows_token(self, request: Request) -> bool:
-        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and is_same(shown.strip(), self.token or "")
-
-    def _is_told_by_proxy(self, request: Request, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-        """Whether the proxies name that client: the last address in the list that isn't a proxy's."""
-        if not self.proxies:
-            return False
-        told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
-        outside = [one for one in map(client_address, told) if one is None or not _within(one, self.proxies)]
-        if outside:
-            return outside[-1] == address
-        return bool(told) and client_address(told[0]) == address
-
-
-def _within(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Sequence[Network]) -> bool:
-    return any(address in network for network in networks)
-
 
 ENDPOINT = "/microsub"
 
@@ -124,8 +75,6 @@ LAST_WORD = 0.5
 """Seconds for telling a client that the server is stopping."""
 _BEGINNING = "the server is starting and waits for its store: try again in a few seconds"
 _ENDING = "the server is stopping: try again in a few seconds"
-
-Page = Callable[[Request], Awaitable[Response]]
 
 
 class Application(Starlette):
@@ -158,8 +107,10 @@ class Application(Starlette):
         mentions = WebmentionEndpoint(services.mentions)
         micropub = MicropubServices(services)
         routes = [
-            Route("/health", _health(lambda: services.health.check(services.clock()), monitors)),
-            Route("/metrics", _metrics(services, monitors)),
+            Route("/health", health(lambda: services.health.check(services.clock()), monitors)),
+            Route(
+                "/metrics", metrics(lambda: services.figures.exposition(services.clock(), services.health), monitors)
+            ),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
             *(Route(path, MicropubEndpoint(micropub)) for path in MICROPUB_PATHS),
@@ -195,12 +146,16 @@ class Application(Starlette):
             log.error("store failed in the middle of a reply", path=path, kind=kind, detail=str(error))  # noqa: TRY400
             failure = error_reply(error)
             with suppress(RuntimeError):
-                await _json(failure.content, failure.status, {"retry-after": retry_after(error)})(scope, receive, send)
+                await json_response(failure.content, failure.status, {"retry-after": retry_after(error)})(
+                    scope, receive, send
+                )
         except asyncio.CancelledError:  # the server is stopping, and can't wait for this request any longer
             # If the response has begun, this fails, or waits for a client that reads nothing.
             with suppress(RuntimeError, TimeoutError):
                 async with asyncio.timeout(LAST_WORD):
-                    await _json({"error": "server_error", "error_description": _ENDING}, 503)(scope, receive, send)
+                    await json_response({"error": "server_error", "error_description": _ENDING}, 503)(
+                        scope, receive, send
+                    )
 
 
 def create_app(
@@ -234,10 +189,10 @@ def waiting_app(reason: str, monitors: Monitors) -> Starlette:
         return HealthReport("unreachable", "unknown", reason=reason)
 
     async def later(_: Request) -> Response:
-        return _json({"error": "server_error", "error_description": _BEGINNING}, 503, {"retry-after": "5"})
+        return json_response({"error": "server_error", "error_description": _BEGINNING}, 503, {"retry-after": "5"})
 
     everything = Route("/{path:path}", later, methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
-    return Starlette(routes=[Route("/health", _health(check, monitors)), everything])
+    return Starlette(routes=[Route("/health", health(check, monitors)), everything])
 
 
 def _reader_routes(services: Services, site: PageSite) -> list[Route]:
@@ -280,36 +235,6 @@ def _reader_routes(services: Services, site: PageSite) -> list[Route]:
     ]
 
 
-def _health(check: Callable[[], Awaitable[HealthReport]], monitors: Monitors) -> Page:
-    async def health(request: Request) -> Response:
-        report = await check()
-        content: dict[str, str | float] = {"status": report.status}
-        if monitors.admits(request):
-            content |= {"redis": report.redis, "worker": report.worker, "backend": report.backend}
-            if report.worker_age is not None:
-                content["worker_last_seen_seconds"] = report.worker_age
-            if report.reason is not None:
-                content["reason"] = report.reason
-            if report.dead_letters:
-                content["dead_letters"] = report.dead_letters
-            if report.push is not None:
-                content["push"] = report.push
-        return _json(content, 200 if report.status == "ok" else 503)
-
-    return health
-
-
-def _metrics(services: Services, monitors: Monitors) -> Page:
-    async def exposition(request: Request) -> Response:
-        if not monitors.admits(request):
-            where = "no access to metrics: it needs MICROSUB_METRICS_NETWORKS or MICROSUB_METRICS_TOKEN"
-            return _json({"error": "forbidden", "error_description": where}, 403)
-        body, content_type = await services.figures.exposition(services.clock(), services.health)
-        return Response(body, headers={"content-type": content_type, "cache-control": "no-store"})
-
-    return exposition
-
-
 def _http_error(site: PageSite) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -319,16 +244,12 @@ def _http_error(site: PageSite) -> Callable[[Request, Exception], Awaitable[Resp
         code = "not_found" if status == 404 else "invalid_request"
         where = f"there is nothing at '{request.url.path[:200]}'"
         text = where if status == 404 else f"HTTP method not allowed here: {request.method}"
-        return _json({"error": code, "error_description": text}, status, headers)
+        return json_response({"error": code, "error_description": text}, status, headers)
 
     return answer
 
 
 async def _server_error(_: Request, __: Exception) -> Response:
-    return _json({"error": "server_error", "error_description": "the server failed; its log has the details"}, 500)
-
-
-def _json(content: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    response = Response(orjson.dumps(content), status, headers={"cache-control": "no-store", **(headers or {})})
-    response.raw_headers += [(b"content-type", b"application/json"), *CORS]
-    return response
+    return json_response(
+        {"error": "server_error", "error_description": "the server failed; its log has the details"}, 500
+    )

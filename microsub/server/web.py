@@ -52,8 +52,9 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
 from microsub.search import STANDING_BY, IndexFolder, IndexReader, PostSearch
-from microsub.server.app import Monitors, create_app
+from microsub.server.app import create_app
 from microsub.server.fetching import open_caching_fetcher, open_fetcher
+from microsub.server.monitoring import Monitors
 from microsub.server.parsers import TASKS
 from microsub.server.stores import (
     Stores,

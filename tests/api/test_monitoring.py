@@ -19,7 +19,7 @@ from microsub.feeds.record import Feeds
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import SILENT, Acknowledged, Multiplexed
 from microsub.redis.presence import Presence, ProcessCounts
-from microsub.server.app import Monitors
+from microsub.server.monitoring import Monitors
 from tests.support.cluster import serving
 from tests.support.waiting import wait_until
 
