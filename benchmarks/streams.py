@@ -30,7 +30,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.server.migrations import migrate
 from microsub.timelines.channels import Channels
-from microsub.timelines.pages import mark
+from microsub.timelines.read_state import mark
 
 STREAMS = 1000
 TURNS, SECONDS = 12, 4.0

@@ -32,7 +32,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import score_text
 from microsub.timelines.add import Adder
 from microsub.timelines.channels import Channels
-from microsub.timelines.pages import mark
+from microsub.timelines.read_state import mark
 
 T = TypeVar("T")
 

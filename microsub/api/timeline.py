@@ -15,7 +15,7 @@ from microsub.api import arguments
 from microsub.api.arguments import Action, Call, FusedAction, LaterReply, Reply, Table
 from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
 from microsub.server.surface import Services
-from microsub.timelines.pages import mark, mark_all, mark_before
+from microsub.timelines.read_state import mark, mark_all, mark_before
 from microsub.timelines.remove import Leaving, move_items, take_out
 from microsub.timelines.restore import put_unread
 from microsub.timelines.saved import move_to_saved, save_posts

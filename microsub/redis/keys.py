@@ -382,10 +382,10 @@ posts = key_of_two("user:{<name>}:zchannel:<uid>:posts")
 """Sorted set, the timeline: item id by published time. Permanent, limited by retention. `timelines.add`."""
 
 unread = key_of_two("user:{<name>}:zchannel:<uid>:unread")
-"""Sorted set: the unread items of `posts`, with the same scores. Permanent, as `posts`. `timelines.pages`."""
+"""Sorted set: the unread items of `posts`, with the same scores. Permanent, as `posts`. `timelines.read_state`."""
 
 read = key_of_two("user:{<name>}:channel:<uid>:read")
-"""Sorted set: read item id by time of reading. Permanent, as `posts`. `timelines.pages`, `timelines.retention`."""
+"""Sorted set: read item id by time of reading. Permanent, as `posts`. `timelines.read_state`, `timelines.retention`."""
 
 hidden = key_of_two("user:{<name>}:zchannel:<uid>:hidden")
 """Sorted set: muted item id by published time. Permanent, as `posts`. `timelines.rules`."""

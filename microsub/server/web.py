@@ -71,7 +71,7 @@ from microsub.server.stores import (
 )
 from microsub.server.surface import IdentityServices, Services
 from microsub.server.worker import can_search, figures, follower, post_store, survey
-from microsub.timelines.pages import ItemCache
+from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews
 from microsub.transfer import ListImports

@@ -396,7 +396,7 @@ def _finding(settings: Settings, stores: Stores) -> Iterator[PostSearch | None]:
         yield None
         return
     from microsub.search import IndexFolder, IndexReader, PostSearch
-    from microsub.timelines.pages import ItemCache
+    from microsub.timelines.item_cache import ItemCache
     from microsub.timelines.views import ReaderViews
 
     index = IndexReader(IndexFolder(settings.index))

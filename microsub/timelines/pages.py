@@ -2,32 +2,23 @@
 
 A view with an index (all, unread) takes one script call, which also checks the token, if any. The other views (read,
 one source) filter its rows and examine at most `EXAMINED` ids per request, so their cost is bounded.
-
-Each web process caches the items' JSON (`ItemCache`), so that a page reads only its ids from Redis.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from microsub.accounts import absent
 from microsub.accounts.store import unauthorized
-from microsub.formats.wire import not_ahead
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
-from microsub.posts.items import PIECE, Items, within
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.redis.tracking import Tracker
-from microsub.timelines.timelinekeys import batch_for, distinct, members_at, set_patterns, split
+from microsub.timelines.timelinekeys import batch_for, members_at
 
 EXAMINED = 1000
 """Maximum number of ids that one request examines for a view without an index."""
@@ -223,229 +214,6 @@ async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
     return OwnItems([int(item) for item in ids[0].split()] if ids else None, bool(behind))
 
 
-# --- the items of a page -------------------------------------------------------------------------------------------
-
-_SHORT = 64 * 1024
-"""Bytes of an item's JSON up to which it is read without asking for its size: 100 of them are a little over a page."""
-
-UNTRACKED_LIFE = 2.0
-"""Seconds for which a copy is used while changes aren't reported."""
-
-_LARGEST = 1024 * 1024
-"""Bytes of the largest item that is cached: a few larger ones would evict those of everybody."""
-
-_OVERHEAD = 150
-"""Approximate bytes that an entry takes in addition to its JSON."""
-
-
-class _CacheRead:
-    """A read in progress: items reported as changed since it began aren't cached."""
-
-    __slots__ = ("all_stale", "stale")
-
-    def __init__(self) -> None:
-        self.stale: set[str] = set()
-        self.all_stale = False
-
-
-class ItemCache:
-    """A cache of at most `max_bytes` of item JSON; the least recently used items are evicted first.
-
-    The JSON lacks its opening brace, because each reply puts its user's members in front: cutting the brace off for
-    every page would copy the page again. Redis reports changes (`redis.tracking`), and a report drops the copy.
-    Without reports, because their connection is broken or there is none, everything is dropped every few seconds.
-    Listens to `tracker` from the first `get` until `aclose`. Missing items aren't remembered. Belongs to one event
-    loop.
-    """
-
-    def __init__(
-        self,
-        items: Items,
-        tracker: Tracker | None,
-        max_bytes: int,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        """`clock` counts seconds; `now` is Unix time: no item is later."""
-        self._now = now
-        self._items = items
-        self._tracker = tracker
-        self._max_bytes = max_bytes
-        self._clock = clock
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._bytes = 0
-        self._reads: set[_CacheRead] = set()
-        self._flush_at: float | None = 0.0
-        self._listening = False
-
-    async def get(self, ids: Sequence[str], *, within_reach: bool = False) -> list[bytes | None]:
-        """The wire JSON of these items without its opening brace, None if an item no longer exists.
-
-        Of items that are large together, only the first ones, up to `PIECE`. At most one round trip, none if all are
-        cached, and another one for large items. `within_reach`: `AWAY` for items that can't be read now because their
-        master is away, instead of StoreUnavailable.
-        """
-        if self._flush_at is not None:
-            self._flush_when_due(self._flush_at)
-        found: list[bytes | int | None] = list(map(self._kept.get, ids))
-        missing = [] if all(found) else [item_id for item_id, data in zip(ids, found, strict=True) if data is None]
-        for item_id in ids if not missing else set(ids).difference(missing):
-            self._kept.move_to_end(item_id)
-        if missing:
-            read = dict(zip(missing, await self._read(missing, _SHORT, within_reach), strict=True))
-            found = [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
-        count = within((data if isinstance(data, int) else len(data or b"") for data in found), PIECE)
-        large = [item_id for item_id, data in zip(ids[:count], found, strict=False) if isinstance(data, int)]
-        whole = dict(zip(large, await self._read(large, sys.maxsize, within_reach), strict=True)) if large else {}
-        shown = zip(ids[:count], found, strict=False)
-        read_whole = (whole.get(item_id) if isinstance(data, int) else data for item_id, data in shown)
-        return [data if isinstance(data, bytes) else None for data in read_whole]
-
-    async def aclose(self) -> None:
-        """Stop listening and forget everything."""
-        if self._tracker is not None:
-            await self._tracker.aclose()
-        self._flush()
-
-    # --- reports of the tracker (`tracking.Listener`) --------------------------------------------------------------
-
-    def tracked(self) -> None:
-        """Changes are reported from now on; copies made before may be out of date."""
-        self._flush()
-        self._flush_at = None
-
-    def untracked(self) -> None:
-        """Changes are no longer reported."""
-        self._flush()
-        self._flush_at = self._clock() + UNTRACKED_LIFE
-
-    def changed(self, names: list[str] | None) -> None:
-        """Drop the copies of these keys; None: drop all."""
-        if names is None:
-            self._flush()
-            return
-        for name in names:
-            item_id = name.removeprefix(keys.ITEM_PREFIX)
-            dropped = self._kept.pop(item_id, None)
-            if dropped is not None:
-                self._bytes -= len(dropped) + _OVERHEAD
-            for read in self._reads:
-                read.stale.add(item_id)
-
-    # --- implementation --------------------------------------------------------------------------------------------
-
-    async def _read(self, missing: Sequence[str], most: int, within_reach: bool) -> list[bytes | int | None]:
-        """These items from the store; the sizes of those with more than `most` bytes."""
-        read = _CacheRead()
-        self._reads.add(read)
-        try:
-            found = await self._items.data_up_to(missing, most, within_reach=within_reach)
-            now = self._now()
-            values = [not_ahead(data, now)[1:] if isinstance(data, bytes) else data for data in found]
-        finally:
-            self._reads.discard(read)
-        if not read.all_stale:
-            for item_id, data in zip(missing, values, strict=True):
-                if isinstance(data, bytes) and data and item_id not in read.stale and len(data) <= _LARGEST:
-                    self._keep(item_id, data)
-        return values
-
-    def _keep(self, item_id: str, data: bytes) -> None:
-        before = self._kept.pop(item_id, None)
-        if before is not None:
-            self._bytes -= len(before) + _OVERHEAD
-        self._kept[item_id] = data
-        self._bytes += len(data) + _OVERHEAD
-        while self._bytes > self._max_bytes and self._kept:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest) + _OVERHEAD
-
-    def _flush_when_due(self, flush_at: float) -> None:
-        if self._tracker is not None and not self._listening:
-            self._listening = True
-            self._tracker.start(self)
-        now = self._clock()
-        if now >= flush_at:
-            self._flush()
-            self._flush_at = now + UNTRACKED_LIFE
-
-    def _flush(self) -> None:
-        self._kept.clear()
-        self._bytes = 0
-        for read in self._reads:
-            read.all_stale = True
-
-
-# --- read state -------------------------------------------------------------------------------------------------------
-
-
-_AT_ONCE = 8
-"""Channels that are marked in one round trip; more would delay others by more than a few milliseconds."""
-
-ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
-"""Scores of items as text, None if an item doesn't exist any more (`posts.items.Items.scores`)."""
-
-
-async def mark(
-    redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
-) -> set[str]:
-    """Mark items as read or unread in one channel or (`global`) in all; returns the ids that changed.
-
-    Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
-    """
-    changed: set[str] = set()
-    left = distinct(ids)
-    while True:
-        reply = await redis.script(*_marking(user, uid, state, now, *left[: batch_for(uid)]))
-        if reply == -1:
-            raise await absent(redis, user, uid)
-        changed.update(split(reply[0]))
-        left = left[reply[1] :]
-        if not left:
-            return changed
-
-
-async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> set[str]:
-    """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed in any channel."""
-    return set[str]().union(*(await mark_until(redis, user, uid, item, scores_of, now)).values())
-
-
-async def mark_until(
-    redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float
-) -> dict[str, set[str]]:
-    """Mark an item and all older ones as read, in the channel or (`global`) in all of them.
-
-    Returns the ids that changed, by channel. One round trip for a channel that contains the item.
-
-    `scores_of` looks up the score of an item that has left the timeline; an id that was never in it changes nothing.
-    Muted items aren't marked, because the user hasn't seen them. Saved items are marked only in `saved` itself.
-    Raises NotFound.
-    """
-    if uid != GLOBAL:
-        changed, has_left = await _mark_until(redis, user, uid, now, item)
-        score = (await scores_of([item]))[0] if has_left else None
-        return {uid: changed if score is None else (await _mark_until(redis, user, uid, now, item, score))[0]}
-    uids = await channels_named(redis, user, uid)
-    sets = (keys.posts, keys.hidden, keys.gone)
-    stands = await redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
-    found = next((text(one) for one in stands[: 2 * len(uids)] if one is not None), None)
-    if found is None and any(stands):
-        (found,) = await scores_of([item])
-    return await _mark_everywhere(redis, user, uids, now, item, found) if found is not None else {}
-
-
-async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
-    """Mark all items of the channel or `global` as read, except saved ones from elsewhere; returns the changed ids.
-
-    Raises NotFound.
-    """
-    if uid != GLOBAL:
-        return (await _mark_until(redis, user, uid, now))[0]
-    everywhere = await _mark_everywhere(redis, user, await channels_named(redis, user, uid), now)
-    return set[str]().union(*everywhere.values())
-
-
 async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
     """The channel itself, or for `global` all channels of the user. Raises NotFound."""
     uids = texts(await redis.command("ZRANGE", keys.channels(user), 0, -1))
@@ -460,56 +228,3 @@ async def shown_among(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> 
     named = await channels_named(redis, user, uid)
     there = await members_at(redis, [keys.posts(user, one) for one in named], ids)
     return [one for one in ids if one in there]
-
-
-async def mark_again(redis: Redis, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:
-    """Mark items as unread again, by channel; returns their number. Skips items and channels that have left."""
-    parts = [(uid, part) for uid, listed in ids.items() for part in batches(listed)]
-    changed = 0
-    for some in batches(parts, _AT_ONCE):
-        replies = await redis.scripts([_marking(user, uid, "unread", now, *part) for uid, part in some])
-        changed += sum(len(split(reply[0])) for reply in replies if reply != -1)
-    return changed
-
-
-async def _mark_everywhere(
-    redis: Redis, user: str, uids: Sequence[str], now: float, item: str = "", score: str = ""
-) -> dict[str, set[str]]:
-    """Mark that item and all older ones as read; saved items are left alone."""
-    unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
-    left = [uid for uid in compress(uids, unread) if uid != SAVED]
-    changed: dict[str, set[str]] = {uid: set() for uid in left}
-    while left:
-        some, left = left[:_AT_ONCE], left[_AT_ONCE:]
-        replies = await redis.scripts([_marking(user, uid, "until", now, item, score) for uid in some])
-        for uid, reply in zip(some, replies, strict=True):
-            if reply == -1:  # the channel has been removed
-                continue
-            changed[uid].update(split(reply[0]))
-            if reply[1] == BATCH:
-                left.append(uid)
-    return changed
-
-
-async def _mark_until(
-    redis: Redis, user: str, uid: str, now: float, item: str = "", score: str = ""
-) -> tuple[set[str], bool]:
-    """Mark the unread items of one channel as read, from that place on; returns the ids that changed.
-
-    The second value is True if the item has left the channel; without its `score` nothing was marked. Raises NotFound.
-    """
-    changed: set[str] = set()
-    looked_at, has_left = BATCH, 0
-    while looked_at == BATCH:
-        reply = await redis.script(*_marking(user, uid, "until", now, item, score))
-        if reply == -1:
-            raise await absent(redis, user, uid)
-        ids, looked_at, has_left = reply
-        changed.update(split(ids))
-    return changed, has_left == 1
-
-
-def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:
-    """A call of lua/timeline_mark.lua."""
-    script_keys = [keys.channels(user), keys.live_events(user)]
-    return load("timeline_mark"), script_keys, [*set_patterns(user), uid, how, now, *rest]

@@ -38,7 +38,8 @@ from microsub.redis.scripts import load
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels import ChannelNames, Channels
 from microsub.timelines.channels.follows import in_turns
-from microsub.timelines.pages import ItemCache, read_page, walk_rows
+from microsub.timelines.item_cache import ItemCache
+from microsub.timelines.pages import read_page, walk_rows
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals
 
 _UNREAD_PAGE = 100

@@ -27,7 +27,7 @@ from microsub.model.reader import GLOBAL, SAVED
 from microsub.parsing.process import dumps
 from microsub.posts.entries import items_to_store
 from microsub.redis.replies import text
-from microsub.timelines.pages import mark
+from microsub.timelines.read_state import mark
 from microsub.timelines.saved import save_posts, saved_among
 from microsub.transfer.foreign_posts import POSTS_OF_READER, ReaderPost
 from microsub.transfer.reports import ChannelImport, ImportReport, Skipped, one_by_one

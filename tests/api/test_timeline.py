@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from microsub.accounts.quotas import UserQuotas
-from microsub.timelines.pages import ItemCache
+from microsub.timelines.item_cache import ItemCache
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
 from tests.support.world import World
@@ -154,7 +154,7 @@ async def test_a_page_of_large_posts_ends_early(
     alice: Reader, server: World, monkeypatch: pytest.MonkeyPatch, view: dict[str, str]
 ) -> None:
     """A page of a hundred was 392 MB. Its cursors lead through all items, in both directions."""
-    monkeypatch.setattr("microsub.timelines.pages.PIECE", 200_000)
+    monkeypatch.setattr("microsub.timelines.item_cache.PIECE", 200_000)
     await alice.post(action="follow", channel="home", url=FEED)
     names = [f"p{number}" for number in range(7, 0, -1)]
     await server.publish(FEED, *posts(*names[:5], at=NOON + 9, text="x" * 40_000), *posts(*names[5:]))
@@ -180,7 +180,7 @@ async def test_a_page_of_large_posts_ends_early(
 
 async def test_a_page_has_at_least_one_post(alice: Reader, server: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large it is."""
-    monkeypatch.setattr("microsub.timelines.pages.PIECE", 1000)
+    monkeypatch.setattr("microsub.timelines.item_cache.PIECE", 1000)
     await alice.post(action="follow", channel="home", url=FEED)
     await server.publish(FEED, *posts("one", "two", text="x" * 40_000))
     assert len(await alice.walk("home")) == 2

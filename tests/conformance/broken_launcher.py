@@ -42,7 +42,8 @@ def cursor_ties_lost() -> None:
 def read_items_come_back() -> None:
     """Each delivery of a poll marks its whole channel as unread."""
     from microsub.timelines.add import Adder
-    from microsub.timelines.pages import mark, walk_rows
+    from microsub.timelines.pages import walk_rows
+    from microsub.timelines.read_state import mark
 
     add_to = Adder.add_to
 
@@ -97,7 +98,7 @@ def other_headers() -> None:
 def removed_items_come_back() -> None:
     """`remove` only marks as read."""
     from microsub.api import timeline
-    from microsub.timelines.pages import mark
+    from microsub.timelines.read_state import mark
 
     async def only_mark(redis: Any, user: str, uid: str, ids: Any, _how: Any, now: float) -> list[str]:
         return list(await mark(redis, user, uid, ids, "read", now))

@@ -265,7 +265,7 @@ async def test_a_filter_is_tried_on_the_beginnings_of_large_posts(
     ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page by page, and on so many bytes of posts at most; a trial of 120 posts took 1.5 GB."""
-    monkeypatch.setattr("microsub.timelines.pages.PIECE", 200_000)
+    monkeypatch.setattr("microsub.timelines.item_cache.PIECE", 200_000)
     await ann.publish(*(f"beta {number}" for number in range(11)), text="x" * 40_000)
     tried = await ann.get("/channels/home/filter?try=1&exclude_words=beta&kinds_are=")
     assert "8 of the newest 8 posts would be excluded" in tried.text

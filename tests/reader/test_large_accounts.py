@@ -15,7 +15,7 @@ from microsub.reader.reading.undo import UndoRecords
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.channels import Channels
-from microsub.timelines.pages import mark_until
+from microsub.timelines.read_state import mark_until
 from microsub.web.pages import Templates
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
 from tests.support.one_reader import ANN, NOW, OneReader

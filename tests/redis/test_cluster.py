@@ -20,7 +20,7 @@ from microsub.redis.multiplexer import Acknowledged, Multiplexed
 from microsub.redis.presence import Presence
 from microsub.redis.protocol import Script
 from microsub.redis.tracking import Tracker
-from microsub.timelines.pages import ItemCache
+from microsub.timelines.item_cache import ItemCache
 from tests.support.cluster import Cluster, FakeCluster, Node, running_cluster
 from tests.support.waiting import wait_until
 

@@ -248,7 +248,7 @@ async def test_a_page_of_large_posts_ends_early(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch, order: dict[str, str]
 ) -> None:
     """The next page goes on where it ended."""
-    monkeypatch.setattr("microsub.timelines.pages.PIECE", 200_000)
+    monkeypatch.setattr("microsub.timelines.item_cache.PIECE", 200_000)
     wanted = [f"tide {number}" for number in range(5, 0, -1)]
     await server.publish(FEED, *posts(*wanted, text="x" * 40_000))
     await built(replica)

@@ -10,7 +10,7 @@ from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines import pages, remove, rules, timelinekeys
+from microsub.timelines import pages, read_state, remove, rules, timelinekeys
 from microsub.timelines.add import Adder, Incoming, filtering_channels
 from microsub.timelines.remove import Leaving
 
@@ -42,16 +42,16 @@ class Timelines(Adder):
         return grant(user, scopes, behind=rows.behind), rows
 
     async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return len(await pages.mark(self._redis, user, uid, ids, "read", now))
+        return len(await read_state.mark(self._redis, user, uid, ids, "read", now))
 
     async def mark_all_read(self, user: str, uid: str, now: float) -> int:
-        return len(await pages.mark_all(self._redis, user, uid, now))
+        return len(await read_state.mark_all(self._redis, user, uid, now))
 
     async def mark_read_before(self, user: str, uid: str, item: str, scores_of: pages.ScoresOf, now: float) -> int:
-        return len(await pages.mark_before(self._redis, user, uid, item, scores_of, now))
+        return len(await read_state.mark_before(self._redis, user, uid, item, scores_of, now))
 
     async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return len(await pages.mark(self._redis, user, uid, ids, "unread", now))
+        return len(await read_state.mark(self._redis, user, uid, ids, "unread", now))
 
     async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
         return len(await remove.take_out(self._redis, user, uid, ids, Leaving(Reason.REMOVED, removed_too=False), now))

@@ -73,7 +73,7 @@ from microsub.server.worker import (
     mention_verifier,
 )
 from microsub.timelines.follow import Following
-from microsub.timelines.pages import ItemCache
+from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.sync.live_events import Listeners
 from microsub.transfer.feed_lists import FeedLists
 from microsub.webmention.store import MentionStore

@@ -14,7 +14,7 @@ from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.redis.protocol import Redis
 from microsub.server.stores import output_contents
 from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog
-from microsub.timelines.pages import ItemCache
+from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.views import ReaderViews
 from tests.support.posts import NOON
 from tests.support.readers import Reader, instance, posts

@@ -9,7 +9,7 @@ import pytest
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
-from microsub.timelines.pages import UNTRACKED_LIFE, ItemCache
+from microsub.timelines.item_cache import UNTRACKED_LIFE, ItemCache
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.fake_too

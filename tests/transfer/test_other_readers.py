@@ -14,7 +14,7 @@ import pytest
 from microsub.base.errors import InvalidRequest, ParseError
 from microsub.posts.imported import Imported
 from microsub.redis.protocol import Redis
-from microsub.timelines.pages import mark
+from microsub.timelines.read_state import mark
 from microsub.transfer import other_readers
 from microsub.transfer.foreign_posts import posts_of_reader
 from microsub.transfer.other_readers import BroughtReport, OtherReaders

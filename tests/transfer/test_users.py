@@ -28,7 +28,7 @@ from microsub.redis import keys
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.timelines.pages import mark
+from microsub.timelines.read_state import mark
 from microsub.timelines.saved import save
 from microsub.transfer import user_export, user_import
 from microsub.transfer.foreign_posts import exported_posts

@@ -25,7 +25,7 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.undo import UndoRecords
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels
-from microsub.timelines.pages import mark
+from microsub.timelines.read_state import mark
 from microsub.timelines.views import ReaderViews
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit

@@ -18,7 +18,7 @@ from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.pages import data_reply, reader_of
 from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.undo import UndoRecords
-from microsub.timelines.pages import mark, mark_until
+from microsub.timelines.read_state import mark, mark_until
 from microsub.timelines.saved import save, unsave
 from microsub.web.headers import own_path
 from microsub.web.routes import form

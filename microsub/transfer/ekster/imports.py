@@ -27,7 +27,7 @@ from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
 from microsub.posts.entries import items_to_store, scores_of, settled
 from microsub.posts.ingest import PostWriter
-from microsub.timelines.pages import mark
+from microsub.timelines.read_state import mark
 from microsub.transfer import ChannelImport, ImportReport, Skipped
 from microsub.transfer.ekster import OLD_POST, OldPost, source_among
 
