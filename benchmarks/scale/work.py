@@ -21,7 +21,7 @@ from benchmarks.world import free_port, running
 from microsub import server
 from microsub.admin.follow_repair import RepairedFollows
 from microsub.base.settings import Settings
-from microsub.delivery.delivery import Reminder
+from microsub.delivery.reminding import Reminder
 from microsub.feeds.events import Events
 from microsub.polling.worker import Worker
 from microsub.posts.values import EntriesFound

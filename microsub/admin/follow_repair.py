@@ -20,7 +20,7 @@ from microsub.base.errors import NotFound
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import Feeds
-from microsub.model.reader import Subscription
+from microsub.model.reader import ChannelKey, Subscription
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels
 from microsub.timelines.follow import UNDER_WAY, Following, unsubscribe
@@ -30,9 +30,6 @@ _AT_ONCE = 50
 
 BETWEEN_VISITS = 60.0
 """Seconds between two looks for users whose follows are due."""
-
-Place = tuple[str, str]
-"""User and channel uid."""
 
 _log = structlog.get_logger(__name__)
 
@@ -129,9 +126,9 @@ class FollowRepair:
         if user.moves:
             await self.following.finish_moves(user.name, user.moves, now)
 
-    async def _truth(self, users: Sequence[User]) -> dict[str, dict[Place, Subscription]]:
+    async def _truth(self, users: Sequence[User]) -> dict[str, dict[ChannelKey, Subscription]]:
         """The subscriptions that each feed should serve, by feed and place."""
-        truth: defaultdict[str, dict[Place, Subscription]] = defaultdict(dict)
+        truth: defaultdict[str, dict[ChannelKey, Subscription]] = defaultdict(dict)
         for user in users:
             for uid, subscriptions in (await self.channels.all_subscriptions(user.name)).items():
                 for one in subscriptions:
@@ -139,7 +136,7 @@ class FollowRepair:
         return truth
 
     async def _bring_together(
-        self, feeds: Sequence[str], truth: Mapping[str, Mapping[Place, Subscription]], now: float, only: str = ""
+        self, feeds: Sequence[str], truth: Mapping[str, Mapping[ChannelKey, Subscription]], now: float, only: str = ""
     ) -> tuple[int, int]:
         """Add missing followers of feeds and remove wrong ones, of `only` one user or of all."""
         listed = await asyncio.gather(*(self.feeds.subscribers(feed_id) for feed_id in feeds))
@@ -160,7 +157,7 @@ class FollowRepair:
             surplus += (await self._bring_together(batch, {}, now, user.name))[1]
         return surplus
 
-    async def _follow_again(self, place: Place, subscription: Subscription, now: float) -> bool:
+    async def _follow_again(self, place: ChannelKey, subscription: Subscription, now: float) -> bool:
         """Subscribe, and fill in posts that arrived in the meantime."""
         user, uid = place
         if place in await self.feeds.subscribers(subscription.feed):
@@ -177,7 +174,7 @@ class FollowRepair:
                 await self.following.follow(user, uid, subscription.url, now, subscription.name)
         return True
 
-    async def _drop(self, place: Place, feed_id: str) -> bool:
+    async def _drop(self, place: ChannelKey, feed_id: str) -> bool:
         user, uid = place
         if await self.channels.follows(user, uid, feed_id):
             return False

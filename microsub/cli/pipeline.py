@@ -27,7 +27,7 @@ from microsub.cli.options import (
 from microsub.model.plaintext import counted, escaped
 
 if TYPE_CHECKING:
-    from microsub.delivery.delivery import Rebuilt
+    from microsub.delivery.rebuilding import Rebuilt
     from microsub.feeds.events import Event, Events
     from microsub.server.stores import Stores
     from microsub.work import DeadLetter, DeadLetters

@@ -1,4 +1,4 @@
-"""Delivery of stored items to the timelines of all followers, or to a single one that is rebuilt.
+"""Delivery of stored items to the timelines of all followers, or to a single one.
 
 Adding is idempotent and independent of earlier attempts: an interrupted delivery is simply repeated. Redis does most of
 the work, in one script call per timeline. So calls are sent in batches, small enough for users' requests to be
@@ -11,53 +11,40 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
-
-import structlog
 
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.metrics import ITEMS_DELIVERED
-from microsub.base.periodic import PACE, RoundTiming, run_periodically
-from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.feeds.events import announce
-from microsub.model.reader import SAVED, Reason
-from microsub.model.settings import ChannelSettings, SettingsOf
+from microsub.configuration.model import DeliverySettings
+from microsub.model.reader import SAVED, ChannelKey, Reason
+from microsub.model.settings import ChannelSettings
 from microsub.posts.values import ItemsStored
 from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
-from microsub.timelines.backlog import MOST_ITEMS, TimelineBacklog, oldest
-from microsub.timelines.remove import Leaving, Left, left_of, restore_lost, take_out
+from microsub.timelines.backlog import TimelineBacklog
+from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.restore import RestoredItem, restore
 from microsub.timelines.rules import settle_in
 from microsub.timelines.saved import saved_of
-from microsub.timelines.sync.arrivals import repair_all_arrivals
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Activity
-    from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.model.reader import TimelineItem
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.add import Adder
-    from microsub.timelines.channels import Channels
-    from microsub.work import Message, Stream
-
-log = structlog.get_logger(__name__)
-
-
-Place = tuple[str, str]
-"""User and channel uid."""
+    from microsub.work import Message
 
 
 @dataclass(frozen=True, slots=True)
 class Recipients:
     """Timelines that get posts now, and those that get them when they are read."""
 
-    now: Sequence[Place]
-    later: Sequence[Place] = ()
+    now: Sequence[ChannelKey]
+    later: Sequence[ChannelKey] = ()
 
 
 def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
@@ -66,7 +53,7 @@ def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
 
 
 def recipients(
-    places: Sequence[Place], last_seen: Mapping[str, float], delivery: DeliverySettings, now: float
+    places: Sequence[ChannelKey], last_seen: Mapping[str, float], delivery: DeliverySettings, now: float
 ) -> Recipients:
     """Leave out users unseen for `away_days`, and all but the `fan_out_limit` seen last.
 
@@ -138,7 +125,7 @@ class Delivery:
         await self._take_back(ids, places, now)
         await self._tell(news.feed, places)
 
-    async def _tell(self, feed_id: str, places: Sequence[Place]) -> None:
+    async def _tell(self, feed_id: str, places: Sequence[ChannelKey]) -> None:
         if self.delivered is not None:
             await self.delivered(feed_id, [user for user, _ in places])
 
@@ -147,7 +134,9 @@ class Delivery:
         await self._add(feed_id, items, [(user, uid)], now)
         await self._take_back([item.id for item in items], [(user, uid)], now)
 
-    async def _deliver(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
+    async def _deliver(
+        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[ChannelKey], now: float
+    ) -> None:
         if not items:
             return
         chosen = await self._recipients(places, now)
@@ -155,7 +144,7 @@ class Delivery:
         if chosen.later:
             since = min((item.score for item in items), key=float)
 
-            async def note(batch: Sequence[Place]) -> None:
+            async def note(batch: Sequence[ChannelKey]) -> None:
                 uids: dict[str, list[str]] = {}
                 for user, uid in batch:
                     uids.setdefault(user, []).append(uid)
@@ -166,12 +155,12 @@ class Delivery:
         await self._save_instead(feed_id, items, places, now)
 
     async def _save_instead(
-        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float
+        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[ChannelKey], now: float
     ) -> None:
         """Replace saved copies of these posts, from imports, and keep their read state."""
         copies = {one.item: item for item in items for one in item.duplicates if one.feed == feed_id}
 
-        async def replace(batch: Sequence[Place]) -> None:
+        async def replace(batch: Sequence[ChannelKey]) -> None:
             for user, saved in await saved_of(self.redis, {user for user, _ in batch}, list(copies)):
                 oldest_first = sorted(saved, key=lambda copy: float(copies[copy].score))
                 back = [RestoredItem(copies[copy], saved[copy]) for copy in oldest_first]
@@ -182,19 +171,19 @@ class Delivery:
         if copies:
             await _in_batches(places, replace)
 
-    async def _recipients(self, places: Sequence[Place], now: float) -> Recipients:
+    async def _recipients(self, places: Sequence[ChannelKey], now: float) -> Recipients:
         limits = self.limits()
         if not chooses(limits, len(places)):
             return Recipients(places)
         return recipients(places, await self.activity.last_seen(user for user, _ in places), limits, now)
 
-    async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
+    async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[ChannelKey], now: float) -> None:
         if not items or not places:
             return
         settings = await self.settings()
         incoming = Incoming(self.items, feed_id, items, now)
 
-        async def add(batch: Sequence[Place]) -> None:
+        async def add(batch: Sequence[ChannelKey]) -> None:
             targets = []
             for user, uid in batch:
                 own = settings(user)
@@ -203,7 +192,7 @@ class Delivery:
 
         await _in_batches(places, add)
 
-    async def _take_back(self, ids: Sequence[str], places: Sequence[Place], now: float) -> None:
+    async def _take_back(self, ids: Sequence[str], places: Sequence[ChannelKey], now: float) -> None:
         """Remove posts that were deleted during their delivery."""
         rows = await self.items.fields(ids, ("score",))
         dead = [item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None]
@@ -212,28 +201,28 @@ class Delivery:
             with contextlib.suppress(NotFound):
                 await take_out(self.redis, user, uid, dead, Leaving(Reason.SWEPT), now)
 
-        async def withdraw_all(batch: Sequence[Place]) -> None:
+        async def withdraw_all(batch: Sequence[ChannelKey]) -> None:
             await asyncio.gather(*(withdraw(*place) for place in batch))
 
         if dead:
             await _in_batches(places, withdraw_all)
 
-    async def _recheck(self, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
+    async def _recheck(self, items: Sequence[TimelineItem], places: Sequence[ChannelKey], now: float) -> None:
         if items:
 
-            async def recheck(batch: Sequence[Place]) -> None:
+            async def recheck(batch: Sequence[ChannelKey]) -> None:
                 await settle_in(self.redis, batch, items, now)
 
             await _in_batches(places, recheck)
 
     async def _reconsider(
-        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float
+        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[ChannelKey], now: float
     ) -> None:
         """Offer edited items to channels with filters: an item that was filtered out may pass now."""
         if not items:
             return
 
-        async def offer(batch: Sequence[Place]) -> None:
+        async def offer(batch: Sequence[ChannelKey]) -> None:
             await self._add(feed_id, items, await filtering_channels(self.redis, batch), now)
 
         await _in_batches(places, offer)
@@ -243,7 +232,7 @@ def _of(items: dict[str, TimelineItem], ids: Sequence[str]) -> list[TimelineItem
     return [items[item_id] for item_id in dict.fromkeys(ids) if item_id in items]
 
 
-async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], Awaitable[None]]) -> None:
+async def _in_batches(places: Sequence[ChannelKey], act: Callable[[Sequence[ChannelKey]], Awaitable[None]]) -> None:
     """Act on `AT_ONCE` places at a time, one batch ahead of Redis."""
     ahead: asyncio.Future[None] | None = None
     try:
@@ -258,118 +247,3 @@ async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], 
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)
         raise
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """The posts sent to one channel: their number, and the number of their feeds.
-
-    `lost`: the timeline was empty, so all but the newest few are added as read.
-    """
-
-    user: str
-    uid: str
-    feeds: int
-    items: int
-    lost: bool
-
-
-@dataclass(eq=False, repr=False)
-class Rebuilding:
-    """Sends stored posts to timelines again. Idempotent."""
-
-    redis: Redis
-    channels: Channels
-    items: Items
-    stored: Stream
-    settings: Callable[[], InstanceSettings]
-    channel_settings: SettingsOf
-
-    async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
-        """Rebuild one channel of a user, or all that follow feeds.
-
-        Posts arrive when the workers deliver them; `now` is Unix time. A channel without feeds gets nothing back: its
-        timeline alone refers to its posts.
-
-        Raises NotFound if the user has no such channel, and StoreError.
-        """
-        followed = await self.channels.all_subscriptions(user)
-        if uid is not None and uid not in followed:
-            known = ", ".join(followed) or "none"
-            raise NotFound(f"{user} has no channel '{uid}'; channels: {known}")
-        wanted = [uid] if uid is not None else [one for one in followed if followed[one]]
-        # Lost posts are added as if they were new, so their former places must be removed first.
-        await repair_all_arrivals(self.redis, user, now)
-        return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
-
-    async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
-        since = oldest(self.settings().delivery, now)
-        left = await left_of(self.redis, user, uid)
-        # First the items whose state is known, also those that are too old to be sent.
-        await restore_lost(self.redis, self.items, user, uid, now)
-        fresh = (await self.channel_settings(user, uid)).first_fetch_unread or 0 if left is Left.BLANK else 0
-        count = 0
-        for feed in feeds:
-            ids = await self.items.newest(feed, MOST_ITEMS, since)
-            if left is not Left.ENOUGH:
-                # Their read state is lost, so most are added as read, as in the first fill of a new feed.
-                scores = sorted(float(score) for (score,) in await self.items.fields(ids, ("score",)) if score)
-                unread_from = min([now, *scores[-fresh:][:1]]) if fresh else now
-                await self.channels.set_unread_from(user, uid, feed, unread_from)
-            if ids:
-                await self.stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
-                count += len(ids)
-        return Rebuilt(user, uid, len(feeds), count, left is Left.BLANK)
-
-
-# --- the outbox ------------------------------------------------------------------------------------------------------
-#
-# After a crash the message of a post is repeated. Posts are stuck if their message was lost, because Redis restarted
-# without its last second. A feed's change would be announced with its next change, which may be much later.
-
-_FEEDS_AT_ONCE = 500
-
-
-@dataclass(eq=False, repr=False)
-class Reminder:
-    """Finds posts that are in their feed's outbox in two consecutive rounds, and notes of changed feeds as old."""
-
-    feeds: Feeds
-    items: Items
-    stored: Stream
-    events: Events
-    _before: Mapping[str, frozenset[str]] = field(init=False, default_factory=dict)
-    _notes: Mapping[str, str] = field(init=False, default_factory=dict)
-
-    async def run(self) -> int:
-        """Pass on posts that have been in an outbox since the last round; returns their number. Raises StoreError."""
-        count = 0
-        now: dict[str, frozenset[str]] = {}
-        notes: dict[str, str] = {}
-        feeds = await self.feeds.all_ids()
-        for start in range(0, len(feeds), _FEEDS_AT_ONCE):
-            batch = feeds[start : start + _FEEDS_AT_ONCE]
-            for feed_id, ids in (await self.items.outboxes(batch)).items():
-                stuck = sorted(self._before.get(feed_id, frozenset()).intersection(ids), key=int)
-                if stuck:
-                    # Whether they are new or edited isn't known any more, so they are handled as both.
-                    await self.stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
-                    await self.items.done(feed_id, stuck)
-                    log.warning("stuck posts were handed to delivery again", feed=feed_id, posts=len(stuck))
-                    count += len(stuck)
-                now[feed_id] = frozenset(ids) - set(stuck)
-            notes |= await self._announce(batch)
-        self._before, self._notes = now, notes
-        return count
-
-    async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
-        """Announce changes noted before the last round; the other notes, by feed."""
-        notes = await self.feeds.unannounced(feeds)
-        for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
-            await announce(self.feeds, self.events, feed_id, notes.pop(feed_id), time.time())
-            log.warning("a change of a feed was announced late", feed=feed_id)
-        return notes
-
-    async def run_forever(self, pace: RoundTiming = PACE) -> None:
-        """Remind repeatedly, until cancelled."""
-        await run_periodically(lambda _: self.run(), "reminding", pace)

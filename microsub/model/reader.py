@@ -23,6 +23,9 @@ BUILT_IN = (NOTIFICATIONS, SAVED)
 """The channels that every user has: the first and the last one."""
 RESERVED = frozenset({GLOBAL, *BUILT_IN})
 
+ChannelKey = tuple[str, str]
+"""User and channel uid."""
+
 View = Literal["all", "unread", "read"]
 
 

@@ -37,8 +37,9 @@ if TYPE_CHECKING:  # a command needs only one of these, which is imported when i
     from microsub.admin.post_bytes import PostBytes
     from microsub.admin.survey import Survey
     from microsub.admin.sweep import Sweeping
-    from microsub.delivery.delivery import Delivery, Rebuilding
+    from microsub.delivery.delivery import Delivery
     from microsub.delivery.look_ups import Completing
+    from microsub.delivery.rebuilding import Rebuilding
     from microsub.delivery.stage import Stages
     from microsub.fetch import Fetching, HostPace, Sender
     from microsub.hub.worker import HubWorker
@@ -421,8 +422,8 @@ def upkeep(
     """
     from microsub.admin.hours import Hours
     from microsub.base.periodic import RoundTiming, run_periodically
-    from microsub.delivery.delivery import Reminder
     from microsub.delivery.look_ups import LookUpRetry
+    from microsub.delivery.reminding import Reminder
     from microsub.redis.lease import take_turn
     from microsub.work import Stream, run_daily
 
@@ -523,7 +524,7 @@ def survey(stores: Stores) -> Survey:
 
 def rebuilding(stores: Stores) -> Rebuilding:
     """The service that fills timelines from the store."""
-    from microsub.delivery.delivery import Rebuilding
+    from microsub.delivery.rebuilding import Rebuilding
     from microsub.work import Stream
 
     stored = Stream(stores.redis, "stored")

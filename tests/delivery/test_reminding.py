@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.delivery.delivery import Reminder
+from microsub.delivery.reminding import Reminder
 from microsub.feeds.events import Events
 from microsub.redis import keys
 from tests.support.polling import dated, rss

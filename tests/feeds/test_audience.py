@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from microsub.feeds.record import Audience, Feeds, Places
+from microsub.feeds.followers import Audience, Places
+from microsub.feeds.record import Feeds
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON
