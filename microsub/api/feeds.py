@@ -17,7 +17,7 @@ from microsub.feeds.push_health import push_health
 from microsub.feeds.record import FeedRecord
 from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
-from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.channels import in_turns
 from microsub.timelines.follow import Followed
 from microsub.timelines.views import feed_name
 from microsub.web.params import missing

@@ -339,8 +339,8 @@ user = key_of("user:{<name>}")
 feeds change; 0: there never was one), `rule_count` (number of mutes and blocks, once counted),
 `post_bytes` (the user's share of the bytes of posts, corrected by upkeep daily), `move <feed id> <uid>`
 (target and begin of a move of the feed's items from that channel; to the channel itself: of an unfollow). Permanent,
-or until 30 days after the user was disabled. `accounts.store`, `timelines.channels`, `timelines.channels.follows`,
-`timelines.views`.
+or until 30 days after the user was disabled. `accounts.store`, `timelines.channels.store`,
+`timelines.channels.follows`, `timelines.views`.
 """
 
 former_feeds = key_of("user:{<name>}:former-feeds")
@@ -360,17 +360,17 @@ tokens = key_of("user:{<name>}:tokens")
 """Set: digests of the user's tokens. Permanent. `accounts.store`."""
 
 channels = key_of("user:{<name>}:channels")
-"""Sorted set: channel uid by position. Permanent. `timelines.channels`."""
+"""Sorted set: channel uid by position. Permanent. `timelines.channels.store`."""
 
 removed_channels = key_of("user:{<name>}:channels:removed")
 """Sorted set: uid of a removed channel by the time of its removal; restorable for 30 days. Permanent, trimmed.
-`timelines.channels`.
+`timelines.channels.store`.
 """
 
 channel = key_of_two("user:{<name>}:channel:<uid>")
 """Hash: `name`, a field for each of its own settings (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
 last change by API), `topic` (the secret in the address of its topic), and `unread_from <feed id>` (the score below
-which items of that feed arrive as read, set by its first items). Permanent. `timelines.channels`, `hub.topics`.
+which items of that feed arrive as read, set by its first items). Permanent. `timelines.channels.store`, `hub.topics`.
 """
 
 channel_feeds = key_of_two("user:{<name>}:channel:<uid>:feeds")
@@ -499,7 +499,7 @@ mentions_by_time = key_of("user:{<name>}:mentions:by-time")
 
 follows = key_of_two("user:{<name>}:follows:<day>")
 """String: the number of feeds that the user began to follow in apps on that day (Unix time divided by 86,400).
-Lifetime: two days. `timelines.channels`.
+Lifetime: two days. `timelines.channels.store`.
 """
 
 # --- output feeds ------------------------------------------------------------------------------------------------

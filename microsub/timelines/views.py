@@ -36,8 +36,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import load
 from microsub.timelines.backlog import CatchUp
-from microsub.timelines.channels import ChannelNames, Channels
-from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.channels import ChannelNames, Channels, in_turns
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.pages import read_page, walk_rows
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals

@@ -26,8 +26,7 @@ from microsub.fetch.values import Network
 from microsub.model.plaintext import counted, escaped, unprintable
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED
 from microsub.model.settings import Filters, OwnChannelSettings, stated
-from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
-from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, in_turns, slug
 from microsub.timelines.follow import new_in_a_day
 from microsub.transfer.outlines import (
     MOST_OUTLINES,

@@ -18,7 +18,7 @@ from microsub.posts.imported import COPY
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
-from microsub.timelines.channels.follows import read_subscription
+from microsub.timelines.channels import read_subscription
 from microsub.timelines.timelinekeys import rule_keys, set_keys
 
 _AT_ONCE = 100
