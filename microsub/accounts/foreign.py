@@ -189,7 +189,7 @@ class ForeignTokens:
             ]
         )
 
-    def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[bool]:
+    def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[object]:
         """Whether this process must ask about the token, for the block; other processes wait for it."""
         return leased(self._redis, f"foreign:{credential.user}:{credential.digest}", seconds)
 

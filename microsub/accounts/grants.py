@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from microsub.accounts import absent, listed
@@ -212,7 +212,8 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
 @dataclass(frozen=True, slots=True)
 class OwnToken:
     """A valid token. Times are Unix seconds; `expires` None means never; `me` may be empty. `source` is the id of the
-    source with this token, or empty; `is_app`: its user has allowed an app.
+    source with this token, or empty, and `record` what is stored of it, None if it was revoked; `is_app`: its user has
+    allowed an app.
     """
 
     user: str
@@ -222,13 +223,12 @@ class OwnToken:
     created: float
     expires: float | None
     source: str = ""
+    record: bytes | None = field(default=None, repr=False)
     is_app: bool = False
 
 
 SOURCE_MARK = "source "
 """Prefix of the mark of a source's token, before the source's id."""
-
-_TOKEN_FIELDS = ("scope", "client", "created", "expires", "foreign", "grant", "mark")
 
 
 class OwnTokens:
@@ -242,13 +242,12 @@ class OwnTokens:
         user = owner_in(token)
         if user is None:
             return None
-        row, owner = await self._redis.pipeline(
-            [
-                ("HMGET", keys.token(user, sha256_hex(token)), *_TOKEN_FIELDS),
-                ("HMGET", keys.user(user), "me", "created", "disabled"),
-            ]
+        row, owner, source, record = await self._redis.script(
+            load("token_find"),
+            [keys.user(user), keys.token(user, sha256_hex(token)), keys.sources(user)],
+            [keys.grant(user, "*"), SOURCE_MARK],
         )
-        scope, client, created, expires, foreign, grant, mark = (
+        scope, client, created, expires, foreign, grant, _ = (
             part.decode() if part is not None else None for part in row
         )
         me, known, disabled = owner
@@ -258,13 +257,8 @@ class OwnTokens:
         if ends is not None and ends <= now:
             return None
         scopes, made = frozenset(scope.split()), float(created or 0)
-        source = await self._source(user, grant, mark)
-        return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends, source, grant is not None)
-
-    async def _source(self, user: str, grant: str | None, mark: str | None) -> str:
-        if mark is not None and mark.startswith(SOURCE_MARK):
-            return mark.removeprefix(SOURCE_MARK)
-        return text(await self._redis.command("HGET", keys.grant(user, grant), "source") or b"") if grant else ""
+        about = OwnToken(user, text(me or b""), scopes, client or "", made, ends, is_app=grant is not None)
+        return replace(about, source=text(source), record=record) if source else about
 
     async def revoke(self, token: str) -> bool:
         """End an access token with everything else of its grant, at once; returns whether it existed."""

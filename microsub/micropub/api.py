@@ -34,7 +34,7 @@ from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.media import PATH as MEDIA
 from microsub.micropub.posting import PATH as POSTS
 from microsub.micropub.properties import PostedItem, of_form, of_json
-from microsub.micropub.sources import Source
+from microsub.micropub.sources import Source, source_in
 from microsub.model.plaintext import shown
 from microsub.model.reader import Credential
 from microsub.server.surface import Services
@@ -48,6 +48,7 @@ from microsub.web.params import (
     Params,
     RequestBody,
     collect,
+    declared_length,
     form_with_files,
     is_multipart,
     missing,
@@ -127,7 +128,7 @@ class MicropubServices:
 
     async def sender(self, scope: Scope, in_body: str | None = None) -> SourceAccess:
         """The source of a request. Raises as `token` and `source_of` do."""
-        return await self.source_of(await self.token(scope, in_body))
+        return self.source_of(await self.token(scope, in_body))
 
     async def token(self, scope: Scope, in_body: str | None = None) -> OwnToken:
         """The token of a request. Raises Unauthorized, InvalidRequest for two tokens."""
@@ -146,15 +147,14 @@ class MicropubServices:
             services.token_use.note(Credential(own.user, sha256_hex(token)), now)
         return own
 
-    async def source_of(self, own: OwnToken) -> SourceAccess:
+    def source_of(self, own: OwnToken) -> SourceAccess:
         """The source of a token. Raises Forbidden for an app that has none, PostingScopeMissing, Unauthorized."""
         if not own.source:
             # Apps take 401 for an expired token, and show this to the user.
             raise Forbidden(_NO_CHANNEL) if own.is_app else PostingScopeMissing("create")
-        try:
-            source = await self.services.sources.get(own.user, own.source)
-        except NotFound:
-            raise Unauthorized("the source of this token was revoked") from None
+        source = source_in(own)
+        if source is None:
+            raise Unauthorized("the source of this token was revoked")
         return SourceAccess(replace(source, me=own.me) if source.app else source, own.scopes)
 
     async def require_active(self, user: str) -> None:
@@ -212,8 +212,10 @@ class MicropubEndpoint(HttpEndpoint):
             return await self._query(exchange)
         if verb != "POST":
             raise MethodNotAllowed(verb, METHODS)
-        if bearer(exchange.scope) is None:
-            return await self._unchecked(exchange)
+        most = UNCHECKED_PARTS if _has_files(exchange.scope) else UNCHECKED_BODY
+        if bearer(exchange.scope) is None or declared_length(exchange.scope) <= most:
+            # A small body is read from strangers too, so the token is checked once, after that.
+            return await self._take(exchange.scope, await read_body(exchange.scope, exchange.receive, most))
         sender = await self._micropub.sender(exchange.scope)
         give_back = self._micropub.admit(sender.source.user) if _has_files(exchange.scope) else _nothing
         try:
@@ -221,12 +223,6 @@ class MicropubEndpoint(HttpEndpoint):
             return await self._take(exchange.scope, body)
         finally:
             give_back()
-
-    async def _unchecked(self, exchange: HttpExchange) -> Reply:
-        """Handle a request with its token in the form; small, since strangers may send one too."""
-        most = UNCHECKED_PARTS if _has_files(exchange.scope) else UNCHECKED_BODY
-        body = await read_body(exchange.scope, exchange.receive, most)
-        return await self._take(exchange.scope, body)
 
     async def _take(self, scope: Scope, body: RequestBody) -> Reply:
         """Carry out a body. The token is checked last: it may expire while a slow sender sends."""
@@ -288,7 +284,7 @@ class MicropubEndpoint(HttpEndpoint):
         if own.is_app and not own.source and (nothing := _NOTHING.get(params.text("q") or "")):
             await self._micropub.services.identity.quotas.count(own.user, self._micropub.services.clock())
             return orjson.dumps(nothing)
-        sender = await self._micropub.source_of(own)
+        sender = self._micropub.source_of(own)
         await self._micropub.count_request(sender)
         run = self._QUERIES.get(params.need("q", f"one of {', '.join(self._QUERIES)}"))
         if run is None:

@@ -10,6 +10,7 @@ neither is recognised by its whole content for ten minutes. So a sender that got
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
@@ -36,7 +37,7 @@ from microsub.posts.ingest import Ingest
 from microsub.posts.items import Items
 from microsub.posts.values import BY_USER, ItemToStore, version_of
 from microsub.redis import keys
-from microsub.redis.lease import leased_in_turn
+from microsub.redis.lease import Lease, leased_in_turn
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 
@@ -128,7 +129,7 @@ class Posting:
         # `NX` together with `GET` needs a newer Redis than the bundled one.
         _, found = await self._redis.pipeline([("SET", place, made, "NX", "EX", SENT_AGAIN), ("GET", place)])
         known = text(found or made.encode())
-        if await self._deleted.has(source, known):
+        if known != made and await self._deleted.has(source, known):
             # It was deleted since then, and the sender wants it back.
             await self._redis.command("SET", place, made, "EX", SENT_AGAIN)
             return made
@@ -141,26 +142,26 @@ class Posting:
 
         Raises Forbidden if no channel follows the source, and ParseError.
         """
-        feed = await self._feed(source)
-        async with leased_in_turn(self._redis, f"saving:{feed.id}", _LEASE):
-            before = await self._items.by_guid(feed.id, token)
-            if before is None and await self._items.id_of(feed.id, token):
-                if await self._deleted.has(source, token):
-                    return base + path_of(feed, await self._restore(source, feed, item, token, base))
-            else:
-                await self._store(source, feed, item, token, base, before)
+        feed_id = await self._feed_id(source)
+        async with leased_in_turn(self._redis, f"saving:{feed_id}", _LEASE) as lease:
+            feed, item_id = await asyncio.gather(self._followed(source, feed_id), self._items.id_of(feed_id, token))
+            before = await self._items.get(item_id) if item_id is not None else None
+            if item_id is None or before is not None:
+                await self._store(source, feed, item, token, base, before, lease)
+            elif await self._deleted.has(source, token):
+                token = await self._restore(source, feed, item, token, base)
         return base + path_of(feed, token)
 
     async def update(self, source: Source, address: str, document: Mapping[str, Any], base: str) -> str:
         """Change a post as `document` says (`properties.updated`); returns its address."""
         feed = await self._feed(source)
         token = await self._token_in(source, feed, address)
-        async with leased_in_turn(self._redis, f"saving:{feed.id}", _LEASE):
+        async with leased_in_turn(self._redis, f"saving:{feed.id}", _LEASE) as lease:
             before = await self._items.by_guid(feed.id, token)
             item = _item_of(before)
             if before is None or item is None:
                 raise _unknown(address)
-            await self._store(source, feed, updated(item, document), token, base, before)
+            await self._store(source, feed, updated(item, document), token, base, before, lease)
         return base + path_of(feed, token)
 
     async def delete(self, source: Source, address: str) -> None:
@@ -219,10 +220,18 @@ class Posting:
 
     async def _feed(self, source: Source) -> FeedRecord:
         """The source's feed. Raises Forbidden if no channel follows it."""
+        return await self._followed(source, await self._feed_id(source))
+
+    async def _feed_id(self, source: Source) -> str:
         feed_id = await self._feeds.find(source.address)
-        found = await self._feeds.get(feed_id) if feed_id is not None else None
-        if found is None or not await self._feeds.subscribers(found.id):
-            raise Forbidden(f"no channel follows the source '{source.id}' any more, so it can't post")
+        if feed_id is None:
+            raise _unfollowed(source)
+        return feed_id
+
+    async def _followed(self, source: Source, feed_id: str) -> FeedRecord:
+        found, followers = await asyncio.gather(self._feeds.get(feed_id), self._feeds.subscribers(feed_id))
+        if found is None or not followers:
+            raise _unfollowed(source)
         return found
 
     async def _restore(self, source: Source, feed: FeedRecord, item: PostedItem, former: str, base: str) -> str:
@@ -240,7 +249,9 @@ class Posting:
         token: str,
         base: str,
         before: Mapping[str, str] | None,
+        lease: Lease | None = None,
     ) -> None:
+        """Store a post in place of `before`; its `lease` ends with that."""
         if self._require_room is not None:
             await self._require_room([source.user])
         now, own = self._clock(), base + path_of(feed, token)
@@ -249,7 +260,10 @@ class Posting:
         await self._media.shown(source.user, item.encoded(), feed.id, token)
         # Never older than the stored version, even if the clocks of other machines differ.
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
-        await self._ingest.add(feed, [post], now, version, followers=[source.user])
+        ending = (lambda: [lease.releasing()]) if lease is not None else tuple
+        await self._ingest.add(
+            feed, [post], now, version, mostly_new=before is None, followers=[source.user], ending=ending
+        )
 
     async def _token_in(self, source: Source, feed: FeedRecord, address: str) -> str:
         """The present token of the post at an address, whatever its host. Raises InvalidRequest."""
@@ -347,6 +361,10 @@ def _parted(path: str) -> tuple[str, str] | None:
     """The feed and the token that a path names."""
     match = _ADDRESS.fullmatch(path)
     return (match[1], match[2]) if match is not None else None
+
+
+def _unfollowed(source: Source) -> Forbidden:
+    return Forbidden(f"no channel follows the source '{source.id}' any more, so it can't post")
 
 
 def _unknown(address: str) -> InvalidRequest:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import orjson
 
 from microsub.accounts import absent
-from microsub.accounts.grants import SOURCE_MARK, end_source
+from microsub.accounts.grants import SOURCE_MARK, OwnToken, end_source
 from microsub.accounts.store import Accounts
 from microsub.base.digests import new_secret
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
@@ -186,6 +186,11 @@ class Sources:
         if reply > 1:
             raise QuotaReached("sources", reply - 2, most)
         return bool(reply)
+
+
+def source_in(own: OwnToken) -> Source | None:
+    """The source that a token leads to, as it was when the token was checked; None if it was revoked."""
+    return None if own.record is None else _source(own.user, own.source, own.record)
 
 
 def _checked_name(name: str) -> str:

@@ -466,16 +466,17 @@ class Ingest:
         mostly_new: bool = False,
         listing: Listing | None = None,
         followers: Collection[str] = (),
+        ending: Callable[[], Sequence[ScriptCall]] = tuple,
     ) -> Ingested:
         """Store posts of a feed and pass on new and edited ones, and those in the outbox since a crash.
 
         `version`, `mostly_new` and `listing` as in `PostWriter.write`. `changed` are properties that an edit changes in
-        addition to visible ones. For the users `followers`, the bytes count. Raises StoreError; repeat the call
-        after an interruption.
+        addition to visible ones. For the users `followers`, the bytes count. `ending` returns calls for the last round
+        trip. Raises StoreError; repeat the call after an interruption.
         """
         stored = await self._writer.write(feed, posts, now, version, mostly_new=mostly_new, listing=listing)
         added = await self._hand_on(feed, stored, followers, changed)
-        await self._redis.scripts(added.last)
+        await self._redis.scripts([*added.last, *ending()])
         return added
 
     async def add_found(self, found: EntriesFound) -> None:

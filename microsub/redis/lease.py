@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from microsub.base.errors import StoreError
 from microsub.redis import keys
-from microsub.redis.protocol import Command, Redis
+from microsub.redis.protocol import Command, Redis, ScriptCall
 from microsub.redis.scripts import load
 
 _RENEW = load("lease")
@@ -44,6 +44,7 @@ class Lease(LeaseCommands):
     def __init__(self, redis: Redis, what: str, lease: float, token: str = "") -> None:
         super().__init__(what, lease, token)
         self._redis = redis
+        self.is_left = False
 
     async def acquire(self) -> bool:
         """Take it if it is free; a lease given while Redis' clock was far ahead is shortened."""
@@ -61,6 +62,11 @@ class Lease(LeaseCommands):
         """Release it, if it is still ours."""
         await self._redis.command(*self.extending(0))
 
+    def releasing(self) -> ScriptCall:
+        """The call that releases it, for the caller's last round trip; if that fails, it expires."""
+        self.is_left = True
+        return _RENEW, [self._key], [self._token, 0]
+
 
 async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
     """Whether this round of that part of upkeep is ours: no process began one within `seconds`."""
@@ -68,15 +74,15 @@ async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterator[bool]:
-    """Yields whether this process has the job for the block. A process that dies loses it after `seconds`.
+async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterator[Lease | None]:
+    """Yields the job's lease for the block; None if another process has it, for `seconds` after it dies.
 
     The lease can run out while Redis can't be reached. Callers that need more than "hardly ever two at once" must
     check again inside Redis. Raises StoreError if Redis can't be reached at the beginning.
     """
     lease = Lease(redis, what, seconds)
     if not await lease.acquire():
-        yield False
+        yield None
         return
 
     async def renew() -> None:
@@ -87,19 +93,20 @@ async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterato
 
     keeper = asyncio.create_task(renew(), name=f"lease {what}")
     try:
-        yield True
+        yield lease
     finally:
         keeper.cancel()
-        with contextlib.suppress(StoreError):
-            await lease.release()
+        if not lease.is_left:
+            with contextlib.suppress(StoreError):
+                await lease.release()
 
 
 @contextlib.asynccontextmanager
-async def leased_in_turn(redis: Redis, what: str, seconds: float) -> AsyncIterator[None]:
+async def leased_in_turn(redis: Redis, what: str, seconds: float) -> AsyncIterator[Lease]:
     """Take the lease as `leased` does, but wait until an earlier holder has finished or died `seconds` ago."""
     while True:
         async with leased(redis, what, seconds) as mine:
             if mine:
-                yield
+                yield mine
                 return
         await asyncio.sleep(_LOOK_AGAIN)

@@ -10,6 +10,7 @@ All errors of this module are InvalidRequest with the parameter, the value found
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
@@ -225,19 +226,25 @@ BODY_SECONDS = 120.0
 
 async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY) -> RequestBody:
     """Read the body. Raises TooLarge over `most` bytes, before reading if that is declared, and TooSlow."""
-    length = content_type = b""
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            content_type = value
-        elif name == b"content-length":
-            length = value
-    if length.isdigit() and int(length) > most:
+    content_type = _header(scope, b"content-type")
+    if most < declared_length(scope) < math.inf:
         raise too_large(most)
     try:
         content = await _read(receive, most)
     except TimeoutError:
         raise TooSlow(f"the body was not complete after {BODY_SECONDS:g} seconds") from None
     return RequestBody(content, content_type.decode("latin-1"))
+
+
+def declared_length(scope: Scope) -> float:
+    """The bytes of the body as the request declares them; infinite if it doesn't."""
+    length = _header(scope, b"content-length")
+    return int(length) if length.isdigit() else math.inf
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    found: list[bytes] = [value for given, value in scope["headers"] if given == name]
+    return found[-1] if found else b""
 
 
 async def body_pairs(body: RequestBody) -> Pairs:

@@ -54,6 +54,31 @@ class CountingRedis(Wrapped):
         return await run()
 
 
+class InRow(Wrapped):
+    """Records the round trips that wait for one another.
+
+    `rows` has the names of the calls that left together: of those that began before any of them was answered. So a
+    pipeline is one trip, and so are concurrent calls.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.rows: list[list[str]] = []
+        self._is_open = False
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        if not name:
+            return await run()
+        if not self._is_open:
+            self.rows.append([])
+            self._is_open = True
+        self.rows[-1].append(f"{name} {args}"[:110])
+        try:
+            return await run()
+        finally:
+            self._is_open = False
+
+
 class Between(Wrapped):
     """Acts as another process at the worst moment: `before(name, args)` runs before each call."""
 

@@ -1,0 +1,72 @@
+"""The cost of requests in Redis: round trips that wait for one another.
+
+Calls that leave together count as one, as those of a pipeline do; settings, which are read once a second, don't count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from microsub.accounts.grants import Codes, Consent
+from microsub.configuration.effective import EffectiveSettings
+from microsub.model.reader import POSTING_SCOPES
+from microsub.redis.protocol import Redis
+from tests.support.readers import instance
+from tests.support.redis_wrappers import InRow
+from tests.support.world import World
+
+ADDRESS = "https://reader.example"
+
+
+@dataclass
+class Measured:
+    """A server with the user ann, who has the channel `home`."""
+
+    redis: InRow
+    server: World
+
+    def trips(self) -> int:
+        """The number of round trips in a row since the last call."""
+        rows, self.redis.rows = self.redis.rows, []
+        print("", *(f"{number:3} {', '.join(row)}" for number, row in enumerate(rows, 1)), sep="\n")
+        return len(rows)
+
+
+@pytest.fixture
+async def measured(real_redis: Redis) -> AsyncIterator[Measured]:
+    """Settings stay remembered; the time is the real one, by which Redis expires keys."""
+    redis = InRow(real_redis)
+    async with instance(redis, time.time(), base_url=ADDRESS) as server:
+        server.effective = EffectiveSettings(server.declared, server.own_settings, remembered=600)
+        await server.reader("ann", "home")
+        yield Measured(redis, server)
+
+
+async def token_of_app(server: World, source: str) -> str:
+    """The token of an app that the user let in with this source."""
+    codes = Codes(server.redis)
+    asked = Consent("ann", "https://app.example/", "App", "https://app.example/", frozenset(POSTING_SCOPES), "", source)
+    _, issued = await codes.redeem(await codes.create(asked, server.now), "", lambda _: True, server.now)
+    assert issued is not None
+    return issued.access
+
+
+@pytest.mark.parametrize("by_app", [False, True], ids=["a script", "an app"])
+async def test_the_round_trips_of_a_micropub_post(measured: Measured, by_app: bool) -> None:
+    """Ten, until its post is stored and given to delivery."""
+    server = measured.server
+    source = await server.sources.create("ann", "home", "Backups", server.now)
+    renewed = await server.sources.renew_token("ann", source.id, server.now)
+    token = await token_of_app(server, source.id) if by_app else renewed
+    for text in ("one", "two"):
+        measured.trips()
+        headers = {"Authorization": f"Bearer {token}"}
+        reply = await server.client.post("/micropub", headers=headers, data={"h": "entry", "content": text})
+        assert reply.status_code == 201, reply.text
+    assert measured.trips() <= 10
+    await server.stages.run_once()
+    assert len(await server.rows("ann")) == 2
