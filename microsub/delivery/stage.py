@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-import structlog
-
 from microsub.base.errors import StoreError
 from microsub.delivery.look_ups import LookUpStage
 from microsub.posts.values import EntriesFound
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.redis.tracking import Tracker
-
-log = structlog.get_logger(__name__)
 
 STAGES = ("stored", "incomplete", "pushed")
 """Streams with stages: ids for timelines, ids to be completed, and deliveries of hubs."""
@@ -145,19 +141,6 @@ class Stages:
         for stage in self._stages:
             if names is None or keys.stream(stage.name) in names:
                 stage.wake()
-
-
-LONG_GONE = 3600.0
-"""Seconds without a heartbeat after which a name without messages is forgotten."""
-
-
-async def forget_workers(redis: Redis, _now: float) -> None:
-    """Forget names of ended workers in the streams' groups: each worker takes a new one.
-
-    Names with messages are kept.
-    """
-    if forgotten := sum([await Stream(redis, name).forget_consumers(LONG_GONE) for name in STAGES]):
-        log.info("workers that stopped long ago were removed", names=forgotten)
 
 
 async def retry(dead: DeadLetters, letters: Sequence[DeadLetter], store: StorePosts) -> list[str]:

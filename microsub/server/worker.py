@@ -449,13 +449,10 @@ def daily_jobs(
     settings: Settings, stores: Stores, subscriber: Subscriber, verifier: MentionVerifier
 ) -> dict[str, Callable[[float], Awaitable[object]]]:
     """Daily jobs by name; each is called with Unix time."""
-    from microsub.delivery.stage import forget_workers
-
     return {
         "sweep": sweeping(stores).run,
         "follows": follow_repair(stores).run_daily,
         "retention": retention(settings, stores).look_for_channels,
-        "workers": functools.partial(forget_workers, stores.redis),
         "outputs": functools.partial(_forget_outputs, stores),
         "media": functools.partial(sweep_media, stores),
         "posts": post_bytes(stores).run,

@@ -43,6 +43,10 @@ class Patience:
     trouble: float = 2.0
 
 
+LONG_GONE = 3600.0
+"""Seconds without a heartbeat after which a consumer without messages is forgotten: each worker takes a new name."""
+
+
 async def _always() -> bool:
     return True
 
@@ -100,6 +104,8 @@ class Stage(Loop[Message]):
         """Whether the handler's output has room. Also notes when to look for abandoned messages."""
         now = time.monotonic()
         if now - self._looked >= self._patience.look_around:
+            if self._looked == float("-inf"):
+                await self._stream.forget_consumers(LONG_GONE)
             self._looked, self._looks_around = now, True
             STAGE_BACKLOG.labels(self.name).set((await self._stream.backlog()).messages)
         self._is_full = not await self._has_room()

@@ -22,7 +22,7 @@ from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
-from microsub.work import Bounds, DeadLetters, Message, Patience, Stage, Stream
+from microsub.work import Bounds, DeadLetters, Message, Patience, Stage, Stream, queue
 from tests.support.posts import NOON
 from tests.support.redis_wrappers import CountingRedis
 from tests.support.waiting import wait_until
@@ -347,3 +347,23 @@ async def test_dead_letters_have_a_bound(redis: Redis) -> None:
     assert [(entry["stage"], entry["why"]) for entry in logs] == [("stored", "reason 0"), ("stored", "reason 1")]
     await dead.add("stored", Message("9-1", {"feed": b"7" * 200_000}), "too large", NOON)
     assert [letter.why for letter in await dead.list()] == ["too large"]
+
+
+async def test_a_stage_that_starts_forgets_ended_workers(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names with messages are kept."""
+    monkeypatch.setattr(queue, "LONG_GONE", -1.0)
+    stream = Stream(real_redis, "stored")
+    await add(real_redis, "kept", "done")
+    assert await stream.take("with messages", 1)
+    await stream.done(await stream.take("without", 1))
+
+    async def names() -> list[bytes]:
+        rows = await real_redis.command("XINFO", "CONSUMERS", keys.stream("stored"), "workers")
+        return [row[1] for row in rows]
+
+    async def is_replaced() -> bool:
+        return await names() == [b"one", b"with messages"]
+
+    assert await names() == [b"with messages", b"without"]
+    async with running(stage(real_redis, Handler(), patience=STEADY)):
+        await wait_until(is_replaced)
