@@ -436,7 +436,7 @@ class Activity:
         await self._redis.command("ZADD", keys.seen(), "GT", f"{now:.0f}", user)
 
     async def last_seen(self, users: Iterable[str]) -> dict[str, float]:
-        """When each of these users was last seen, without those who never were. One round trip."""
+        """The time when each of these users was last seen, without users who never were. One round trip."""
         names = list(dict.fromkeys(users))
         asked = [("ZMSCORE", keys.seen(), *batch) for batch in batches(names, 2 * _STEP)]
         times = [at for reply in await self._redis.pipeline(asked) for at in reply]

@@ -125,7 +125,7 @@ class FeedRecord:
         return "" if self.is_internal or self.is_written else host_of(self.url)
 
     def due(self, now: float) -> float:
-        """When it is due for a new follower: a feed that was never planned goes before all that are overdue."""
+        """The due time for a new follower: a feed that was never planned precedes all overdue ones."""
         return now - NEW_FIRST if self.next_poll is None else self.next_poll
 
 

@@ -105,7 +105,7 @@ def is_public(address: Address) -> bool:
 
 
 def port_problem(port: int) -> str | None:
-    """Why connections to `port` are refused at any address; None if they aren't.
+    """The reason why connections to `port` are refused at any address; None if they aren't.
 
     Web servers use 80, 443 and ports above 1,023. A server that connects to any port on behalf of its users would show
     them which ports are open, on machines that only it can reach.

@@ -43,7 +43,7 @@ Reason = Literal[
     "local",
     "busy",
 ]
-"""Why a document couldn't be fetched. Two reasons don't concern the host, because no request was sent: with `local`
+"""The reason why a document couldn't be fetched. Two don't concern the host, because no request was sent: with `local`
 this process has no file descriptor left, with `busy` the share of the host or of the requester is used up.
 `private`: a name resolves to addresses that aren't allowed; users see it as `dns`.
 """

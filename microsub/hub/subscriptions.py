@@ -23,9 +23,9 @@ from microsub.fetch.network import WEB_PORTS, port_problem
 from microsub.model.plaintext import shown
 
 LEASES = (HOUR, 14 * DAY)
-"""Bounds of a lease, whatever the request asks for."""
-LEASE_UNSAID = 10 * DAY
-"""If the request names no lease."""
+"""Minimum and maximum seconds of a lease."""
+DEFAULT_LEASE = 10 * DAY
+"""Seconds of the lease if the request names none."""
 
 LONGEST_URL = 2048
 LONGEST_SECRET = 199
@@ -177,7 +177,7 @@ def request_of(form: Mapping[str, str], nonce: str, *, any_port: bool) -> Subscr
 def granted(asked: str) -> float:
     """The lease in seconds that is granted for a requested one. Raises InvalidRequest."""
     if not asked:
-        return LEASE_UNSAID
+        return DEFAULT_LEASE
     if not re.fullmatch(r"[0-9]{1,10}", asked) or not int(asked):
         text = f"'hub.lease_seconds' can't be '{shown(asked)}': expected a whole number from 1 with at most ten digits"
         raise InvalidRequest(text)

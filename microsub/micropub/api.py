@@ -515,7 +515,7 @@ class _Guesses:
         return self
 
     def name(self, user: str) -> str:
-        """Whose share large replies with posts of `user` take: slow strangers must not take the user's own share."""
+        """The owner of the share that large replies with posts of `user` take: slow strangers have their own."""
         return f"network {self._public}" if self._public else user
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -107,7 +107,7 @@ class ProcessEnded(Exception):
 
 
 class OutOfTime(ProcessEnded):
-    """It was ended because the document exceeded its time limit."""
+    """The process was ended because the document exceeded its time limit."""
 
 
 @dataclass(frozen=True, slots=True)

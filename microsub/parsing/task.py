@@ -24,7 +24,7 @@ class Task(Generic[R, *Arguments]):
 
     @property
     def name(self) -> str:
-        """Where the function is: `package.module:function`."""
+        """The path of the function: `package.module:function`."""
         return f"{self.do.__module__}:{self.do.__name__}"
 
 
@@ -38,6 +38,6 @@ def result_of(do: Callable[..., Any]) -> Any:
 
 
 def bytes_among(do: Callable[..., Any]) -> tuple[bool, ...]:
-    """Which of a function's arguments after the body are bytes."""
+    """Whether each argument of a function after the body is bytes."""
     hints = [hint for name, hint in get_type_hints(do).items() if name != "return"]
     return tuple(hint is bytes or bytes in get_args(hint) for hint in hints[1:])

@@ -114,7 +114,7 @@ async def _state(redis: Redis, key: str | None, name: str, seconds: float) -> Se
 
 
 async def _failure(call: Awaitable[object], seconds: float) -> StoreError | TimeoutError | None:
-    """Why a command failed, if the server is the reason; TimeoutError after `seconds`."""
+    """The error of a command, if the server is the reason; TimeoutError after `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await call

@@ -429,7 +429,7 @@ class _Planning:
             target.feeds.add(known)
 
     def _private_host(self, url: str) -> str | None:
-        """Why a feed can't be fetched if its address is in a private network; no name is resolved."""
+        """The reason why a feed in a private network can't be fetched; no name is resolved."""
         host = host_of(url)
         address = parse_address(host)
         if address is not None:

@@ -24,7 +24,7 @@ from microsub.fetch import (
     SendLimits,
     retry_after,
 )
-from microsub.websub.subscriptions import LEASE_WISHED, Callback, address
+from microsub.websub.subscriptions import WANTED_LEASE, Callback, address
 
 LIMITS = SendLimits(total=10.0, body=16 * 1024)
 REDIRECTS = 5
@@ -70,7 +70,7 @@ class Hubs:
             "hub.topic": callback.topic,
         }
         if mode == "subscribe":
-            form |= {"hub.lease_seconds": f"{LEASE_WISHED:.0f}", "hub.secret": callback.secret}
+            form |= {"hub.lease_seconds": f"{WANTED_LEASE:.0f}", "hub.secret": callback.secret}
         answer = await self._follow(callback.hub, form)
         end = "accepted" if answer.accepted else "put_off" if answer.put_off else "refused"
         WEBSUB_REQUESTS.labels(mode, end).inc()

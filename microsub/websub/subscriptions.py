@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from microsub.feeds.record import FeedRecord
 
 
-LEASE_WISHED = 10 * DAY
+WANTED_LEASE = 10 * DAY
 """The lease that is asked for; the hub's answer counts."""
 LEASES = (HOUR, 14 * DAY)
 """Bounds of a lease, whatever the hub grants."""
-LEASE_UNSAID = DAY
+DEFAULT_LEASE = DAY
 """For a hub that omits the lease, although the spec requires it."""
 
 LATE = 600.0
@@ -86,7 +86,7 @@ class Callback:
 
     @property
     def renewal(self) -> float:
-        """When a new callback should replace it: at half the lease."""
+        """The time when a new callback should replace it: at half the lease."""
         return ((self.verified or 0.0) + (self.until or 0.0)) / 2
 
     def is_live(self, now: float) -> bool:
@@ -231,7 +231,7 @@ def pause_after(tries: int, current: Callback | None, now: float) -> float:
 def lease_of(said: str | None) -> float:
     """The lease in seconds that counts, from `hub.lease_seconds` as the hub sends it."""
     seconds = number(said.encode()) if said and re.fullmatch(r"[0-9]{1,12}", said) else None
-    return LEASE_UNSAID if seconds is None else min(LEASES[1], max(LEASES[0], seconds))
+    return DEFAULT_LEASE if seconds is None else min(LEASES[1], max(LEASES[0], seconds))
 
 
 def is_asked_for(callback: Callback, mode: str, topic: str) -> bool:

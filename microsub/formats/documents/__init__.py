@@ -27,7 +27,7 @@ class DocumentFormat:
     entry: bytes
 
     def starts(self, written: bytes) -> list[int]:
-        """Where the entries of a written document begin."""
+        """The positions at which the entries of a written document begin."""
         return [found.start() for found in re.finditer(re.escape(self.entry), written)]
 
 

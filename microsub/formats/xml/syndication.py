@@ -220,7 +220,7 @@ def _entry(node: Node, channel: Node, version: str, feed_base: str) -> RawEntry:
 
 
 def _dates(node: Node) -> tuple[datetime | None, datetime | None]:
-    """When the entry was published, and when it was updated."""
+    """The times when the entry was published and updated."""
     # As a plain dictionary: feedparser's own one replaces a missing date by the other one, with a warning.
     names = ("published", "created", "updated", "dc_date")
     published, created, updated, dated = (from_text(dict.get(node, name)) for name in names)

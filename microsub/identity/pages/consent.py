@@ -285,7 +285,7 @@ class ConsentPages:
         return found, shown_app(found, target.redirect)
 
     async def _posts_to(self, visit: PageVisit, asked: AuthorizationRequest, me: str) -> PostsTo:
-        """Where the app will post: where the user's page says."""
+        """The place where the app will post: the endpoint that the user's page names."""
         if _AT_ONES_SITE.keys().isdisjoint(asked.scopes):
             return "nowhere"
         if is_own(me, visit.base):
