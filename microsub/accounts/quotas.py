@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -40,6 +40,8 @@ REPORTED_AFTER = 1.0
 """Seconds after which it reports in any case, with the next request."""
 
 CountedQuota = Literal["channels", "feeds", "media", "output_items", "outputs", "rules", "saved", "sources", "tokens"]
+Most = Callable[["CountedQuota", str], Awaitable[int]]
+"""A user\'s quota of some kind; 0: no limit."""
 """The limits in `Quotas`, except for requests, which `UserQuotas.count` counts."""
 AT_ONCE = 20
 """Followers of a feed among whom the bytes of new posts are shared at once; those of more only upkeep counts."""

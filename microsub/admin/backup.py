@@ -15,7 +15,7 @@ import re
 import tarfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,7 +28,6 @@ from microsub.base.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from microsub.redis import keys
 from microsub.redis.embedded.datafolder import Folder, Record, has_data, prepared, require_data
 from microsub.redis.embedded.server import choose, programs, start_embedded
-from microsub.server.migrations import require_layout
 
 _FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json", "backend.json.versions"
 _POLL = 0.05
@@ -70,8 +69,10 @@ def save(data_dir: Path, backend: Path, file: Path) -> Facts:
     return facts
 
 
-def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
+def restore(file: Path, data_dir: Path, backend: Path, require_layout: Callable[[int], None]) -> Facts:
     """Make the data folder and backend.json from the archive `file`.
+
+    `require_layout` raises SchemaMismatch for a layout of the data that this server can't open.
 
     Nothing is overwritten: raises ConfigError if there is data or a backend.json already, or if the file isn't a
     backup; SchemaMismatch if it was made by a newer Redis or server than the installed ones, or by a server from before

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -22,7 +22,6 @@ from microsub.redis.presence import TO_COME, Presence, ProcessCounts
 if TYPE_CHECKING:
     from microsub.admin.hours import Hours
     from microsub.feeds.events import Events
-    from microsub.search import IndexReader
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +35,28 @@ PUBLISH_SECONDS = 10.0
 """Seconds after which a worker adds its counts to the sums of all workers."""
 
 
+class IndexSize(Protocol):
+    """The size of an index of posts."""
+
+    @property
+    def posts(self) -> int:
+        """Number of posts."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes on disk."""
+
+
+class Index(Protocol):
+    """The index of posts, as far as its figures go."""
+
+    async def figures(self) -> IndexSize:
+        """Its size."""
+
+    async def behind(self, events: Events, now: float) -> float:
+        """The age in seconds of the oldest change that it lacks. Raises SearchUnavailable."""
+
+
 class Figures:
     """Sets the gauges of `metrics` from the data in Redis, and adds up the counts of all processes."""
 
@@ -45,7 +66,7 @@ class Figures:
         accounts: Accounts,
         presence: Presence,
         counts: ProcessCounts,
-        index: IndexReader | None = None,
+        index: Index | None = None,
         events: Events | None = None,
     ) -> None:
         """With `index` and `events`, the figures include the state of the index of posts."""

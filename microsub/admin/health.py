@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from microsub.backend_file.sync import Status
 from microsub.base.errors import StoreError
+from microsub.configuration.effective import Status
+from microsub.feeds.push_health import PushState
 from microsub.redis.presence import Presence, RedisState, ServerReply
 
 WORKER_SILENCE = 60.0
@@ -22,7 +23,6 @@ PATIENCE = 1.5
 
 WorkerState = Literal["ok", "silent", "unknown"]
 BackendState = Literal["ok", "refused", "lost"]
-PushState = Literal["ok", "late", "silent"]
 
 
 @dataclass(frozen=True, slots=True)

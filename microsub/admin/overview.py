@@ -12,7 +12,6 @@ from microsub.admin.health import Health, HealthReport
 from microsub.admin.hours import HourFigures, Hours
 from microsub.admin.survey import FeedSums, Survey
 from microsub.base.errors import StoreUnavailable
-from microsub.delivery.stage import STAGES
 from microsub.redis.connect import RedisMemory, memory
 from microsub.redis.presence import TO_COME, Presence
 from microsub.redis.protocol import Redis
@@ -44,7 +43,7 @@ class ServerState:
 
 @dataclass(eq=False, repr=False)
 class ServerOverview:
-    """Collects the server's state, by the same criteria as /health."""
+    """Collects the server's state, by the same criteria as /health. `stages` are the streams whose messages wait."""
 
     redis: Redis
     health: Health
@@ -52,6 +51,7 @@ class ServerOverview:
     presence: Presence
     survey: Survey
     hours: Hours
+    stages: Sequence[str]
 
     async def look(self, now: float) -> ServerState:
         """The state of the server at that Unix time. Raises StoreError."""
@@ -59,7 +59,7 @@ class ServerOverview:
             asyncio.gather(
                 self.health.check(now),
                 unless_away(self.survey.recent(now)),
-                unless_away(backlogs(self.redis, STAGES)),
+                unless_away(backlogs(self.redis, self.stages)),
                 unless_away(memory(self.redis)),
             ),
             asyncio.gather(

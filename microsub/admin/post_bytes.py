@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from microsub.accounts.quotas import PostRoom
     from microsub.accounts.store import Accounts
     from microsub.feeds.record import Feeds
-    from microsub.outputs import OutputFeeds
     from microsub.posts.items import Items
     from microsub.timelines.channels import Channels
+    from microsub.timelines.erase import OtherReferences
 
 _FEEDS, _BATCH = 50, 500
 _PAUSE = 0.005
@@ -42,7 +42,7 @@ class PostBytes:
     feeds: Feeds
     channels: Channels
     items: Items
-    outputs: OutputFeeds
+    outputs: OtherReferences
     room: PostRoom
     _: KW_ONLY
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -10,7 +10,6 @@ It runs once a day (`work.calendar`), in small batches with pauses.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
@@ -18,16 +17,13 @@ from dataclasses import KW_ONLY, asdict, dataclass, replace
 import structlog
 
 from microsub.accounts.store import Accounts
-from microsub.base.errors import NotFound
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds import url_index as addresses
 from microsub.feeds.record import Feeds
-from microsub.model.reader import GLOBAL, Reason
-from microsub.outputs import OutputFeeds
 from microsub.posts import garbage
 from microsub.posts.garbage import Candidate
 from microsub.redis.protocol import Redis
-from microsub.timelines.remove import Leaving, take_out
+from microsub.timelines.erase import OtherReferences, erase, withdraw
 from microsub.timelines.timelinekeys import references, subscriptions
 from microsub.work import Stream
 
@@ -39,7 +35,6 @@ _PAUSE = 0.005
 
 _BATCH = 500
 
-_USERS_AT_ONCE = 50
 
 _CHUNK = 18
 _PLACES = (1 << _CHUNK) - 1
@@ -88,6 +83,7 @@ class Sweeping:
     redis: Redis
     accounts: Accounts
     feeds: Feeds
+    outputs: OtherReferences
     _: KW_ONLY
     kept: Callable[[], int] = lambda: InstanceSettings().keep_per_feed
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -134,11 +130,11 @@ class Sweeping:
             if turn == 0:
                 await garbage.condemn(self.redis, ids, now)
         doomed = [one for one in await garbage.candidates(self.redis, ids) if one.condemned]
-        return len(await erase(self.redis, self.accounts, doomed, now, wanted_too=False))
+        return len(await erase(self.redis, self.accounts, self.outputs, doomed, now, wanted_too=False))
 
     async def erase(self, post: Candidate, now: float) -> None:
         """Delete a post from all timelines and the store. Repeat the call after an interruption."""
-        await erase(self.redis, self.accounts, [post], now, wanted_too=True)
+        await erase(self.redis, self.accounts, self.outputs, [post], now, wanted_too=True)
 
     async def _is_behind(self, now: float) -> bool:
         """Whether messages have waited so long that their items could look unreferenced."""
@@ -159,7 +155,7 @@ class Sweeping:
             dead = await garbage.missing(self.redis, ids)
             count += len(dead)
             if dead and not dry_run:
-                await withdraw(self.redis, self.accounts, dead, now)
+                await withdraw(self.redis, self.accounts, self.outputs, dead, now)
             await self.pause(_PAUSE)
         if count and not dry_run:
             log.warning("ids of missing posts were removed from timelines", posts=count)
@@ -186,7 +182,7 @@ class Sweeping:
         """
         found = Bitmap(mark)
         for user in await self.accounts.users():
-            for referring in (references(self.redis, user.name), OutputFeeds(self.redis).references(user.name)):
+            for referring in (references(self.redis, user.name), self.outputs.references(user.name)):
                 async for batch in referring:
                     found.add(batch, only)
             await self.pause(0)
@@ -209,41 +205,6 @@ class Sweeping:
             forgotten += await addresses.forget_gone(self.redis, batch, followed, now, GRACE)
             await self.pause(_PAUSE)
         return forgotten
-
-
-# --- deleting posts at once, while other processes may be adding them to timelines -------------------------------
-#
-# Retired, withdrawn, erased (`posts.garbage`): if a process added a post before it was retired, the withdrawal
-# removes it; if later, that process checks again and removes it. So no timeline keeps an id without a post.
-
-
-async def erase(
-    redis: Redis, accounts: Accounts, doomed: Sequence[Candidate], now: float, *, wanted_too: bool
-) -> list[Candidate]:
-    """Delete posts and leave tombstones; returns the deleted ones.
-
-    Without `wanted_too`, condemned posts that were spared meanwhile stay.
-
-    Repeat the call after an interruption. Raises StoreError.
-    """
-    retired = await garbage.retire(redis, doomed, now, wanted_too=wanted_too)
-    await withdraw(redis, accounts, [one.id for one in retired], now)
-    await garbage.erase(redis, retired)
-    return retired
-
-
-async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: float) -> None:
-    """Remove posts from all timelines and output feeds of all users permanently."""
-    names = [user.name for user in await accounts.users()] if ids else []
-    for start in range(0, len(names), _USERS_AT_ONCE):
-        batch = names[start : start + _USERS_AT_ONCE]
-        await asyncio.gather(*(_withdraw(redis, name, ids, now) for name in batch))
-
-
-async def _withdraw(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
-    with contextlib.suppress(NotFound):  # a user without channels, or one that is being deleted
-        await take_out(redis, user, GLOBAL, ids, Leaving(Reason.SWEPT), now)
-    await OutputFeeds(redis).withdraw(user, ids, now)
 
 
 class Bitmap:

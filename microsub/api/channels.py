@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import orjson
 
+from microsub.accounts.quotas import Most
 from microsub.api import arguments
-from microsub.api.arguments import Action, Call, FusedAction, Reply, Table, instant
 from microsub.model.reader import NAME, Channel, Credential, Grant
 from microsub.model.settings import UnreadStyle
-from microsub.server.surface import Services
-from microsub.timelines.channels import ChannelNames
-from microsub.timelines.views import SourceCount
+from microsub.timelines.channels import ChannelNames, Channels
+from microsub.timelines.follow import Following
+from microsub.timelines.views import ReaderViews, SourceCount
+from microsub.web.actions import Action, Call, FusedAction, Reply, Table, channel_in, instant
 from microsub.web.params import Params, missing, wrong
 
 _SETTINGS_PAGE = "/channels"
 """Path prefix of a channel's page, which has the settings of the channel and of its feeds."""
 
 
-async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, bytes]:
-    """All channels with their unread counts."""
-    del params
-    grant, names, counts = await services.reading.counts_with_token(credential, now)
-    template, styles = _template(names, await services.reading.style(grant.user))
-    return grant, template % tuple(
-        [_SHOWN[style](count) for style, count in zip(styles, counts, strict=True) if style != "none"]
-        if styles
-        else counts
-    )
-
+ChannelList = Callable[[Params, Credential, float], Awaitable[tuple[Grant, bytes]]]
+"""The reply to `channels` for the token of a request."""
 
 _Template = tuple[bytes, tuple[UnreadStyle, ...]]
 _templates: WeakKeyDictionary[ChannelNames, dict[UnreadStyle, _Template]] = WeakKeyDictionary()
@@ -61,58 +53,6 @@ _SHOWN: dict[UnreadStyle, Callable[[bytes], bytes]] = {
 }
 
 
-async def tree(call: Call) -> Reply:
-    """All channels, each with its feeds and their counts."""
-    style = await call.services.reading.style(call.user)
-    branches = await call.services.reading.tree(call.user)
-    return {
-        "channels": [
-            {
-                **channel_to_wire(channel, style),
-                **_page(call, channel),
-                "sources": [{**_source_to_wire(one, channel, style), **_page(call, channel)} for one in sources],
-            }
-            for channel, sources in branches
-        ]
-    }
-
-
-def _page(call: Call, channel: Channel) -> dict[str, str]:
-    """The page with the channel's settings."""
-    return {"_settings": f"{call.services.public_url}{_SETTINGS_PAGE}/{channel.uid}"}
-
-
-async def write(call: Call) -> Reply:
-    """Rename the channel in `channel`, or create one."""
-    name = arguments.name(call.params)
-    if call.params.text("channel") is None:
-        most = await call.services.identity.quotas.most("channels", call.user)
-        channel = await call.services.channels.create(call.user, name, call.now, most=most)
-    else:
-        uid = arguments.channel(call.params, allow_global=False)
-        channel = await call.services.channels.rename(call.user, uid, name, call.now)
-    return channel_to_wire(channel, await call.services.reading.style(call.user))
-
-
-async def delete(call: Call) -> Reply:
-    """Delete a channel with everything in it."""
-    await call.services.following.delete_channel(call.user, arguments.channel(call.params, allow_global=False))
-    return {}
-
-
-async def order(call: Call) -> Reply:
-    """Put the listed channels into this order, within their positions."""
-    uids = call.params.many("channels")
-    if not uids:
-        raise missing("channels", "the uids of channels in their new order")
-    for uid in uids:
-        if not NAME.match(uid):
-            raise wrong("channels", uid, "uids made of letters, digits, '-' and '_'")
-    channels = await call.services.channels.order(call.user, uids)
-    style = await call.services.reading.style(call.user)
-    return {"channels": [channel_to_wire(channel, style) for channel in channels]}
-
-
 def channel_to_wire(channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
     """A channel as clients read it.
 
@@ -139,10 +79,82 @@ def _add_unread(wire: dict[str, Any], style: UnreadStyle, count: int) -> None:
         wire["unread"] = count > 0
 
 
-TABLE: Table = {
-    ("GET", "channels", ""): FusedAction("read", listed),
-    ("GET", "channels", "tree"): Action("read", tree),
-    ("POST", "channels", ""): Action("channels", write),
-    ("POST", "channels", "delete"): Action("channels", delete, changes_topics=True),
-    ("POST", "channels", "order"): Action("channels", order),
-}
+class ChannelActions:
+    """The action `channels`. `public_url` is the server's address."""
+
+    def __init__(
+        self, reading: ReaderViews, channels: Channels, following: Following, most: Most, public_url: str
+    ) -> None:
+        self._reading = reading
+        self._channels = channels
+        self._following = following
+        self._most = most
+        self._public_url = public_url
+
+    def table(self) -> Table:
+        """The actions by what selects them."""
+        return {
+            ("GET", "channels", ""): FusedAction("read", self.listed),
+            ("GET", "channels", "tree"): Action("read", self.tree),
+            ("POST", "channels", ""): Action("channels", self.write),
+            ("POST", "channels", "delete"): Action("channels", self.delete, changes_topics=True),
+            ("POST", "channels", "order"): Action("channels", self.order),
+        }
+
+    async def listed(self, params: Params, credential: Credential, now: float) -> tuple[Grant, bytes]:
+        """All channels with their unread counts."""
+        del params
+        grant, names, counts = await self._reading.counts_with_token(credential, now)
+        template, styles = _template(names, await self._reading.style(grant.user))
+        return grant, template % tuple(
+            [_SHOWN[style](count) for style, count in zip(styles, counts, strict=True) if style != "none"]
+            if styles
+            else counts
+        )
+
+    async def tree(self, call: Call) -> Reply:
+        """All channels, each with its feeds and their counts."""
+        style = await self._reading.style(call.user)
+        branches = await self._reading.tree(call.user)
+        return {
+            "channels": [
+                {
+                    **channel_to_wire(channel, style),
+                    **self._page(channel),
+                    "sources": [{**_source_to_wire(one, channel, style), **self._page(channel)} for one in sources],
+                }
+                for channel, sources in branches
+            ]
+        }
+
+    async def write(self, call: Call) -> Reply:
+        """Rename the channel in `channel`, or create one."""
+        name = arguments.name(call.params)
+        if call.params.text("channel") is None:
+            most = await self._most("channels", call.user)
+            channel = await self._channels.create(call.user, name, call.now, most=most)
+        else:
+            uid = channel_in(call.params, allow_global=False)
+            channel = await self._channels.rename(call.user, uid, name, call.now)
+        return channel_to_wire(channel, await self._reading.style(call.user))
+
+    async def delete(self, call: Call) -> Reply:
+        """Delete a channel with everything in it."""
+        await self._following.delete_channel(call.user, channel_in(call.params, allow_global=False))
+        return {}
+
+    async def order(self, call: Call) -> Reply:
+        """Put the listed channels into this order, within their positions."""
+        uids = call.params.many("channels")
+        if not uids:
+            raise missing("channels", "the uids of channels in their new order")
+        for uid in uids:
+            if not NAME.match(uid):
+                raise wrong("channels", uid, "uids made of letters, digits, '-' and '_'")
+        channels = await self._channels.order(call.user, uids)
+        style = await self._reading.style(call.user)
+        return {"channels": [channel_to_wire(channel, style) for channel in channels]}
+
+    def _page(self, channel: Channel) -> dict[str, str]:
+        """The page with the channel's settings."""
+        return {"_settings": f"{self._public_url}{_SETTINGS_PAGE}/{channel.uid}"}

@@ -7,24 +7,15 @@ arguments, service. Errors of any step become the replies of `responses`.
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import NoReturn, cast
 
 import orjson
 import structlog
 from starlette.types import Receive, Scope
 
-from microsub.api import channels, events, feeds, timeline
-from microsub.api.arguments import (
-    Action,
-    Call,
-    FusedAction,
-    LaterReply,
-    Reply,
-    StreamAction,
-    StreamCall,
-    Table,
-    Verb,
-)
+from microsub.accounts.quotas import UserQuotas
+from microsub.accounts.store import Accounts
 from microsub.base.errors import (
     InsufficientScope,
     InvalidRequest,
@@ -37,9 +28,20 @@ from microsub.base.errors import (
 from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.identity.api import PresentedToken, RequestCredentials
+from microsub.identity.foreign_tokens import ForeignTokenCheck
 from microsub.model.plaintext import shown
 from microsub.model.reader import READ, Credential, Grant
-from microsub.server.surface import Services
+from microsub.web.actions import (
+    Action,
+    Call,
+    FusedAction,
+    LaterReply,
+    Reply,
+    StreamAction,
+    StreamCall,
+    Table,
+    Verb,
+)
 from microsub.web.headers import bearer, header
 from microsub.web.params import (
     UNCHECKED_BODY,
@@ -58,9 +60,6 @@ from microsub.web.responses import METHODS, HttpEndpoint, HttpExchange, HttpRepl
 LARGE_BODIES_OF_USER = RateLimit("bytes of large request bodies", "user", 16 * 1024 * 1024)
 """Bytes of multipart bodies count eight times. Only there does marking a thousand items count as large: 1 MB."""
 
-TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **events.TABLE}
-"""The actions of a feed reader; other features add further actions."""
-
 log = structlog.get_logger()
 
 
@@ -73,14 +72,35 @@ _PLACES = ("last_event_id", "lastEventId", "Last-Event-ID")
 
 
 class MicrosubEndpoint(HttpEndpoint):
-    """Answers every request below `path`, a URL path without a slash at its end."""
+    """Answers every request below `path`, a URL path without a slash at its end.
 
-    def __init__(self, services: Services, table: Table = TABLE, path: str = "/microsub") -> None:
+    `changed` is called after a change of declarations of backend.json, `topics_changed` with a user whose topics may
+    have changed, and `used` with each valid token, all of them with Unix times.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        accounts: Accounts,
+        verification: ForeignTokenCheck,
+        quotas: UserQuotas,
+        *,
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+        topics_changed: Callable[[str, float], Awaitable[object]],
+        used: Callable[[Credential, float], None],
+        path: str = "/microsub",
+    ) -> None:
         super().__init__()
+        self._accounts = accounts
+        self._quotas = quotas
+        self._clock = clock
+        self._changed = changed
+        self._topics_changed = topics_changed
+        self._used = used
         self._table = table
         self.actions = tuple(dict.fromkeys(action for _, action, _ in table))
-        self._services = services
-        self._credentials = RequestCredentials(services.accounts, services.identity.verification)
+        self._credentials = RequestCredentials(accounts, verification)
         self._path = path
         self._limiter = RateLimiter()
         self._turns = KeyedLocks()
@@ -126,24 +146,20 @@ class MicrosubEndpoint(HttpEndpoint):
             raise TooManyRequests("too many large bodies: send fewer parameters, or try again in a minute", 60)
 
     async def _verify(self, scope: Scope, params: Params) -> Grant:
-        return await self._checked(await self._presented(scope, params), self._services.clock())
+        return await self._checked(await self._presented(scope, params), self._clock())
 
     async def _checked(self, presented: PresentedToken, now: float) -> Grant:
         grant = await self._credentials.checked(presented, now)
-        self._note_use(Credential(grant.user, presented.credential.digest), now)
+        self._used(Credential(grant.user, presented.credential.digest), now)
         return grant
-
-    def _note_use(self, credential: Credential, now: float) -> None:
-        if self._services.token_use is not None:
-            self._services.token_use.note(credential, now)
 
     async def _presented(self, scope: Scope, params: Params) -> PresentedToken:
         return await self._credentials.presented(scope, params, self._owner(scope["path"]))
 
     async def _run(self, exchange: HttpExchange, params: Params, grant: Grant | None) -> Reply | HttpReply:
-        services, scope = self._services, exchange.scope
+        scope = exchange.scope
         verb, action = scope["method"], exchange.action
-        now = services.clock()
+        now = self._clock()
         entry = self._table.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
         if grant is None:
             presented = await self._presented(scope, params)
@@ -154,15 +170,15 @@ class MicrosubEndpoint(HttpEndpoint):
                 return await self._stream(entry, scope, params, presented, now)
             grant = await self._checked(presented, now)
         exchange.user = grant.user
-        await services.identity.quotas.count(grant.user, now)
+        await self._quotas.count(grant.user, now)
         if not isinstance(entry, Action):
             self._reject(verb, action, params)
         _require(grant, entry.scope)
-        reply = await entry.run(Call(services, params, grant.user, now))
+        reply = await entry.run(Call(params, grant.user, now))
         if entry.scope != READ:
-            services.changed()
+            self._changed()
         if entry.changes_topics:
-            await services.topics_changed(grant.user, now)
+            await self._topics_changed(grant.user, now)
         return reply
 
     async def _stream(
@@ -174,16 +190,16 @@ class MicrosubEndpoint(HttpEndpoint):
             return granted
 
         grant = await self._checked(presented, now)
-        await self._services.identity.quotas.count(grant.user, now)
+        await self._quotas.count(grant.user, now)
         _require(grant, entry.scope)
         credential = Credential(grant.user, presented.credential.digest)
         position = header(scope, b"last-event-id") or next(filter(None, map(params.text, _PLACES)), "")
-        call = StreamCall(self._services, params, grant.user, now, credential, position, presented.address, check)
+        call = StreamCall(params, grant.user, now, credential, position, presented.address, check)
         reply = await entry.open(call)
         return HttpReply(b"", reply.headers) if scope["method"] == "HEAD" else reply
 
     async def _fused(self, entry: FusedAction, params: Params, presented: PresentedToken, now: float) -> Reply:
-        credential, quotas = presented.credential, self._services.identity.quotas
+        credential, quotas = presented.credential, self._quotas
         try:
             await quotas.refuse_exhausted(credential.user, now)
         except TooManyRequests:
@@ -197,20 +213,19 @@ class MicrosubEndpoint(HttpEndpoint):
             credential = Credential(grant.user, credential.digest)
             grant, reply = await self._tried(entry, params, credential, now)
         await quotas.count(grant.user, now)
-        self._note_use(credential, now)
+        self._used(credential, now)
         return await reply() if callable(reply) else reply
 
     async def _tried(
         self, entry: FusedAction, params: Params, credential: Credential, now: float
     ) -> tuple[Grant, Reply | LaterReply]:
-        services = self._services
         try:
-            grant, reply = await entry.run(services, params, credential, now)
+            grant, reply = await entry.run(params, credential, now)
         except RequestError as error:
             # Clients that may not use the action don't learn what is wrong with their arguments.
             if not isinstance(error, Unauthorized):
-                _require(await services.accounts.verify(credential, now), entry.scope)
-                await services.identity.quotas.count(credential.user, now)
+                _require(await self._accounts.verify(credential, now), entry.scope)
+                await self._quotas.count(credential.user, now)
             raise
         _require(grant, entry.scope)
         return grant, reply

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import orjson
 from starlette.types import Receive, Send
 
-from microsub.api.arguments import StreamAction, StreamCall, Table
-from microsub.api.channels import channel_to_wire, listed
+from microsub.api.channels import ChannelList, channel_to_wire
 from microsub.base.errors import (
     InsufficientScope,
     NotFound,
@@ -30,6 +29,8 @@ from microsub.base.errors import (
 from microsub.base.metrics import EVENT_STREAMS
 from microsub.base.rate_limits import Slot, public_network
 from microsub.model.reader import GLOBAL, READ, Channel
+from microsub.redis.protocol import Redis
+from microsub.timelines.channels import Channels
 from microsub.timelines.sync.live_events import (
     EVENTS_AT_ONCE,
     EVENTS_IN_ALL,
@@ -39,11 +40,14 @@ from microsub.timelines.sync.live_events import (
     ITEMS,
     KEPT_SECONDS,
     EventPosition,
+    Listeners,
     LiveEvent,
     LiveEvents,
     open_events,
     read_events,
 )
+from microsub.timelines.views import ReaderViews
+from microsub.web.actions import StreamAction, StreamCall, Table
 from microsub.web.params import Params
 from microsub.web.responses import CORS, Header, StreamReply, client_left
 
@@ -66,44 +70,25 @@ _COMMENT = b": ping\n"
 """Before each ping, for people who look at the bytes."""
 
 
-async def opened(call: StreamCall) -> StreamReply:
-    """The stream of the token's user, for all channels or those in `channel`."""
-    chosen = call.params.many("channel")
-    only = frozenset() if GLOBAL in chosen else frozenset(chosen)
-    (uids,) = await call.services.channels.uids([call.user])
-    if unknown := sorted(only.difference(uids)):
-        raise NotFound(f"there is no channel '{unknown[0][:80]}'")
-    slots: list[Slot] = [
-        (EVENTS_OF_TOKEN, call.credential.digest),
-        (EVENTS_OF_USER, call.user),
-        (EVENTS_IN_ALL, ""),
-    ]
-    if network := public_network(call.network):
-        slots.append((EVENTS_OF_NETWORK, network))
-    limits = call.services.listeners.limits
-    for limit, subject in slots:
-        if not limits.has_room(limit, subject):
-            raise TooManyRequests(f"too many {limit.what}: {limit.most} for each {limit.per}, close some of them", 60)
-    stream = _Stream(call, only)
-
-    async def write(receive: Receive, send: Send) -> None:
-        leave = limits.take(slots)
-        EVENT_STREAMS.inc()
-        try:
-            await stream.write(receive, send)
-        finally:
-            EVENT_STREAMS.dec()
-            leave()
-
-    return StreamReply(b"", HEADERS, write=write)
-
-
 class _Stream:
     """One open stream, and the position up to which its client has been sent events. `only`: these channels, or all."""
 
-    def __init__(self, call: StreamCall, only: frozenset[str]) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        reading: ReaderViews,
+        listeners: Listeners,
+        listed: ChannelList,
+        clock: Callable[[], float],
+        call: StreamCall,
+        only: frozenset[str],
+    ) -> None:
+        self._redis = redis
+        self._reading = reading
+        self._listeners = listeners
+        self._listed = listed
+        self._clock = clock
         self._call = call
-        self._services = call.services
         self._only = only
         self._position = EventPosition("")
         self._kept_until = 0.0
@@ -112,7 +97,7 @@ class _Stream:
     async def write(self, receive: Receive, send: Send) -> None:
         """Send events until the client disconnects, its token ends, or the server stops."""
         left = asyncio.ensure_future(client_left(receive))
-        listeners, user = self._services.listeners, self._call.user
+        listeners, user = self._listeners, self._call.user
         news = listeners.news(user)
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         try:
@@ -157,7 +142,7 @@ class _Stream:
     async def _go_on(self, send: Send) -> bool:
         """Send new events; returns whether there may be more already."""
         try:
-            if self._services.clock() >= self._kept_until:
+            if self._clock() >= self._kept_until:
                 await self._open()
             found = await self._read(self._position)
             if found is None:
@@ -177,26 +162,26 @@ class _Stream:
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def _open(self) -> EventPosition:
-        self._kept_until = self._services.clock() + KEPT_SECONDS / 6
-        return await open_events(self._services.redis, self._call.user)
+        self._kept_until = self._clock() + KEPT_SECONDS / 6
+        return await open_events(self._redis, self._call.user)
 
     async def _channels(self) -> bytes:
         """The reply to action=channels; it adds posts that wait for timelines."""
-        return (await listed(self._services, Params({}), self._call.credential, self._services.clock()))[1]
+        return (await self._listed(Params({}), self._call.credential, self._clock()))[1]
 
     async def _read(self, position: EventPosition) -> LiveEvents | None:
         """The events after a position. Raises RequestError if the token doesn't allow it any more."""
-        services, now = self._services, self._services.clock()
-        async with services.listeners.turns:
+        now = self._clock()
+        async with self._listeners.turns:
             try:
-                found = await read_events(services.redis, self._call.credential, position, now)
+                found = await read_events(self._redis, self._call.credential, position, now)
             except RequestError:
                 await self._call.check(now)
-                found = await read_events(services.redis, self._call.credential, position, now)
+                found = await read_events(self._redis, self._call.credential, position, now)
         if found is not None:
             if READ not in found.grant.scopes:
                 raise InsufficientScope(READ)
-            await services.reading.has_caught_up(found.grant, GLOBAL, now)
+            await self._reading.has_caught_up(found.grant, GLOBAL, now)
         return found
 
     async def _pieces(self, found: LiveEvents) -> AsyncIterator[bytes]:
@@ -219,7 +204,7 @@ class _Stream:
 
         A channel's unread count is sent once, with its last event here.
         """
-        style = await self._services.reading.style(self._call.user)
+        style = await self._reading.style(self._call.user)
         last = {event.channel: event.id for event in found.events if event.name == ITEMS}
         for event in found.events:
             channel = found.channels.get(event.channel)
@@ -235,8 +220,8 @@ class _Stream:
                 order = {"order": event.order} if event.order else {}
                 yield position, _block(event.name, orjson.dumps({"channel": wire, **order}), position)
             if event.name == ITEMS:
-                async for item_place, block in self._items(event, channel):
-                    yield item_place, block
+                async for item_position, block in self._items(event, channel):
+                    yield item_position, block
                 if last[event.channel] == event.id:
                     yield position, _block("new item in channel", orjson.dumps(wire), position)
 
@@ -244,7 +229,7 @@ class _Stream:
         head = b'{"channel":"%b","item":' % channel.uid.encode()
         rows = event.came
         while rows:
-            items = await self._services.reading.wire_items(self._call.user, rows[:ITEMS_AT_ONCE], channel.name)
+            items = await self._reading.wire_items(self._call.user, rows[:ITEMS_AT_ONCE], channel.name)
             for row, item in zip(rows, items, strict=False):
                 if item is not None:
                     position = EventPosition(event.id, row.id)
@@ -259,4 +244,58 @@ def _block(name: str, data: bytes, position: EventPosition | None = None) -> byt
     return b"event: %b\ndata: %b\n%b\n" % (name.encode(), data, line)
 
 
-TABLE: Table = {("GET", "events", ""): StreamAction("read", opened)}
+class EventActions:
+    """The action `events`. `listed` is the reply to `channels`."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        channels: Channels,
+        reading: ReaderViews,
+        listeners: Listeners,
+        listed: ChannelList,
+        clock: Callable[[], float],
+    ) -> None:
+        self._redis = redis
+        self._channels = channels
+        self._reading = reading
+        self._listeners = listeners
+        self._listed = listed
+        self._clock = clock
+
+    def table(self) -> Table:
+        """The actions by what selects them."""
+        return {("GET", "events", ""): StreamAction("read", self.opened)}
+
+    async def opened(self, call: StreamCall) -> StreamReply:
+        """The stream of the token's user, for all channels or those in `channel`."""
+        chosen = call.params.many("channel")
+        only = frozenset() if GLOBAL in chosen else frozenset(chosen)
+        (uids,) = await self._channels.uids([call.user])
+        if unknown := sorted(only.difference(uids)):
+            raise NotFound(f"there is no channel '{unknown[0][:80]}'")
+        slots: list[Slot] = [
+            (EVENTS_OF_TOKEN, call.credential.digest),
+            (EVENTS_OF_USER, call.user),
+            (EVENTS_IN_ALL, ""),
+        ]
+        if network := public_network(call.network):
+            slots.append((EVENTS_OF_NETWORK, network))
+        limits = self._listeners.limits
+        for limit, subject in slots:
+            if not limits.has_room(limit, subject):
+                raise TooManyRequests(
+                    f"too many {limit.what}: {limit.most} for each {limit.per}, close some of them", 60
+                )
+        stream = _Stream(self._redis, self._reading, self._listeners, self._listed, self._clock, call, only)
+
+        async def write(receive: Receive, send: Send) -> None:
+            leave = limits.take(slots)
+            EVENT_STREAMS.inc()
+            try:
+                await stream.write(receive, send)
+            finally:
+                EVENT_STREAMS.dec()
+                leave()
+
+        return StreamReply(b"", HEADERS, write=write)

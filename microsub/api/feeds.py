@@ -8,84 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from microsub.accounts.quotas import Most
 from microsub.api import arguments
-from microsub.api.arguments import Action, Call, Reply, Table, instant
 from microsub.base.errors import NotImplementedHere
 from microsub.base.urls import canonical_feed_url, mask_credentials
-from microsub.discovery.entered import HIDDEN, without_userinfo
+from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
+from microsub.discovery.search import Search
 from microsub.feeds.push_health import push_health
 from microsub.feeds.record import FeedRecord
 from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
-from microsub.timelines.channels import in_turns
-from microsub.timelines.follow import Followed
+from microsub.search import PostSearch
+from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.follow import Followed, Following
 from microsub.timelines.views import feed_name
+from microsub.web.actions import Action, Call, Reply, Table, channel_in, instant, url_in
 from microsub.web.params import missing
-
-
-async def followed(call: Call) -> Reply:
-    """The feeds of a channel, or of all."""
-    feeds = await call.services.following.feeds(call.user, arguments.channel(call.params))
-    return {"items": [feed_to_wire(feed, call.now) async for feed in in_turns(feeds)]}
-
-
-async def follow(call: Call) -> Reply:
-    """Follow a feed in a channel."""
-    uid = arguments.channel(call.params, allow_global=False)
-    url = await call.services.entered.whole(call.user, arguments.url(call.params))
-    most = await call.services.identity.quotas.most("feeds", call.user)
-    return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most), call.now)
-
-
-async def update(call: Call) -> Reply:
-    """Move a subscription to another channel."""
-    target = arguments.channel(call.params, allow_global=False)
-    url = arguments.followed_url(call.params)
-    return feed_to_wire(await call.services.following.move(call.user, target, url, call.now), call.now)
-
-
-async def unfollow(call: Call) -> Reply:
-    """Stop following a feed in a channel; unfollowing a feed that isn't followed is no error."""
-    uid = arguments.channel(call.params, allow_global=False)
-    url = arguments.followed_url(call.params)
-    await call.services.following.unfollow(call.user, uid, url, call.now)
-    return {"type": "feed", "url": url}
-
-
-async def search(call: Call) -> Reply:
-    """Find feeds by URL, domain or words, or posts of a `channel`.
-
-    `_error` is the reason why an address can't be read.
-    """
-    if call.params.text("channel") is not None:
-        return await _posts(call)
-    query = call.params.need("query", "a URL, a domain or words").strip()
-    if not query:
-        raise missing("query", "a URL, a domain or words")
-    with asking_for(f"user {call.user}"):
-        whole = await call.services.entered.whole(call.user, query)
-        found = await call.services.search.feeds(whole, call.now)
-    await call.services.entered.keep_private(call.user, whole, [link.url for link in found.feeds])
-    reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
-    return reply | ({"_error": found.trouble} if found.trouble else {})
-
-
-async def _posts(call: Call) -> Reply:
-    """The matching items of a channel, or of all: a search with `channel` is a search in posts."""
-    if call.services.post_search is None:
-        raise NotImplementedHere("'channel' can't be used with 'search': searching posts is off on this server")
-    return await call.services.post_search.page(
-        call.user, arguments.channel(call.params), arguments.post_search(call.params), call.now
-    )
-
-
-async def preview(call: Call) -> Reply:
-    """The items of a feed, followed or not; only its address is stored, for an hour, so that items can be picked."""
-    url = await call.services.entered.whole(call.user, arguments.url(call.params))
-    with asking_for(f"user {call.user}"):
-        items = await call.services.search.preview(url, call.now)
-    await call.services.entered.keep(call.user, [url])
-    return {"items": items, "paging": {}}
 
 
 def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
@@ -152,13 +90,90 @@ def _push(record: FeedRecord, now: float) -> dict[str, str]:
     return {"_push": "pushed" if health.pushed else "polled", "_push_reason": health.why, **said, **counts}
 
 
-TABLE: Table = {
-    ("GET", "follow", ""): Action("read", followed),
-    ("POST", "follow", ""): Action("follow", follow, changes_topics=True),
-    ("POST", "follow", "update"): Action("follow", update),
-    ("POST", "unfollow", ""): Action("follow", unfollow),
-    ("GET", "search", ""): Action("read", search),
-    ("POST", "search", ""): Action("read", search),
-    ("GET", "preview", ""): Action("read", preview),
-    ("POST", "preview", ""): Action("read", preview),
-}
+class FeedActions:
+    """The actions around feeds. `post_search` is None if searching posts is off."""
+
+    def __init__(
+        self,
+        following: Following,
+        search: Search,
+        entered: EnteredAddresses,
+        post_search: PostSearch | None,
+        most: Most,
+    ) -> None:
+        self._following = following
+        self._search = search
+        self._entered = entered
+        self._post_search = post_search
+        self._most = most
+
+    def table(self) -> Table:
+        """The actions by what selects them."""
+        return {
+            ("GET", "follow", ""): Action("read", self.followed),
+            ("POST", "follow", ""): Action("follow", self.follow, changes_topics=True),
+            ("POST", "follow", "update"): Action("follow", self.update),
+            ("POST", "unfollow", ""): Action("follow", self.unfollow),
+            ("GET", "search", ""): Action("read", self.search),
+            ("POST", "search", ""): Action("read", self.search),
+            ("GET", "preview", ""): Action("read", self.preview),
+            ("POST", "preview", ""): Action("read", self.preview),
+        }
+
+    async def followed(self, call: Call) -> Reply:
+        """The feeds of a channel, or of all."""
+        feeds = await self._following.feeds(call.user, channel_in(call.params))
+        return {"items": [feed_to_wire(feed, call.now) async for feed in in_turns(feeds)]}
+
+    async def follow(self, call: Call) -> Reply:
+        """Follow a feed in a channel."""
+        uid = channel_in(call.params, allow_global=False)
+        url = await self._entered.whole(call.user, url_in(call.params))
+        most = await self._most("feeds", call.user)
+        return feed_to_wire(await self._following.follow(call.user, uid, url, call.now, most=most), call.now)
+
+    async def update(self, call: Call) -> Reply:
+        """Move a subscription to another channel."""
+        target = channel_in(call.params, allow_global=False)
+        url = arguments.followed_url(call.params)
+        return feed_to_wire(await self._following.move(call.user, target, url, call.now), call.now)
+
+    async def unfollow(self, call: Call) -> Reply:
+        """Stop following a feed in a channel; unfollowing a feed that isn't followed is no error."""
+        uid = channel_in(call.params, allow_global=False)
+        url = arguments.followed_url(call.params)
+        await self._following.unfollow(call.user, uid, url, call.now)
+        return {"type": "feed", "url": url}
+
+    async def search(self, call: Call) -> Reply:
+        """Find feeds by URL, domain or words, or posts of a `channel`.
+
+        `_error` is the reason why an address can't be read.
+        """
+        if call.params.text("channel") is not None:
+            return await self._posts(call)
+        query = call.params.need("query", "a URL, a domain or words").strip()
+        if not query:
+            raise missing("query", "a URL, a domain or words")
+        with asking_for(f"user {call.user}"):
+            whole = await self._entered.whole(call.user, query)
+            found = await self._search.feeds(whole, call.now)
+        await self._entered.keep_private(call.user, whole, [link.url for link in found.feeds])
+        reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
+        return reply | ({"_error": found.trouble} if found.trouble else {})
+
+    async def preview(self, call: Call) -> Reply:
+        """The items of a feed, followed or not; only its address is stored, for an hour, so items can be picked."""
+        url = await self._entered.whole(call.user, url_in(call.params))
+        with asking_for(f"user {call.user}"):
+            items = await self._search.preview(url, call.now)
+        await self._entered.keep(call.user, [url])
+        return {"items": items, "paging": {}}
+
+    async def _posts(self, call: Call) -> Reply:
+        """The matching items of a channel, or of all: a search with `channel` is a search in posts."""
+        if self._post_search is None:
+            raise NotImplementedHere("'channel' can't be used with 'search': searching posts is off on this server")
+        return await self._post_search.page(
+            call.user, channel_in(call.params), arguments.post_search(call.params), call.now
+        )

@@ -11,34 +11,36 @@ from functools import partial
 
 import orjson
 
+from microsub.accounts.quotas import Most
 from microsub.api import arguments
-from microsub.api.arguments import Action, Call, FusedAction, LaterReply, Reply, Table
+from microsub.discovery.picked import PickedPosts
 from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
-from microsub.server.surface import Services
+from microsub.posts.items import Items
+from microsub.redis.protocol import Redis
 from microsub.timelines.read_state import mark, mark_all, mark_before
 from microsub.timelines.remove import Leaving, move_items, take_out
 from microsub.timelines.restore import put_unread
+from microsub.timelines.rules import Rules
 from microsub.timelines.saved import move_to_saved, save_posts
 from microsub.timelines.saved import save as put_into_saved
 from microsub.timelines.saved import unsave as take_out_of_saved
 from microsub.timelines.sync.arrivals import Arrivals
+from microsub.timelines.views import ReaderViews
+from microsub.web.actions import (
+    Action,
+    Call,
+    FusedAction,
+    LaterReply,
+    Reply,
+    Table,
+    channel_in,
+    channel_or_global,
+    entries_in,
+    url_in,
+)
 from microsub.web.params import Params, missing
 
 EVERYTHING = "everything"
-
-
-async def page(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, LaterReply]:
-    """One page of a channel, newest first."""
-    uid, query = arguments.channel(params), arguments.page_query(params)
-    grant, rows = await services.reading.rows_with_token(credential, uid, query, now)
-    return grant, partial(services.reading.shown, grant.user, uid, query, rows, now)
-
-
-async def ids(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
-    """The ids of a channel's items in their order of arrival, with their state."""
-    uid = arguments.channel_or_global(params)
-    grant, found = await services.reading.arrivals_with_token(credential, uid, arguments.arrival_query(params), now)
-    return grant, arrivals_to_wire(found)
 
 
 def arrivals_to_wire(found: Arrivals) -> bytes:
@@ -58,111 +60,8 @@ def arrivals_to_wire(found: Arrivals) -> bytes:
     return b'{"items":[%b],"paging":%b}' % (items, orjson.dumps(paging))
 
 
-async def mark_read(call: Call) -> Reply:
-    """Mark the items in `entry`, or `last_read_entry` and older ones, or `everything`."""
-    uid, redis = arguments.channel(call.params), call.services.redis
-    last = call.params.text("last_read_entry")
-    updated: set[str] = set()
-    if call.params.many("entry"):
-        updated = await mark(redis, call.user, uid, arguments.entries(call.params), "read", call.now)
-    elif last is None:
-        raise missing("entry", "the '_id' of one or more items, or 'last_read_entry'")
-    if last == EVERYTHING:
-        updated |= await mark_all(redis, call.user, uid, call.now)
-    elif last is not None:
-        updated |= await mark_before(redis, call.user, uid, last, call.services.items.scores, call.now)
-    return _updated(len(updated))
-
-
-async def mark_unread(call: Call) -> Reply:
-    """Mark the items in `entry` as unread again."""
-    uid, entries = arguments.channel(call.params), arguments.entries(call.params)
-    return _updated(len(await mark(call.services.redis, call.user, uid, entries, "unread", call.now)))
-
-
-async def remove(call: Call) -> Reply:
-    """Remove the items in `entry` from the channel permanently."""
-    uid, entries = arguments.channel(call.params), arguments.entries(call.params)
-    how = Leaving(Reason.REMOVED, removed_too=False)
-    return _updated(len(await take_out(call.services.redis, call.user, uid, entries, how, call.now)))
-
-
-async def move(call: Call) -> Reply:
-    """Move the items in `entry` to the channel, with their read state; posts of previews are stored there unread."""
-    target, entries = arguments.channel(call.params, allow_global=False), arguments.entries(call.params)
-    stores, now = (call.services.redis, call.services.items), call.now
-    picked, unknown = await arguments.picked(call)
-    if target == SAVED:
-        most = await _most_saved(call)
-        count = await save_posts(*stores, call.user, picked, now, most=most) if picked else 0
-        return _updated(count + await move_to_saved(*stores, call.user, entries, now, most=most), unknown)
-    count = await put_unread(*stores, call.user, target, picked, now) if picked else 0
-    return _updated(count + await move_items(*stores, call.user, target, entries, now), unknown)
-
-
-async def save(call: Call) -> Reply:
-    """Put the items in `entry`, from the channel, any channel or a preview, into `saved` as well."""
-    uid, entries = arguments.channel_or_global(call.params), arguments.entries(call.params)
-    stores, most = (call.services.redis, call.services.items), await _most_saved(call)
-    picked, unknown = await arguments.picked(call)
-    count = await save_posts(*stores, call.user, picked, call.now, most=most) if picked else 0
-    return _updated(count + await put_into_saved(*stores, call.user, entries, call.now, uid=uid, most=most), unknown)
-
-
-async def unsave(call: Call) -> Reply:
-    """Remove the items in `entry` from `saved`."""
-    return _updated(await take_out_of_saved(call.services.redis, call.user, arguments.entries(call.params), call.now))
-
-
-async def _most_saved(call: Call) -> int:
-    return await call.services.identity.quotas.most("saved", call.user)
-
-
 def _updated(count: int, unknown: Sequence[str] = ()) -> Reply:
     return {"result": "ok", "updated": count, **({"unknown": [*unknown]} if unknown else {})}
-
-
-# --- mute, block ------------------------------------------------------------------------------------------------------
-
-
-async def muted(call: Call) -> Reply:
-    """The muted authors and sources."""
-    return _cards(await call.services.rules.muted(call.user, arguments.channel_or_global(call.params)))
-
-
-async def blocked(call: Call) -> Reply:
-    """The blocked authors and sources."""
-    return _cards(await call.services.rules.blocked(call.user, arguments.channel_or_global(call.params)))
-
-
-async def mute(call: Call) -> Reply:
-    """Hide the posts of this author or source."""
-    return await _rule(call, partial(call.services.rules.mute, most=await _most_rules(call)))
-
-
-async def unmute(call: Call) -> Reply:
-    """Show the posts of this author or source again."""
-    return await _rule(call, call.services.rules.unmute)
-
-
-async def block(call: Call) -> Reply:
-    """Remove all posts of this author or source, and keep out further ones."""
-    return await _rule(call, partial(call.services.rules.block, most=await _most_rules(call)))
-
-
-async def unblock(call: Call) -> Reply:
-    """Accept the posts of this author or source again from now on."""
-    return await _rule(call, call.services.rules.unblock)
-
-
-async def _most_rules(call: Call) -> int:
-    return await call.services.identity.quotas.most("rules", call.user)
-
-
-async def _rule(call: Call, write: Callable[..., Awaitable[int]]) -> Reply:
-    uid, url = arguments.channel_or_global(call.params), arguments.url(call.params)
-    await write(call.user, uid, url, call.now)
-    return _card(url)
 
 
 def _card(url: str) -> dict[str, str]:
@@ -173,19 +72,133 @@ def _cards(urls: list[str]) -> Reply:
     return {"items": [_card(url) for url in urls]}
 
 
-TABLE: Table = {
-    ("GET", "timeline", ""): FusedAction("read", page),
-    ("GET", "timeline", "ids"): FusedAction("read", ids),
-    ("POST", "timeline", "mark_read"): Action("read", mark_read),
-    ("POST", "timeline", "mark_unread"): Action("read", mark_unread),
-    ("POST", "timeline", "remove"): Action("read", remove, changes_topics=True),
-    ("POST", "timeline", "move"): Action("read", move, changes_topics=True),
-    ("POST", "timeline", "save"): Action("read", save, changes_topics=True),
-    ("POST", "timeline", "unsave"): Action("read", unsave),
-    ("GET", "mute", ""): Action("read", muted),
-    ("POST", "mute", ""): Action("mute", mute),
-    ("POST", "unmute", ""): Action("mute", unmute),
-    ("GET", "block", ""): Action("read", blocked),
-    ("POST", "block", ""): Action("block", block),
-    ("POST", "unblock", ""): Action("block", unblock),
-}
+class TimelineActions:
+    """The actions `timeline`, `mute` and `block`."""
+
+    def __init__(
+        self, redis: Redis, items: Items, reading: ReaderViews, rules: Rules, picked: PickedPosts, most: Most
+    ) -> None:
+        self._redis = redis
+        self._items = items
+        self._reading = reading
+        self._rules = rules
+        self._picked = picked
+        self._most = most
+
+    def table(self) -> Table:
+        """The actions by what selects them."""
+        return {
+            ("GET", "timeline", ""): FusedAction("read", self.page),
+            ("GET", "timeline", "ids"): FusedAction("read", self.ids),
+            ("POST", "timeline", "mark_read"): Action("read", self.mark_read),
+            ("POST", "timeline", "mark_unread"): Action("read", self.mark_unread),
+            ("POST", "timeline", "remove"): Action("read", self.remove, changes_topics=True),
+            ("POST", "timeline", "move"): Action("read", self.move, changes_topics=True),
+            ("POST", "timeline", "save"): Action("read", self.save, changes_topics=True),
+            ("POST", "timeline", "unsave"): Action("read", self.unsave),
+            ("GET", "mute", ""): Action("read", self.muted),
+            ("POST", "mute", ""): Action("mute", self.mute),
+            ("POST", "unmute", ""): Action("mute", self.unmute),
+            ("GET", "block", ""): Action("read", self.blocked),
+            ("POST", "block", ""): Action("block", self.block),
+            ("POST", "unblock", ""): Action("block", self.unblock),
+        }
+
+    async def page(self, params: Params, credential: Credential, now: float) -> tuple[Grant, LaterReply]:
+        """One page of a channel, newest first."""
+        uid, query = channel_in(params), arguments.page_query(params)
+        grant, rows = await self._reading.rows_with_token(credential, uid, query, now)
+        return grant, partial(self._reading.shown, grant.user, uid, query, rows, now)
+
+    async def ids(self, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
+        """The ids of a channel's items in their order of arrival, with their state."""
+        uid = channel_or_global(params)
+        grant, found = await self._reading.arrivals_with_token(credential, uid, arguments.arrival_query(params), now)
+        return grant, arrivals_to_wire(found)
+
+    async def mark_read(self, call: Call) -> Reply:
+        """Mark the items in `entry`, or `last_read_entry` and older ones, or `everything`."""
+        uid, redis = channel_in(call.params), self._redis
+        last = call.params.text("last_read_entry")
+        updated: set[str] = set()
+        if call.params.many("entry"):
+            updated = await mark(redis, call.user, uid, entries_in(call.params), "read", call.now)
+        elif last is None:
+            raise missing("entry", "the '_id' of one or more items, or 'last_read_entry'")
+        if last == EVERYTHING:
+            updated |= await mark_all(redis, call.user, uid, call.now)
+        elif last is not None:
+            updated |= await mark_before(redis, call.user, uid, last, self._items.scores, call.now)
+        return _updated(len(updated))
+
+    async def mark_unread(self, call: Call) -> Reply:
+        """Mark the items in `entry` as unread again."""
+        uid, entries = channel_in(call.params), entries_in(call.params)
+        return _updated(len(await mark(self._redis, call.user, uid, entries, "unread", call.now)))
+
+    async def remove(self, call: Call) -> Reply:
+        """Remove the items in `entry` from the channel permanently."""
+        uid, entries = channel_in(call.params), entries_in(call.params)
+        how = Leaving(Reason.REMOVED, removed_too=False)
+        return _updated(len(await take_out(self._redis, call.user, uid, entries, how, call.now)))
+
+    async def move(self, call: Call) -> Reply:
+        """Move the items in `entry` to the channel, with their read state; posts of previews arrive unread."""
+        target, entries = channel_in(call.params, allow_global=False), entries_in(call.params)
+        stores, now = (self._redis, self._items), call.now
+        picked, unknown = await self._picked.among(call.user, call.params.many("entry"), call.now)
+        if target == SAVED:
+            most = await self._most_saved(call)
+            count = await save_posts(*stores, call.user, picked, now, most=most) if picked else 0
+            return _updated(count + await move_to_saved(*stores, call.user, entries, now, most=most), unknown)
+        count = await put_unread(*stores, call.user, target, picked, now) if picked else 0
+        return _updated(count + await move_items(*stores, call.user, target, entries, now), unknown)
+
+    async def save(self, call: Call) -> Reply:
+        """Put the items in `entry`, from the channel, any channel or a preview, into `saved` as well."""
+        uid, entries = channel_or_global(call.params), entries_in(call.params)
+        stores, most = (self._redis, self._items), await self._most_saved(call)
+        picked, unknown = await self._picked.among(call.user, call.params.many("entry"), call.now)
+        count = await save_posts(*stores, call.user, picked, call.now, most=most) if picked else 0
+        return _updated(
+            count + await put_into_saved(*stores, call.user, entries, call.now, uid=uid, most=most), unknown
+        )
+
+    async def unsave(self, call: Call) -> Reply:
+        """Remove the items in `entry` from `saved`."""
+        return _updated(await take_out_of_saved(self._redis, call.user, entries_in(call.params), call.now))
+
+    async def muted(self, call: Call) -> Reply:
+        """The muted authors and sources."""
+        return _cards(await self._rules.muted(call.user, channel_or_global(call.params)))
+
+    async def blocked(self, call: Call) -> Reply:
+        """The blocked authors and sources."""
+        return _cards(await self._rules.blocked(call.user, channel_or_global(call.params)))
+
+    async def mute(self, call: Call) -> Reply:
+        """Hide the posts of this author or source."""
+        return await self._rule(call, partial(self._rules.mute, most=await self._most_rules(call)))
+
+    async def unmute(self, call: Call) -> Reply:
+        """Show the posts of this author or source again."""
+        return await self._rule(call, self._rules.unmute)
+
+    async def block(self, call: Call) -> Reply:
+        """Remove all posts of this author or source, and keep out further ones."""
+        return await self._rule(call, partial(self._rules.block, most=await self._most_rules(call)))
+
+    async def unblock(self, call: Call) -> Reply:
+        """Accept the posts of this author or source again from now on."""
+        return await self._rule(call, self._rules.unblock)
+
+    async def _most_saved(self, call: Call) -> int:
+        return await self._most("saved", call.user)
+
+    async def _most_rules(self, call: Call) -> int:
+        return await self._most("rules", call.user)
+
+    async def _rule(self, call: Call, write: Callable[..., Awaitable[int]]) -> Reply:
+        uid, url = channel_or_global(call.params), url_in(call.params)
+        await write(call.user, uid, url, call.now)
+        return _card(url)

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from microsub.backend_file.facts import Change, ChangeKind, Clash, Current, Forms
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.identifiers import PROFILE, same_me, unfit_profile
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, normalise_person, normalise_profile
+from microsub.configuration.facts import Change, ChangeKind, Clash, Current, Forms
 from microsub.configuration.model import ChannelConfig, FeedConfig, SourceConfig, UserConfig
 from microsub.feeds.internal import InternalAddress
 from microsub.model.reader import GLOBAL, SAVED, Subscription

@@ -21,9 +21,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from microsub.backend_file.json_text import expand
-from microsub.backend_file.legacy import is_legacy
 from microsub.base.digests import sha256_hex
+from microsub.configuration.json_text import expand
+from microsub.configuration.legacy import is_legacy
 from microsub.configuration.model import Backend, decode
 
 LOOK_EVERY = 0.5

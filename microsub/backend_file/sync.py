@@ -25,7 +25,10 @@ from typing import Any, Literal, Protocol
 
 import structlog
 
-from microsub.backend_file.document import (
+from microsub.backend_file.file import X_VERSION, BackendFile, FileState, is_version_of, pause, said, stamped, token_of
+from microsub.backend_file.store import Applied, AppliedFile
+from microsub.base.errors import ConfigError, InvalidRequest, RequestError, StoreError
+from microsub.configuration.document import (
     BackendDocument,
     BackendFindings,
     BackendReport,
@@ -35,11 +38,9 @@ from microsub.backend_file.document import (
     parse,
     unreadable,
 )
-from microsub.backend_file.facts import WRITTEN, Change, Clash, Current, Forms, Merge, edited, merge
-from microsub.backend_file.file import X_VERSION, BackendFile, FileState, is_version_of, pause, said, stamped, token_of
-from microsub.backend_file.json_text import rewrite
-from microsub.backend_file.store import Applied, AppliedFile
-from microsub.base.errors import ConfigError, InvalidRequest, RequestError, StoreError
+from microsub.configuration.effective import Status
+from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, edited, merge
+from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import Backend, UserConfig
 
 log = structlog.get_logger(__name__)
@@ -623,14 +624,6 @@ async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None 
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The problems of the file; `lost` while Redis has lost its data and the file isn't applied again."""
-
-    problems: tuple[ConfigError, ...] = ()
-    lost: bool = False
 
 
 class Notices:

@@ -31,7 +31,7 @@ from microsub.cli.transfer import conclude, import_freshrss, import_miniflux, im
 from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
-    from microsub.backend_file.document import BackendReport
+    from microsub.configuration.document import BackendReport
     from microsub.transfer.ekster.imports import OldFile
 
 
@@ -52,7 +52,7 @@ def check(context: click.Context, settings: Settings, file: Path | None, as_json
     was found there and what was expected. If there is a server's data, FILE is also compared with its users, because
     somebody may have registered with the URL of a user in FILE. Exit code 1 if there is a problem.
     """
-    from microsub.backend_file import document
+    from microsub.configuration import document
 
     report = _beside_the_accounts(document.check(file or settings.backend, os.environ), settings)
     if as_json:
@@ -113,8 +113,8 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
 
     Example: microsub config upgrade old.json > backend.json
     """
-    from microsub.backend_file import document
     from microsub.backend_file import file as backend_file
+    from microsub.configuration import document
 
     path = file or settings.backend
     report = document.check(path, os.environ)

@@ -62,10 +62,11 @@ def restore(settings: Settings, file: Path) -> None:
     Example: microsub restore microsub-2026-01-31.tar.gz
     """
     from microsub.admin.backup import restore as restore_
+    from microsub.server.migrations import require_layout
 
     _require_embedded(settings)
     try:
-        facts = restore_(file, settings.data_dir, settings.backend)
+        facts = restore_(file, settings.data_dir, settings.backend, require_layout)
     except MicrosubError as error:
         fail(str(error))
     say(f"restored {settings.data_dir.absolute()} and {settings.backend.absolute()} ({_said(facts)})")

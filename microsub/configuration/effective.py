@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import orjson
 import structlog
 
-from microsub.base.errors import NotFound, StoreDamaged, StoreError, StoreUnavailable
+from microsub.base.errors import ConfigError, NotFound, StoreDamaged, StoreError, StoreUnavailable
 from microsub.base.ttl_cache import TtlCache
 from microsub.configuration.model import InstanceSettings, UserSettings, decode, encode
 from microsub.model.reader import SAVED
@@ -40,6 +40,14 @@ class AllSettings:
     def of_user(self, name: str) -> UserSettings:
         """The settings that a user has of their own."""
         return self.users.get(name, _NOTHING_SET)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of backend.json; `lost` while Redis has lost its data and the file isn't applied again."""
+
+    problems: tuple[ConfigError, ...] = ()
+    lost: bool = False
 
 
 class DeclaredSettings:

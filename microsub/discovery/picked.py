@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from microsub.base.errors import RequestError
 from microsub.discovery.entered import EnteredAddresses
-from microsub.discovery.search import PREVIEW_ID, PREVIEW_SECONDS, Search, preview_id
+from microsub.discovery.search import PREVIEW_ID, PREVIEW_SECONDS, PREVIEWED, Search, preview_id
 from microsub.fetch import asking_for
 from microsub.formats.entry_id import identities
 from microsub.model.jf2 import Card, Feed
@@ -41,6 +41,12 @@ class PickedPosts:
     room: OwnRoom
     feeds: Feeds
     followed: Callable[[str], Awaitable[Container[str]]]
+
+    async def among(self, user: str, entries: Sequence[str], now: float) -> tuple[list[str], list[str]]:
+        """`keep` those of `entries` that are posts of previews; returns their items, and the ids that are unknown."""
+        ids = [entry for entry in entries if entry.startswith(PREVIEWED)]
+        kept = await self.keep(user, ids, now) if ids else {}
+        return list(kept.values()), [one for one in ids if one not in kept]
 
     async def keep(self, user: str, ids: Sequence[str], now: float) -> dict[str, str]:
         """Store these posts of the user's previews, and return their item ids, the same in every call.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from microsub.base.urls import has_credentials, redacted, without_secrets
 from microsub.feeds.record import FeedRecord
@@ -12,6 +13,9 @@ NO_HUB = "the feed names no hub"
 NOT_YET = "not subscribed yet"
 LAPSED = "the lease has expired"
 PRIVATE = "the feed's address has a secret, which hubs don't get, and the feed names no other"
+
+PushState = Literal["ok", "late", "silent"]
+"""How the deliveries of all hubs arrive."""
 
 
 @dataclass(frozen=True, slots=True)

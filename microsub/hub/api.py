@@ -13,8 +13,6 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from microsub.api import arguments
-from microsub.api.arguments import Action, Call, Reply, Table
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest, MethodNotAllowed, NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter, public_network
@@ -23,6 +21,7 @@ from microsub.hub.store import HubStore, hub_calendar
 from microsub.hub.subscriptions import request_of
 from microsub.hub.topics import Topic, Topics
 from microsub.redis.protocol import Redis
+from microsub.web.actions import Action, Call, Reply, Table, channel_in
 from microsub.web.headers import client_of
 from microsub.web.params import read_body, urlencoded
 from microsub.web.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
@@ -168,36 +167,39 @@ class TopicEndpoint(HttpEndpoint):
 SCOPE = "channels"
 
 
-async def create(call: Call) -> Reply:
-    """Give the channel's topic an address, or return its present one."""
-    return await _act(call, "create")
+class TopicActions:
+    """The action `topics`; without `topics` this server isn't a hub."""
 
+    def __init__(self, topics: Topics | None) -> None:
+        self._topics = topics
 
-async def renew(call: Call) -> Reply:
-    """Give the channel's topic a new address; subscriptions to the old one end."""
-    return await _act(call, "renew")
+    def table(self) -> Table:
+        """The actions by what selects them."""
+        return {
+            ("POST", "topics", "create"): Action(SCOPE, self.create),
+            ("POST", "topics", "renew"): Action(SCOPE, self.renew, changes_topics=True),
+            ("POST", "topics", "revoke"): Action(SCOPE, self.revoke, changes_topics=True),
+        }
 
+    async def create(self, call: Call) -> Reply:
+        """Give the channel's topic an address, or return its present one."""
+        return await self._act(call, "create")
 
-async def revoke(call: Call) -> Reply:
-    """Remove the address of the channel's topic; its subscriptions end."""
-    return await _act(call, "revoke")
+    async def renew(self, call: Call) -> Reply:
+        """Give the channel's topic a new address; subscriptions to the old one end."""
+        return await self._act(call, "renew")
 
+    async def revoke(self, call: Call) -> Reply:
+        """Remove the address of the channel's topic; its subscriptions end."""
+        return await self._act(call, "revoke")
 
-async def _act(call: Call, action: str) -> Reply:
-    topics = _topics(call)
-    uid = arguments.channel(call.params, allow_global=False)
-    address = await topics.channels.address(call.user, uid, action)
-    return {"channel": uid, "hub": topics.hub, **({"topic": address} if address else {})}
+    async def _act(self, call: Call, action: str) -> Reply:
+        topics = self._hub()
+        uid = channel_in(call.params, allow_global=False)
+        address = await topics.channels.address(call.user, uid, action)
+        return {"channel": uid, "hub": topics.hub, **({"topic": address} if address else {})}
 
-
-def _topics(call: Call) -> Topics:
-    if call.services.topics is None:
-        raise NotFound("this server isn't a hub: its admin has to set MICROSUB_BASE_URL")
-    return call.services.topics
-
-
-TABLE: Table = {
-    ("POST", "topics", "create"): Action(SCOPE, create),
-    ("POST", "topics", "renew"): Action(SCOPE, renew, changes_topics=True),
-    ("POST", "topics", "revoke"): Action(SCOPE, revoke, changes_topics=True),
-}
+    def _hub(self) -> Topics:
+        if self._topics is None:
+            raise NotFound("this server isn't a hub: its admin has to set MICROSUB_BASE_URL")
+        return self._topics

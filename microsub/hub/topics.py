@@ -21,7 +21,7 @@ from microsub.accounts import absent
 from microsub.base.digests import new_secret, short_digest
 from microsub.base.errors import RequestError
 from microsub.base.locks import KeyedLocks
-from microsub.discovery.directory import is_public
+from microsub.feeds.public import is_public
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument

@@ -16,6 +16,8 @@ import orjson
 from starlette.types import Scope
 
 from microsub.accounts.grants import OwnToken
+from microsub.accounts.quotas import UserQuotas
+from microsub.accounts.store import Accounts
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import (
     Forbidden,
@@ -28,16 +30,17 @@ from microsub.base.errors import (
 )
 from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
+from microsub.feeds.record import Feeds
 from microsub.formats.documents.page import PAGE_POLICY, write_post
-from microsub.identity.protocol.documents import MICROPUB as PATH
-from microsub.micropub.media import MOST_BYTES
+from microsub.micropub.media import MOST_BYTES, Media
 from microsub.micropub.media import PATH as MEDIA
 from microsub.micropub.posting import PATH as POSTS
+from microsub.micropub.posting import Posting
 from microsub.micropub.properties import PostedItem, of_form, of_json
-from microsub.micropub.sources import Source, source_in
+from microsub.micropub.sources import Source, Sources, source_in
 from microsub.model.plaintext import shown
 from microsub.model.reader import Credential
-from microsub.server.surface import Services
+from microsub.timelines.channels import Channels
 from microsub.web.headers import bearer, client_of
 from microsub.web.params import (
     MAX_BODY,
@@ -56,6 +59,7 @@ from microsub.web.params import (
     urlencoded,
     wrong,
 )
+from microsub.web.paths import MICROPUB as PATH
 from microsub.web.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
 
 POSTS_OF_SOURCE = RateLimit("requests to post", "source", 120)
@@ -115,16 +119,24 @@ class SourceAccess:
 
 @dataclass(frozen=True, slots=True)
 class MicropubServices:
-    """Services and rate limits shared by the endpoints."""
+    """The use cases and rate limits that the endpoints share.
 
-    services: Services
+    `verify` returns the token of a request at a Unix time, and `used` notes its use; `base` is the server's address.
+    """
+
+    verify: Callable[[str, float], Awaitable[OwnToken]]
+    used: Callable[[Credential, float], None]
+    accounts: Accounts
+    quotas: UserQuotas
+    channels: Channels
+    feeds: Feeds
+    sources: Sources
+    posting: Posting
+    media: Media
+    clock: Callable[[], float]
+    base: str
     limits: RateLimiter = field(default_factory=RateLimiter)
     turns: KeyedLocks = field(default_factory=KeyedLocks)
-
-    @property
-    def base(self) -> str:
-        """The server's address."""
-        return self.services.public_url
 
     async def sender(self, scope: Scope, in_body: str | None = None) -> SourceAccess:
         """The source of a request. Raises as `token` and `source_of` do."""
@@ -132,7 +144,7 @@ class MicropubServices:
 
     async def token(self, scope: Scope, in_body: str | None = None) -> OwnToken:
         """The token of a request. Raises Unauthorized, InvalidRequest for two tokens."""
-        token, services = bearer(scope), self.services
+        token = bearer(scope)
         if token is not None and in_body is not None:
             raise InvalidRequest("found two tokens: expected one, in the header 'Authorization' or in the form")
         token = token or in_body
@@ -141,10 +153,9 @@ class MicropubServices:
                 "the token is missing: found none, expected it in the header 'Authorization: Bearer …' or in the form "
                 "as 'access_token'"
             )
-        now = services.clock()
-        own = await services.identity.provider.verify(token, now)
-        if services.token_use is not None:
-            services.token_use.note(Credential(own.user, sha256_hex(token)), now)
+        now = self.clock()
+        own = await self.verify(token, now)
+        self.used(Credential(own.user, sha256_hex(token)), now)
         return own
 
     def source_of(self, own: OwnToken) -> SourceAccess:
@@ -159,14 +170,14 @@ class MicropubServices:
 
     async def require_active(self, user: str) -> None:
         """Raise NotFound if the user is gone or disabled: nothing of such a user is shown."""
-        found = await self.services.accounts.user(user)
+        found = await self.accounts.user(user)
         if found is None or found.disabled is not None:
             raise NotFound("there is nothing at this address")
 
     async def count_request(self, sender: SourceAccess) -> None:
         """Count a request for its source and user. Raises TooManyRequests."""
         source = sender.source
-        await self.services.identity.quotas.count(source.user, self.services.clock())
+        await self.quotas.count(source.user, self.clock())
         self.limits.require(POSTS_OF_SOURCE, f"{source.user}/{source.id}")
 
     def count_said(self, sender: SourceAccess, said: bytes) -> None:
@@ -184,14 +195,14 @@ class MicropubServices:
 
     async def keep(self, sender: SourceAccess, data: bytes) -> str:
         """Store a file; returns its address. Raises TooManyRequests, QuotaReached, InvalidRequest."""
-        user, services = sender.source.user, self.services
+        user = sender.source.user
         if not data:
             raise InvalidRequest("the file is empty")
         if len(data) > MOST_BYTES:
             raise InvalidRequest(f"the file is too large: expected at most {MOST_BYTES} bytes")
         self.limits.require(FILES_OF_USER, user)
-        most = await services.identity.quotas.most("media", user)
-        return self.base + await services.media.add(user, data, most)
+        most = await self.quotas.most("media", user)
+        return self.base + await self.media.add(user, data, most)
 
 
 # --- /micropub ------------------------------------------------------------------------------------------------------
@@ -244,7 +255,7 @@ class MicropubEndpoint(HttpEndpoint):
         self, sender: SourceAccess, item: PostedItem | None, files: tuple[tuple[str, bytes], ...] = ()
     ) -> HttpReply:
         sender.require("create", "post")
-        posting, source, base = self._micropub.services.posting, sender.source, self._micropub.base
+        posting, source, base = self._micropub.posting, sender.source, self._micropub.base
         item = item or PostedItem("h-entry", {})
         kept = tuple((name, data) for name, data in files if name in _FILES)
         if not item.properties and not kept:
@@ -259,7 +270,7 @@ class MicropubEndpoint(HttpEndpoint):
     async def _act(
         self, sender: SourceAccess, action: str, url: str | None, document: Mapping[str, Any] | None
     ) -> HttpReply:
-        posting, source, base = self._micropub.services.posting, sender.source, self._micropub.base
+        posting, source, base = self._micropub.posting, sender.source, self._micropub.base
         if action not in {"update", "delete", "undelete"}:
             raise wrong("action", action, "'update', 'delete' or 'undelete'")
         sender.require(*(("undelete", "delete") if action == "undelete" else (action,)))
@@ -282,7 +293,7 @@ class MicropubEndpoint(HttpEndpoint):
         own = await self._micropub.token(exchange.scope)
         exchange.user = own.user
         if own.is_app and not own.source and (nothing := _NOTHING.get(params.text("q") or "")):
-            await self._micropub.services.identity.quotas.count(own.user, self._micropub.services.clock())
+            await self._micropub.quotas.count(own.user, self._micropub.clock())
             return orjson.dumps(nothing)
         sender = self._micropub.source_of(own)
         await self._micropub.count_request(sender)
@@ -305,15 +316,15 @@ class MicropubEndpoint(HttpEndpoint):
         return {"syndicate-to": []}
 
     async def _channels(self, sender: SourceAccess, params: Params) -> Mapping[str, Any]:
-        services, source = self._micropub.services, sender.source
-        uid = await services.sources.channel_of(source)
+        micropub, source = self._micropub, sender.source
+        uid = await micropub.sources.channel_of(source)
         if uid is None:
             return {"channels": []}
-        return {"channels": [{"uid": uid, "name": (await services.channels.get(source.user, uid)).name}]}
+        return {"channels": [{"uid": uid, "name": (await micropub.channels.get(source.user, uid)).name}]}
 
     async def _source(self, sender: SourceAccess, params: Params) -> Mapping[str, Any]:
         """The source properties of one post, or of the latest posts."""
-        url, posting = params.text("url"), self._micropub.services.posting
+        url, posting = params.text("url"), self._micropub.posting
         if url is None:
             limit = params.text("limit") or str(_LISTED)
             if not (limit.isascii() and limit.isdecimal() and 0 < len(limit) < 7):
@@ -440,16 +451,16 @@ class MediaEndpoint(HttpEndpoint):
     async def _delete(self, sender: SourceAccess, url: str) -> HttpReply:
         sender.require("delete")
         _, found, name = url.partition(f"{MEDIA}/")
-        services, source = self._micropub.services, sender.source
+        micropub, source = self._micropub, sender.source
         try:
-            await services.media.delete(source.user, f"{found}{name}", await services.feeds.find(source.address))
+            await micropub.media.delete(source.user, f"{found}{name}", await micropub.feeds.find(source.address))
         except NotFound:
             raise wrong("url", url, "the address of a file that was uploaded here") from None
         return HttpReply(b"", [*CORS], 204)
 
     async def _serve(self, exchange: HttpExchange) -> HttpReply:
         with _Guesses(self._micropub, exchange.scope) as reader:
-            found = await self._micropub.services.media.get(exchange.scope["path"])
+            found = await self._micropub.media.get(exchange.scope["path"])
             await self._micropub.require_active(found.user)
         exchange.user = reader.name(found.user)
         kind = b"inline" if found.is_shown else b"attachment"
@@ -485,7 +496,7 @@ class PostEndpoint(HttpEndpoint):
         # A long post takes a while to read and write: at most one per source, and in a thread at most one per user.
         with _Guesses(self._micropub, scope) as reader:
             async with turns.of(source):
-                found = await self._micropub.services.posting.page(scope["path"])
+                found = await self._micropub.posting.page(scope["path"])
                 await self._micropub.require_active(found.user)
                 exchange.user = reader.name(found.user)
                 async with turns.of(found.user):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from microsub.base.digests import short_digest
 from microsub.base.errors import NotFound
 from microsub.base.urls import has_credentials, mask_credentials
+from microsub.feeds.trouble import FeedGone, FeedMoved, FeedUnreadable, Trouble
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import NOTIFICATIONS
 
@@ -29,29 +30,6 @@ FEED, TITLE = "feeds", "Feeds"
 
 _AT_ONCE = 8
 """The number of users who are notified at the same time."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedUnreadable:
-    """The feed could not be read since the Unix time `since`; `why` is the last poll's error."""
-
-    since: float
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class FeedGone:
-    """The publisher answered 410 Gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedMoved:
-    """The feed redirects permanently to another address."""
-
-    to: str
-
-
-Trouble = FeedUnreadable | FeedGone | FeedMoved
 
 
 @dataclass(eq=False, repr=False)

@@ -15,10 +15,10 @@ from microsub.feeds.events import Event
 from microsub.feeds.internal import InternalAddress
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
-from microsub.outputs import OutputFeeds
 from microsub.posts import garbage
 from microsub.posts.entries import items_to_store
 from microsub.posts.values import version_of
+from microsub.timelines.erase import OtherReferences
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.saved import saved_among
 
@@ -44,6 +44,7 @@ class Notifications:
     following: Following
     ingest: Ingest
     events: Events
+    outputs: OtherReferences
     _: KW_ONLY
     clock: Callable[[], float] = time.time
 
@@ -77,7 +78,7 @@ class Notifications:
             return True
         retired = await garbage.retire(self.redis, doomed, now, wanted_too=True)
         await take_out(self.redis, user, GLOBAL, [item], Leaving(Reason.SWEPT), now)
-        await OutputFeeds(self.redis).withdraw(user, [item], now)
+        await self.outputs.withdraw(user, [item], now)
         await garbage.erase(self.redis, retired)
         await self.events.announce([Event("post_deleted", feed_id, now, item, guid)])
         return True

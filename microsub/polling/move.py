@@ -8,7 +8,7 @@ another: one that has worked may show a page during an hour of maintenance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,16 +18,15 @@ from microsub.base.errors import NotFound
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
 from microsub.feeds.record import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
 from microsub.formats.feed_links import FeedLink, looks_like_feed
+from microsub.model.reader import TimelineItem
 from microsub.timelines.follow import unsubscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from microsub.delivery.delivery import Delivery
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.fetch import FetchFailed
-    from microsub.model.reader import TimelineItem
     from microsub.posts.items import Items
     from microsub.timelines.channels import Channels
 
@@ -56,6 +55,10 @@ class Moved:
     merged_into: str | None = None
 
 
+DeliverTo = Callable[[str, str, str, Sequence[TimelineItem], float], Awaitable[None]]
+"""User, channel uid, feed id, items, Unix time: adds the items to that timeline."""
+
+
 @dataclass(eq=False, repr=False)
 class Mover:
     """Moves feeds. Everything is idempotent: the next poll finishes an interrupted move."""
@@ -64,7 +67,7 @@ class Mover:
     items: Items
     channels: Channels
     schedule: Schedule
-    delivery: Delivery
+    deliver_to: DeliverTo
 
     async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
         """Move `feed` to `url`; unless another feed has that address, ids, items and read state stay."""
@@ -140,7 +143,7 @@ class Mover:
             except NotFound:
                 # The list of followers is derived; it may contain a deleted channel for a while.
                 await self.feeds.unsubscribe(owner.id, user, uid)
-            await self.delivery.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
+            await self.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
             await self.feeds.unsubscribe(feed.id, user, uid)
         await self.schedule.add(owner.id, owner.poll_host, owner.due(now))
 

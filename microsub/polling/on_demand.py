@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from microsub.base.errors import InvalidRequest, NotFound, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.urls import host_of, mask_credentials
-from microsub.polling.plan import held_until
+from microsub.feeds.condition import held_until
 
 if TYPE_CHECKING:
     from microsub.feeds.queue import Schedule

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
+from microsub.feeds.condition import LONGEST_HOLD
 from microsub.feeds.push_health import push_health
-from microsub.model.moments import is_ahead
-from microsub.notices import FeedGone, FeedUnreadable, Trouble
+from microsub.feeds.trouble import FeedGone, FeedUnreadable, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,9 +81,6 @@ def host_limits(settings: InstanceSettings, host: str) -> HostLimits:
 
 DEFAULT_POLICY = PollPolicy()
 SPREAD = 0.25
-LONGEST_HOLD = 7 * DAY
-"""Longest `Retry-After` that is honoured: a longer one is a mistake, and would stop the feed."""
-_CLOCKS_DIFFER = DAY
 
 SPARING = 600.0
 """A feed isn't polled again before this multiple of the processor time that its document took."""
@@ -207,11 +204,6 @@ def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePla
     return MovePlan(moved_to, seen, history.moved_since, confirmed)
 
 
-def held_now(until: float | None, now: float) -> bool:
-    """Whether a pause `until` a Unix time is in force; one beyond any hold comes from a wrong clock."""
-    return until is not None and now < until <= now + LONGEST_HOLD + _CLOCKS_DIFFER
-
-
 def draw(base: float, random: float, most: float) -> float:
     """A wait in [base, 1.25 × base], never above `most`."""
     return min(base, most / (1 + SPREAD)) * (1 + SPREAD * random)
@@ -319,13 +311,6 @@ def polled_first(feed: FeedRecord, new: int, now: float) -> dict[str, str | None
     return found | (
         {"push": None, "push_why": "a poll found posts before the hub delivered them"} if health.pushed else {}
     )
-
-
-def held_until(feed: FeedRecord, now: float) -> float | None:
-    """The end of the pause that the publisher asked for, a Unix time after `now`; otherwise None."""
-    until = _number(feed.extra.get("hold_until"))
-    # A time written while a clock was ahead doesn't count.
-    return until if held_now(until, now) and not is_ahead(feed.last_poll, now) else None
 
 
 def last_looked(feed: FeedRecord) -> float:

@@ -21,12 +21,12 @@ from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped, 
 from microsub.base.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.base.urls import host_of, mask_credentials
 from microsub.configuration.model import InstanceSettings
+from microsub.feeds.condition import answered, held_until
 from microsub.feeds.events import describe
 from microsub.feeds.record import NEVER_POLLED, UNANNOUNCED
+from microsub.feeds.trouble import FeedMoved
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.formats.feed_links import BETTER_FEEDS, FeedLink, feeds_by_address
-from microsub.notices import FeedMoved
-from microsub.polling.condition import answered
 from microsub.polling.move import instead_of_failure, instead_of_page
 from microsub.polling.plan import (
     Failed,
@@ -35,7 +35,6 @@ from microsub.polling.plan import (
     Outcome,
     PollPlan,
     fields_of,
-    held_until,
     history_of,
     last_looked,
     notified,
@@ -53,8 +52,8 @@ from microsub.work import Message
 if TYPE_CHECKING:
     from microsub.feeds.events import Events
     from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.feeds.trouble import Trouble
     from microsub.model.jf2 import Feed
-    from microsub.notices import Trouble
     from microsub.parsing.pool import ParsePool
     from microsub.polling.move import Moved, Mover
     from microsub.posts.ingest import Ingest

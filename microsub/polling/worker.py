@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -30,7 +30,6 @@ from microsub.work import HAND_BACK_SECONDS, Claim, Loop
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from microsub.delivery.stage import Stages
     from microsub.feeds.queue import DueFeeds, Schedule
     from microsub.feeds.record import Feeds
     from microsub.polling.poll import Ending, Poller
@@ -226,6 +225,25 @@ def worker_name() -> str:
     return f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
+class StagesOfWork(Protocol):
+    """The stages after a poll: delivery, look-ups, and what hubs delivered."""
+
+    async def run(self, grace: float) -> None:
+        """Run until `stop`; then finish messages in progress within `grace` seconds, and release the others."""
+
+    async def run_once(self) -> int:
+        """Handle all waiting messages, and those they lead to; returns their number. Raises StoreError."""
+
+    async def delivered(self) -> None:
+        """Return when all posts stored until now are in the timelines. Raises StoreError."""
+
+    async def has_room(self) -> bool:
+        """Whether the stages take further posts. Raises StoreError."""
+
+    def stop(self) -> None:
+        """Take no more messages; `run` returns soon."""
+
+
 class Worker(Loop[Claim]):
     """Polls due feeds, `hosts_at_once` hosts at a time, and runs the stages after it."""
 
@@ -234,7 +252,7 @@ class Worker(Loop[Claim]):
         schedule: Schedule,
         turn: Turn,
         presence: Presence,
-        stages: Stages,
+        stages: StagesOfWork,
         *,
         name: str | None = None,
         hosts_at_once: int = 200,

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from microsub.api import arguments
+from microsub.accounts.store import ServiceTokens
 from microsub.base.digests import short_digest
 from microsub.base.errors import MethodNotAllowed, NotFound, Unauthorized
 from microsub.base.urls import mask_credentials, redacted
@@ -23,7 +23,7 @@ from microsub.model.plaintext import shown
 from microsub.model.reader import Cursor
 from microsub.post_store.posts import NEWEST, Post, Posts, is_id
 from microsub.post_store.saved import dumps
-from microsub.server.surface import Services
+from microsub.web.actions import limit_in, url_in
 from microsub.web.headers import bearer
 from microsub.web.params import Params, collect, empty_names, missing, urlencoded, wrong
 from microsub.web.responses import Header, HttpEndpoint, HttpExchange, HttpReply
@@ -50,9 +50,11 @@ class PostStoreEndpoint(HttpEndpoint):
 
     preflight = _PREFLIGHT
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, posts: Posts, tokens: ServiceTokens, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._services = services
+        self._posts = posts
+        self._tokens = tokens
+        self._clock = clock
 
     async def answer(self, exchange: HttpExchange) -> HttpReply:
         """See `HttpEndpoint`."""
@@ -73,14 +75,13 @@ class PostStoreEndpoint(HttpEndpoint):
         token = bearer(scope)
         if token is None:
             raise Unauthorized(_CHALLENGE)
-        services = self._services
-        program = await services.service_tokens.verify(token, services.clock())
+        program = await self._tokens.verify(token, self._clock())
         bind_contextvars(program=program)
         exchange.user = f"program {program}"
         resource, subject = _resource(scope["path"])
         params = collect(urlencoded(scope["query_string"]))
         _refuse_empty(resource, scope["query_string"])
-        return await resource(services.posts, subject, params)
+        return await resource(self._posts, subject, params)
 
 
 # --- resources -----------------------------------------------------------------------------------------------------
@@ -88,12 +89,12 @@ class PostStoreEndpoint(HttpEndpoint):
 
 async def _feeds(posts: Posts, _: str, params: Params) -> Reply:
     if params.text("url") is not None:
-        found = await posts.feed(arguments.url(params))
+        found = await posts.feed(url_in(params))
         return _list([] if found is None else [_feed_object(found)], None)
     after = params.text("after")
     if after is not None and not is_id(after):
         raise wrong("after", after, "a value taken from 'paging'")
-    page = await posts.feeds(arguments.limit(params), int(after or 0))
+    page = await posts.feeds(limit_in(params), int(after or 0))
     return _list([_feed_object(feed) for feed in page.feeds], None if page.after is None else str(page.after))
 
 
@@ -109,7 +110,7 @@ async def _posts(posts: Posts, feed_id: str, params: Params) -> Reply:
         return _list([] if found is None else [_post_object(found)], None)
     after = params.text("after")
     cursor = None if after is None else Cursor.decode(after, "after")
-    page = await posts.newest(feed.id, arguments.limit(params), cursor)
+    page = await posts.newest(feed.id, limit_in(params), cursor)
     return _list([_post_object(post) for post in page.posts], page.after.encode() if page.after else None)
 
 
@@ -124,7 +125,7 @@ async def _events(posts: Posts, _: str, params: Params) -> Reply:
     after = params.text("after") or "0"
     if after != NEWEST and not is_event_id(after):
         raise wrong("after", after, f"a value taken from 'paging', '0', or '{NEWEST}'")
-    page = await posts.events(after, arguments.limit(params))
+    page = await posts.events(after, limit_in(params))
     reply = _list([_event_object(event) for event in page.events], page.after)
     return {**reply, "missed": True} if page.missed else reply
 

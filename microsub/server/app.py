@@ -19,12 +19,13 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from microsub.admin.health import HealthReport
-from microsub.api.arguments import Table
-from microsub.api.endpoint import TABLE as READING
+from microsub.api.channels import ChannelActions
 from microsub.api.endpoint import MicrosubEndpoint
+from microsub.api.events import EventActions
+from microsub.api.feeds import FeedActions
+from microsub.api.timeline import TimelineActions
 from microsub.base.errors import StoreError
-from microsub.hub.api import TABLE as TOPIC_ACTIONS
-from microsub.hub.api import HubEndpoint, TopicEndpoint
+from microsub.hub.api import HubEndpoint, TopicActions, TopicEndpoint
 from microsub.hub.topics import PATH as TOPICS
 from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.api import OAuthEndpoint, RequestCredentials
@@ -32,12 +33,11 @@ from microsub.identity.app_channels import AppChannels
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
 from microsub.identity.pages import account, sign_in, start
 from microsub.identity.pages.consent import ConsentPages
-from microsub.identity.protocol.documents import WEBMENTION
 from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
 from microsub.model.plaintext import shown
-from microsub.outputs.api import actions as output_actions
+from microsub.outputs.api.actions import OutputActions
 from microsub.outputs.api.documents import OutputEndpoint
 from microsub.outputs.values import HUB
 from microsub.outputs.values import PATH as OUTPUTS
@@ -56,18 +56,15 @@ from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.surface import Services
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
+from microsub.web.actions import Table
 from microsub.web.pages import static_route
+from microsub.web.paths import ENDPOINT, WEBMENTION
 from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
 from microsub.web.visit import PageSite
 from microsub.webmention.receiver import WebmentionEndpoint
 from microsub.websub.callbacks import WebSubEndpoint
 from microsub.websub.hubs import PATH as WEBSUB
-
-ENDPOINT = "/microsub"
-
-TABLE: Table = {**READING, **output_actions.TABLE, **TOPIC_ACTIONS}
-"""All actions of the Microsub endpoint."""
 
 log = structlog.get_logger(__name__)
 
@@ -77,13 +74,38 @@ _BEGINNING = "the server is starting and waits for its store: try again in a few
 _ENDING = "the server is stopping: try again in a few seconds"
 
 
+def microsub_actions(services: Services) -> Table:
+    """All actions of the Microsub endpoint."""
+    most, url = services.identity.quotas.most, services.public_url
+    reading, channels, following = services.reading, services.channels, services.following
+    lists = ChannelActions(reading, channels, following, most, url)
+    return {
+        **lists.table(),
+        **TimelineActions(services.redis, services.items, reading, services.rules, services.picked, most).table(),
+        **FeedActions(following, services.search, services.entered, services.post_search, most).table(),
+        **EventActions(services.redis, channels, reading, services.listeners, lists.listed, services.clock).table(),
+        **OutputActions(services.outputs, services.output_contents, channels, services.picked.among, most, url).table(),
+        **TopicActions(services.topics).table(),
+    }
+
+
 class Application(Starlette):
     """Starlette, with a shortcut to the Microsub endpoint."""
 
     def __init__(
         self, services: Services, base_url: str | None, monitors: Monitors, starters: Sequence[StarterFeed]
     ) -> None:
-        self._endpoint = MicrosubEndpoint(services, TABLE, ENDPOINT)
+        self._endpoint = MicrosubEndpoint(
+            microsub_actions(services),
+            services.accounts,
+            services.identity.verification,
+            services.identity.quotas,
+            clock=services.clock,
+            changed=services.changed,
+            topics_changed=services.topics_changed,
+            used=services.token_used,
+            path=ENDPOINT,
+        )
         site = PageSite.at(
             services.identity.sessions,
             services.clock,
@@ -105,14 +127,40 @@ class Application(Starlette):
             services.changed,
         )
         mentions = WebmentionEndpoint(services.mentions)
-        micropub = MicropubServices(services)
+        micropub = MicropubServices(
+            services.identity.provider.verify,
+            services.token_used,
+            services.accounts,
+            services.identity.quotas,
+            services.channels,
+            services.feeds,
+            services.sources,
+            services.posting,
+            services.media,
+            services.clock,
+            services.public_url,
+        )
         routes = [
             Route("/health", health(lambda: services.health.check(services.clock()), monitors)),
             Route(
                 "/metrics", metrics(lambda: services.figures.exposition(services.clock(), services.health), monitors)
             ),
-            Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
-            Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
+            Route(
+                f"{POST_STORE}/{{path:path}}",
+                PostStoreEndpoint(services.posts, services.service_tokens, services.clock),
+            ),
+            Route(
+                f"{OUTPUTS}/{{path:path}}",
+                OutputEndpoint(
+                    services.outputs,
+                    services.output_contents,
+                    services.accounts,
+                    identity.sessions,
+                    services.clock,
+                    site.address,
+                    site.pages.static("pages.css"),
+                ),
+            ),
             *(Route(path, MicropubEndpoint(micropub)) for path in MICROPUB_PATHS),
             *(Route(path, MediaEndpoint(micropub)) for path in MEDIA_PATHS),
             Route(f"{POSTS}/{{name:path}}", PostEndpoint(micropub, site.pages.static("pages.css"))),

@@ -21,8 +21,8 @@ from microsub.server.stores import following, open_stores, sources, tell_failure
 
 if TYPE_CHECKING:  # `config check` doesn't need it if there is no data
     from microsub.backend_file.apply import Applier
-    from microsub.backend_file.document import BackendDocument
     from microsub.backend_file.sync import Configuration
+    from microsub.configuration.document import BackendDocument
     from microsub.identity.page_check.findings import PageReport
     from microsub.server.stores import Stores
     from microsub.transfer import BroughtReport, ImportReport
@@ -76,8 +76,8 @@ async def clashes(settings: Settings, document: BackendDocument) -> tuple[Config
     `open_stores` raises.
     """
     if settings.embedded and not _is_ours(settings.data_dir):
-        from microsub.backend_file.document import channelless
-        from microsub.backend_file.facts import Current, merge
+        from microsub.configuration.document import channelless
+        from microsub.configuration.facts import Current, merge
         from microsub.configuration.model import Backend
 
         return channelless(document, merge(Backend(), document.backend, Current(), edited_at=0.0).channelless)
@@ -148,14 +148,14 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
 
     Raises InvalidRequest if the name or URL is invalid or belongs to another user.
     """
-    from microsub.backend_file.facts import Change, ChangeKind
+    from microsub.configuration.facts import Change, ChangeKind
 
     await applier(stores).apply(Change(ChangeKind.USER_ADDED, name, value=me), now)
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     """Change a user's URL, and sign them out. Raises as `add_user` does, and NotFound."""
-    from microsub.backend_file.facts import Change, ChangeKind
+    from microsub.configuration.facts import Change, ChangeKind
 
     await applier(stores).apply(Change(ChangeKind.SITE, name, value=me), now)
     await end_sessions(stores, name)
@@ -163,7 +163,7 @@ async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
 
 async def set_admin(stores: Stores, name: str, admin: bool, now: float) -> None:
     """Give a user access to the admin pages, or take it away. Raises NotFound."""
-    from microsub.backend_file.facts import Change, ChangeKind
+    from microsub.configuration.facts import Change, ChangeKind
 
     await applier(stores).apply(Change(ChangeKind.ADMIN, name, value=admin), now)
 
@@ -174,7 +174,7 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
     Tokens and sessions end at once, and their feeds are no longer polled for them. Raises InvalidRequest if only the
     admin can remove the entry; then nothing is changed.
     """
-    from microsub.backend_file.facts import Change, ChangeKind
+    from microsub.configuration.facts import Change, ChangeKind
 
     taken_out = await configuration(settings, stores).take_out(name)
     there = await stores.accounts.user(name)
@@ -186,7 +186,7 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`, except for sign-ins. Raises NotFound, and InvalidRequest if the URL is in use."""
-    from microsub.backend_file.facts import Change, ChangeKind
+    from microsub.configuration.facts import Change, ChangeKind
 
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:

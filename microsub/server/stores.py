@@ -277,7 +277,7 @@ def notifications(stores: Stores, taking_in: Ingest) -> Notifications:
     """The service that writes notices into `notifications`."""
     from microsub.notices import Notifications
 
-    parts = (stores.redis, stores.feeds, stores.items, following(stores), taking_in, stores.events)
+    parts = (stores.redis, stores.feeds, stores.items, following(stores), taking_in, stores.events, stores.outputs)
     return Notifications(*parts, clock=stores.clock)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from microsub.accounts.quotas import UserQuotas
 from microsub.accounts.sessions import Sessions
-from microsub.accounts.store import Accounts, Activity, ActivityNotes, ServiceTokens
+from microsub.accounts.store import Accounts, Activity, ServiceTokens
 from microsub.admin.figures import Figures
 from microsub.admin.health import Health
 from microsub.admin.overview import ServerOverview
 from microsub.admin.survey import Survey
 from microsub.backend_file.store import Applied
-from microsub.backend_file.sync import Status
+from microsub.configuration.effective import Status
 from microsub.delivery.stage import StorePosts
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.picked import PickedPosts
@@ -134,4 +134,4 @@ class Services:
     changed: Callable[[], None] = lambda: None
     topics: Topics | None = None
     topics_changed: Callable[[str, float], Awaitable[object]] = _ignored
-    token_use: ActivityNotes[Credential] | None = None
+    token_used: Callable[[Credential, float], None] = lambda _credential, _now: None

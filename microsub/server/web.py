@@ -16,7 +16,7 @@ from microsub.accounts.foreign import ForeignTokens
 from microsub.accounts.quotas import RequestRate, UserQuotas
 from microsub.accounts.sessions import PendingStore, Sessions
 from microsub.accounts.store import Accounts, Activity, ActivityNotes, ServiceTokens, TokenUse
-from microsub.admin.health import Health, PushState
+from microsub.admin.health import Health
 from microsub.admin.hours import Hours
 from microsub.admin.overview import ServerOverview
 from microsub.backend_file.sync import Configuration
@@ -24,10 +24,12 @@ from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.effective import EffectiveSettings
 from microsub.configuration.model import Registration
+from microsub.delivery.stage import STAGES
 from microsub.discovery.directory import Directory
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.picked import PickedPosts
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
+from microsub.feeds.push_health import PushState
 from microsub.fetch import Fetcher
 from microsub.hub.store import TopicChanges
 from microsub.identity.admission import Admission, UserAddresses
@@ -110,7 +112,7 @@ async def open_app(
             services = app_services(
                 settings, stores, reading, parser, config, identity, listeners, searching=fetcher, plain=plain
             )
-            services = replace(services, token_use=used)
+            services = replace(services, token_used=used.note)
             starters = starter_feeds(settings.starter_feeds)
             monitors = monitors_of(settings)
             async with _index(settings, stores) as index:
@@ -234,7 +236,9 @@ def app_services(
         mentions=mention_receiver(stores, settings.public_url),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
-        overview=ServerOverview(stores.redis, health, stores.accounts, stores.presence, found, Hours(stores.redis)),
+        overview=ServerOverview(
+            stores.redis, health, stores.accounts, stores.presence, found, Hours(stores.redis), STAGES
+        ),
         survey=found,
         polls=PollOnRequest(stores.feeds, stores.schedule),
         dead_letters=DeadLetters(stores.redis),

@@ -135,6 +135,7 @@ def delivery_stages(
 ) -> Stages:
     """The stages of the worker of that name: delivery, look-ups, and hubs' deliveries."""
     from microsub.delivery.stage import Stages
+    from microsub.polling.plan import pushed_fields
     from microsub.websub.deliveries import STAGE, Deliveries
     from microsub.websub.store import SubscriptionStore
 
@@ -146,8 +147,12 @@ def delivery_stages(
         clock=stores.clock,
     )
     taking_in, subscription_store = ingest(stores, stages.wake), SubscriptionStore(stores.redis, clock=stores.clock)
-    parts = (stores.feeds, subscription_store, taking_in, parser)
-    stages.serve(STAGE, Deliveries(*parts, require_room=stores.room.require, clock=stores.clock).handle)
+    deliveries = Deliveries(
+        *(stores.feeds, subscription_store, taking_in, parser, pushed_fields),
+        require_room=stores.room.require,
+        clock=stores.clock,
+    )
+    stages.serve(STAGE, deliveries.handle)
     return stages
 
 
@@ -174,7 +179,7 @@ def feed_poller(
         stores.events,
         fetcher,
         parser,
-        mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
+        mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling.deliver_to),
         settings=stores.effective.instance_now,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,
@@ -537,7 +542,7 @@ def sweeping(stores: Stores) -> Sweeping:
     def kept() -> int:
         return stores.effective.instance_now().keep_per_feed or sys.maxsize
 
-    return Sweeping(stores.redis, stores.accounts, stores.feeds, kept=kept)
+    return Sweeping(stores.redis, stores.accounts, stores.feeds, stores.outputs, kept=kept)
 
 
 def post_store(stores: Stores) -> PostStore:
@@ -555,7 +560,7 @@ def retention(settings: Settings, stores: Stores) -> Retention:
     async def declared() -> Collection[str] | None:
         if not settings.backend.exists():
             return ()
-        from microsub.backend_file.document import check
+        from microsub.configuration.document import check
 
         found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
         return None if found is None else found.backend.users.keys()

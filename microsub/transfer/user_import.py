@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from microsub.backend_file.document import describe
-from microsub.backend_file.facts import Change, ChangeKind
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address
+from microsub.configuration.document import describe
+from microsub.configuration.facts import Change, ChangeKind
 from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import COPIED, MERGED, FeedRecord

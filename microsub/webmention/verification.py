@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from microsub.configuration.effective import EffectiveSettings
     from microsub.fetch import Answered, Sender
     from microsub.model.jf2 import Entry
-    from microsub.notices import Notifications
     from microsub.parsing.pool import ParsePool
     from microsub.timelines.rules import Rules
     from microsub.webmention.store import MentionStore
@@ -64,6 +63,16 @@ class _Found:
     entry: Entry | None = None
 
 
+class NoticeWriter(Protocol):
+    """Writes and deletes posts in a user's `notifications`."""
+
+    async def put(self, user: str, feed: str, title: str, guid: str, entry: Entry, at: float) -> None:
+        """Add or update a post in the internal feed of that name. Raises NotFound, StoreError."""
+
+    async def remove(self, user: str, feed: str, guid: str) -> bool:
+        """Delete the post with that guid; True if there was one. Raises StoreError."""
+
+
 class MentionVerifier(CalendarWork):
     """Checks the sources of waiting webmentions."""
 
@@ -73,7 +82,7 @@ class MentionVerifier(CalendarWork):
         accounts: Accounts,
         rules: Rules,
         settings: EffectiveSettings,
-        notifications: Notifications,
+        notifications: NoticeWriter,
         sender: Sender,
         parser: ParsePool,
         *,

@@ -21,7 +21,6 @@ from microsub.base.digests import short_digest
 from microsub.base.errors import ParseError, ParsingStopped, QuotaReached
 from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
 from microsub.base.urls import host_of, mask_credentials
-from microsub.polling.plan import pushed_fields
 from microsub.posts.entries import POSTS_IN
 from microsub.posts.values import version_of
 from microsub.redis.replies import text
@@ -45,12 +44,13 @@ _SOME = 20
 
 @dataclass(eq=False, repr=False)
 class Deliveries:
-    """Processes deliveries."""
+    """Processes deliveries. `learned` returns the fields of a record that so many new posts change at a Unix time."""
 
     feeds: Feeds
     subscription_store: SubscriptionStore
     ingest: Ingest
     parser: ParsePool
+    learned: Callable[[FeedRecord, int, float], dict[str, str]]
     _: KW_ONLY
     clock: Callable[[], float] = time.time
     require_room: Callable[[Collection[str]], Awaitable[None]] | None = None
@@ -122,7 +122,7 @@ class Deliveries:
         """Count the delivery, once, and trust its hub if it brought something."""
         now = self.clock()
         spent = spend((await self.subscription_store.get(feed.id)).spent, seconds, now)
-        record = {"push_at": f"{now:.3f}", **pushed_fields(feed, new, now)} | ({"push": "1"} if brought else {})
+        record = {"push_at": f"{now:.3f}", **self.learned(feed, new, now)} | ({"push": "1"} if brought else {})
         if await self.subscription_store.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
             WEBSUB_POSTS.inc(new)
             await self.subscription_store.count(hub, delivered=1, posts=new)

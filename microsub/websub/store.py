@@ -19,7 +19,7 @@ from microsub.websub.subscriptions import Callback, FeedSubscriptions
 from microsub.work import Stream
 
 if TYPE_CHECKING:
-    from microsub.admin.health import PushState
+    from microsub.feeds.push_health import PushState
 
 _WRITE, _DELIVERED = load("websub_write"), load("websub_delivered")
 

@@ -23,7 +23,7 @@ def sweeping(it: World, kept: int = 0) -> Sweeping:
     async def no_pause(_seconds: float) -> None:
         return None
 
-    return Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept, pause=no_pause)
+    return Sweeping(it.redis, it.accounts, it.feeds, it.outputs, kept=lambda: kept, pause=no_pause)
 
 
 async def ids_of(it: World) -> list[str]:
@@ -222,7 +222,7 @@ async def test_adding_an_expiring_post_leaves_no_hollow_id(it, site, moment):
         await it.timelines.add("bob", "home", feed.id, items, now=it.clock(), limit=0)
 
     theirs = Between(it.redis, once(moment, late))
-    await Sweeping(theirs, it.accounts, it.feeds).expire(feed.id, 0, it.clock())  # type: ignore[arg-type]
+    await Sweeping(theirs, it.accounts, it.feeds, it.outputs).expire(feed.id, 0, it.clock())  # type: ignore[arg-type]
     shown = set(await it.redis.command("ZRANGE", keys.posts("bob", "home"), 0, -1))
     assert {item.decode() for item in shown} <= await stored(it)
     assert not shown or moment == "item_end condemn"
@@ -288,7 +288,7 @@ async def test_an_interrupted_expiry_is_finished_by_the_next(it, site):
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
 
-    theirs = Sweeping(Between(it.redis, once("feed_bury", die)), it.accounts, it.feeds)  # type: ignore[arg-type]
+    theirs = Sweeping(Between(it.redis, once("feed_bury", die)), it.accounts, it.feeds, it.outputs)  # type: ignore[arg-type]
     with pytest.raises(KilledError):
         await theirs.expire(feed.id, 0, it.clock())
     assert await it.items.timeline_items(ids) == []
@@ -344,7 +344,7 @@ async def test_a_follow_before_the_forgetting_gives_one_feed(it):
     async def follow() -> None:
         found.append(await it.feeds.ensure(URL, now))
 
-    theirs = Sweeping(Between(it.redis, once("compare_and_set", follow)), it.accounts, it.feeds)  # type: ignore[arg-type]
+    theirs = Sweeping(Between(it.redis, once("compare_and_set", follow)), it.accounts, it.feeds, it.outputs)  # type: ignore[arg-type]
     assert (await theirs.run(now + LATER)).addresses == 0
     assert [one.id for one in found] == [feed.id]
     assert await it.feeds.find(URL) == feed.id

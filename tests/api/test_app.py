@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from microsub.admin.health import PROBE_SECONDS, Health
 from microsub.api.endpoint import MicrosubEndpoint
-from microsub.backend_file.sync import Status
 from microsub.base.errors import ConfigError, StoreFull, StoreUnavailable
+from microsub.configuration.effective import Status
 from microsub.server.app import create_app
 from microsub.web.responses import HttpReply
 from microsub.work import DeadLetters, Message

@@ -7,6 +7,7 @@ import pytest
 from microsub.api import arguments
 from microsub.base.errors import InvalidRequest
 from microsub.model.reader import Cursor, PageQuery
+from microsub.web import actions
 from microsub.web.params import Params, collect
 
 LONGEST = "https://example.com/" + "x" * 2028
@@ -73,13 +74,13 @@ def test_is_read_is_a_boolean(text: str) -> None:
 def test_a_channel_is_a_uid(text: str) -> None:
     """Only a valid uid becomes part of a key."""
     with pytest.raises(InvalidRequest, match="'channel' can't be used"):
-        arguments.channel(params(channel=text))
+        actions.channel_in(params(channel=text))
 
 
 def test_ids_that_can_not_be_ours_are_ignored() -> None:
     """Unknown ids of any form are no error."""
     found = collect([("entry", entry) for entry in ("5", "05", "x", "-1", "5 ", "9" * 30, "7")])
-    assert arguments.entries(found) == ["5", "7"]
+    assert actions.entries_in(found) == ["5", "7"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_ids_that_can_not_be_ours_are_ignored() -> None:
 )
 def test_urls_that_are_taken(text: str, url: str) -> None:
     """White space around and the `feed:` scheme are accepted."""
-    assert arguments.url(params(url=text)) == url
+    assert actions.url_in(params(url=text)) == url
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_urls_that_are_refused(text: str) -> None:
     if text.endswith("\n"):
         text = "https://exam\nple.com/"
     with pytest.raises(InvalidRequest, match=r"'url' can't be used: found '.*', expected an absolute http or https"):
-        arguments.url(params(url=text))
+        actions.url_in(params(url=text))
 
 
 @pytest.mark.parametrize("text", [" ", "\x00", "a\u202eb", "x" * 201])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from microsub.api import arguments
 from microsub.base.errors import RequestError
 from microsub.model.reader import Cursor
+from microsub.web import actions
 from microsub.web.params import Params, body_pairs, collect, json_object, read_body, urlencoded
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=8)
@@ -25,12 +26,12 @@ kinds = st.sampled_from(
 
 def read_everything(params: Params) -> None:
     for read in (
-        arguments.channel,
-        arguments.channel_or_global,
-        arguments.entries,
+        actions.channel_in,
+        actions.channel_or_global,
+        actions.entries_in,
         arguments.name,
         arguments.page_query,
-        arguments.url,
+        actions.url_in,
     ):
         with suppress(RequestError):
             read(params)

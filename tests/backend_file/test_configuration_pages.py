@@ -31,7 +31,7 @@ class Site(Configured):
     async def leave_page(self) -> None:
         """The effect of the page's first poll; polling it again has no further effect."""
         stores = Stores(self.redis, "", "", Watch())
-        mover = Mover(self.feeds, stores.items, self.channels, self.schedule, delivery(stores))
+        mover = Mover(self.feeds, stores.items, self.channels, self.schedule, delivery(stores).deliver_to)
         for feed_id in await self.feeds.all_ids():
             record = await self.feeds.get(feed_id)
             if record and record.url == PAGE and await self.feeds.subscribers(feed_id):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from microsub.backend_file.document import UNUSABLE_UIDS, BackendReport, check, examine
+from microsub.configuration.document import UNUSABLE_UIDS, BackendReport, check, examine
 from microsub.configuration.model import (
     OF_REGISTERED,
     Backend,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from microsub.backend_file.json_text import read, rewrite, show
 from microsub.base.errors import ConfigError
+from microsub.configuration.json_text import read, rewrite, show
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from microsub.backend_file.document import BackendReport, examine
-from microsub.backend_file.legacy import is_legacy, user_name
+from microsub.configuration.document import BackendReport, examine
+from microsub.configuration.legacy import is_legacy, user_name
 from microsub.configuration.model import ChannelConfig, FeedConfig
 from microsub.model.settings import Filters, OwnChannelSettings
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from microsub.backend_file.document import parse
-from microsub.backend_file.facts import (
+from microsub.configuration.document import parse
+from microsub.configuration.facts import (
     Change,
     ChangeKind,
     Current,

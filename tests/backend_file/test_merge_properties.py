@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from microsub.backend_file.document import parse
-from microsub.backend_file.facts import ChangeKind, Current, edited, merge
-from microsub.backend_file.json_text import rewrite
+from microsub.configuration.document import parse
+from microsub.configuration.facts import ChangeKind, Current, edited, merge
+from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import (
     Backend,
     ChannelConfig,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub.backend_file.facts import Change, ChangeKind
 from microsub.base.errors import InvalidRequest
+from microsub.configuration.facts import Change, ChangeKind
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from microsub.backend_file.document import parse
-from microsub.backend_file.facts import Current, edited, merge
-from microsub.backend_file.json_text import rewrite
+from microsub.configuration.document import parse
+from microsub.configuration.facts import Current, edited, merge
+from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig
 
 

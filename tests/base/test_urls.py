@@ -9,7 +9,6 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from microsub.backend_file.document import examine
 from microsub.base.identifiers import canonical_me, identifier, site_of_me
 from microsub.base.urls import (
     ascii_host,
@@ -25,6 +24,7 @@ from microsub.base.urls import (
     redacted_text,
     safe_url,
 )
+from microsub.configuration.document import examine
 from microsub.fetch.targets import follow, target_of
 from microsub.fetch.values import HopError
 from microsub.identity.passkeys import relying_party

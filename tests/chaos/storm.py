@@ -263,7 +263,7 @@ class Storm:
 
     async def sweep(self) -> None:
         """Let the sweep remove leftovers of dead workers: items that another worker had already stored."""
-        sweeping = Sweeping(self.it.redis, self.it.accounts, self.it.feeds)
+        sweeping = Sweeping(self.it.redis, self.it.accounts, self.it.feeds, self.it.outputs)
         for hours in (0, 2):
             await sweeping.run(self.it.clock() + hours * 3600)
 

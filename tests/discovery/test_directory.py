@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from microsub.discovery.directory import fold, is_public
+from microsub.discovery.directory import fold
+from microsub.feeds.public import is_public
 
 
 @pytest.mark.parametrize(

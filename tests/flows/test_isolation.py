@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import MagicMock
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from starlette.routing import Route
 
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
-from microsub.server.app import TABLE
+from microsub.server.app import microsub_actions
 from microsub.web.forms import FIELD, form_token
 from microsub.web.routes import is_form
 from tests.support.event_stream import EventStream, listening
@@ -28,6 +29,7 @@ from tests.support.world import World
 
 ADDRESS = "https://reader.example"
 ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"
+TABLE = microsub_actions(MagicMock())
 KEYS = sorted(TABLE)
 OK = frozenset({200, 400, 404})
 """Statuses of accepted requests."""

@@ -171,7 +171,11 @@ class Machine(History):
     @rule(kept=st.integers(0, 3), twice=st.booleans())
     def sweep(self, kept: int, twice: bool) -> None:
         for _ in range(1 + twice):
-            self.run(Sweeping(self.redis, self.it.accounts, self.it.feeds, kept=lambda: kept).run(self.it.clock()))
+            self.run(
+                Sweeping(self.redis, self.it.accounts, self.it.feeds, self.it.outputs, kept=lambda: kept).run(
+                    self.it.clock()
+                )
+            )
             self.it.clock.advance(GRACE + 1)
 
     @rule(uid=st.sampled_from((*UIDS, None)))

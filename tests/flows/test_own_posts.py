@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
+from microsub.feeds.condition import FeedCondition
 from microsub.model.reader import Reason
-from microsub.polling.condition import FeedCondition
 from microsub.redis import keys
 from microsub.server.worker import post_bytes
 from microsub.timelines.remove import Leaving, take_out

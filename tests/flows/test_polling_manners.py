@@ -536,7 +536,7 @@ async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
 
     await it.timelines.mark_read("alice", "home", [row.id for row in await it.rows()], it.clock())
     retention = Retention(it.redis, it.accounts, it.channels, it.items, limits, nobody)
-    sweeping = Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept)
+    sweeping = Sweeping(it.redis, it.accounts, it.feeds, it.outputs, kept=lambda: kept)
     for _ in range(9):
         it.clock.advance(DAY)
         await it.poll(feed)

@@ -175,7 +175,7 @@ class TestTokens:
     async def test_when_one_was_used_last(self, server: World, ann: Visitor, signed_in) -> None:
         """The time is exact to a few minutes, without a write per request; apps' tokens count for the app."""
         used = ActivityNotes(TokenUse(server.redis).note)
-        app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
+        app = create_app(replace(server.services, token_used=used.note), base_url="https://reader.example")
         await signed_in(ann)
         shown = await self.made(ann, days="")
         token = shown.tree.css("main pre code")[1].text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.admin.sweep import Sweeping, erase
+from microsub.admin.sweep import Sweeping
 from microsub.base.errors import SearchUnavailable
 from microsub.configuration.model import Quotas, UserSettings
 from microsub.formats.parse import parse
@@ -14,6 +14,7 @@ from microsub.posts.entries import items_to_store
 from microsub.posts.garbage import candidates
 from microsub.redis import keys
 from microsub.server.stores import output_contents, unlimited
+from microsub.timelines.erase import erase
 from tests.outputs.conftest import Publisher
 from tests.support.readers import FEED, OTHER, posts
 
@@ -202,7 +203,7 @@ async def test_results_of_a_search_are_published(alice: Publisher) -> None:
             raise AssertionError("nothing came in")
 
     contents = output_contents(server, search=Found())
-    object.__setattr__(server.services, "output_contents", contents)
+    server.use(output_contents=contents)
     addresses = await alice.make(search="tea OR rain", channel="home")
     for _ in range(3):
         server.now += 60
@@ -219,7 +220,7 @@ async def test_hubs_are_named_where_subscribers_look(alice: Publisher) -> None:
     hubbed = OutputContents(server.outputs, server.items, server.feeds, unlimited, hubs=["https://hub.example/"])
     addresses = await alice.make()
     assert "link" not in (await alice.get(addresses["rss"])).headers
-    object.__setattr__(server.services, "output_contents", hubbed)
+    server.use(output_contents=hubbed)
     for form in ("rss", "atom", "json", "html"):
         reply = await alice.get(addresses[form])
         assert reply.headers["link"] == f'<https://hub.example/>; rel="hub", <{addresses[form]}>; rel="self"'
@@ -233,7 +234,7 @@ async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:
     await alice.add(ids["a"])
     await alice.reader.post(action="timeline", method="remove", channel="home", **{"entry[]": [ids["a"], ids["b"]]})
     server = alice.server
-    sweeping = Sweeping(server.redis, server.accounts, server.feeds, kept=lambda: 0)
+    sweeping = Sweeping(server.redis, server.accounts, server.feeds, server.outputs, kept=lambda: 0)
     for _ in range(3):
         await sweeping.run(server.now)
         server.now += 7200
@@ -247,7 +248,7 @@ async def test_a_post_that_is_deleted_leaves_the_feeds(alice: Publisher) -> None
     await alice.add(ids["a"], ids["b"])
     server = alice.server
     doomed = await candidates(server.redis, [ids["a"]])
-    await erase(server.redis, server.accounts, doomed, server.now, wanted_too=True)
+    await erase(server.redis, server.accounts, server.outputs, doomed, server.now, wanted_too=True)
     assert await alice.shown(addresses["json"]) == ["b"]
     assert (await server.check()).is_clean
 

@@ -17,7 +17,7 @@ def limited(alice: Publisher, most: int) -> None:
     async def room(_user: str) -> int:
         return most
 
-    object.__setattr__(alice.server.services, "output_contents", output_contents(alice.server, room))
+    alice.server.use(output_contents=output_contents(alice.server, room))
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ async def test_search_results_are_added_once_indexed(alice: Publisher) -> None:
         ) -> tuple[list[str], bool]:
             return (ids[::2], True) if knows else ([], False)
 
-    object.__setattr__(server.services, "output_contents", output_contents(server, search=Index()))
+    server.use(output_contents=output_contents(server, search=Index()))
     addresses = await alice.make(search="new", channel="home")
     assert await alice.shown(addresses["json"]) == []
     await come(alice, 2 * _WINDOW)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from microsub.configuration.model import FeedPolicy, HostPolicy, InstanceSettings, Polling
+from microsub.feeds.condition import LONGEST_HOLD, held_now, held_until
 from microsub.feeds.record import FeedRecord
 from microsub.polling.plan import (
-    LONGEST_HOLD,
     Failed,
     FeedAnswered,
     Gone,
@@ -17,8 +17,6 @@ from microsub.polling.plan import (
     PollPolicy,
     fields_of,
     guess_gap,
-    held_now,
-    held_until,
     history_of,
     host_limits,
     interval_for,

@@ -12,11 +12,11 @@ from selectolax.lexbor import LexborNode as Node
 import microsub
 from microsub.admin import overview
 from microsub.admin.hours import HourFigures
-from microsub.backend_file.facts import Change, ChangeKind, Conflict
 from microsub.base.clock import HOUR
 from microsub.base.errors import StoreUnavailable
+from microsub.configuration.facts import Change, ChangeKind, Conflict
 from microsub.configuration.model import FeedConfig
-from microsub.polling.condition import FeedCondition, answered
+from microsub.feeds.condition import FeedCondition, answered
 from microsub.reader import FOLDERS
 from microsub.reader.admin import pages
 from microsub.reader.admin.pages import HEIGHT, Plot, by_day

@@ -96,7 +96,7 @@ async def replica(server: World, tmp_path: Path) -> AsyncIterator[Replica]:
     """The index that the server's searches use; no follower runs yet."""
     made = Replica(server, tmp_path / "search")
     search = PostSearch(server.redis, server.channels, server.feeds, server.services.reading, made.index)
-    object.__setattr__(server.services, "post_search", search)
+    server.use(post_search=search)
     yield made
     await made.aclose()
 

@@ -316,7 +316,7 @@ async def test_without_an_index_search_is_refused(alice: Reader, server: World, 
                                    headers=alice.headers)  # fmt: skip
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "5")
     assert "posts can't be searched at the moment" in reply.json()["error_description"]
-    object.__setattr__(server.services, "post_search", None)
+    server.use(post_search=None)
     assert (await alice.get(400, action="search", channel="home", query="tide"))["error"] == "not_implemented"
 
 

@@ -1,4 +1,4 @@
-"""The effect of changes on a state in memory: `backend_file.facts.Change` for tests of pure decisions."""
+"""The effect of changes on a state in memory: `configuration.facts.Change` for tests of pure decisions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from microsub.backend_file.facts import (
+from microsub.configuration.facts import (
     Change,
     ChangeKind,
     Current,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from microsub.accounts.quotas import PostRoom
 from microsub.accounts.store import ServiceTokens
@@ -262,7 +262,10 @@ class World(Stores):
 
     @cached_property
     def mover(self) -> Mover:
-        return Mover(self.feeds, self.items, self.channels, self.schedule, self.delivery)
+        async def deliver_to(*given: Any) -> None:  # tests replace the function that it calls
+            await self.delivery.deliver_to(*given)
+
+        return Mover(self.feeds, self.items, self.channels, self.schedule, deliver_to)
 
     @cached_property
     def fetcher(self) -> Fetcher:
@@ -389,6 +392,11 @@ class World(Stores):
         mentions = mention_receiver(self, self.process.public_url, steady=self.clock)
         return replace(made, topics=topics, topics_changed=noting_topics(self), mentions=mentions)
 
+    def use(self, **parts: Any) -> None:
+        """Replace use cases of the application; clients go on with the new ones."""
+        self.__dict__["services"] = replace(self.services, **parts)
+        self.__dict__.pop("app", None)
+
     @property
     def identity(self) -> IdentityServices:
         return self.services.identity
@@ -416,7 +424,11 @@ class World(Stores):
     @cached_property
     def client(self) -> httpx.AsyncClient:
         """A client of the application."""
-        return httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self.answer), base_url="http://server.test")
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The present application."""
+        await self.app(scope, receive, send)
 
     async def reader(self, name: str, *channels: str, scopes: Sequence[str] = ALL_SCOPES) -> Reader:
         """A user with these channels and `notifications`."""

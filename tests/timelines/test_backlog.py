@@ -42,7 +42,7 @@ class Deferring:
         self.seen = ActivityNotes(self.activity.note)
         cache = ItemCache(it.items, None, 0)
         reading = ReaderViews(it.redis, it.channels, it.feeds, it.items, cache, catch_up=self.catch_up, seen=self.seen)
-        object.__setattr__(it.services, "reading", reading)
+        it.use(reading=reading)
 
     def filling(self, **more: float) -> CatchUp:
         settings = InstanceSettings(delivery=DeliverySettings(warm_up_days=self.warm_up_days))
@@ -237,7 +237,7 @@ async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redi
 async def test_an_output_feed_shows_waiting_posts_without_a_visit(world: Deferring) -> None:
     """Its user stays inactive: the next posts wait again, and are shown again."""
     ann, it = await world.reader("ann", "home"), world.it
-    object.__setattr__(it.services, "output_contents", output_contents(it, fill=it.services.reading.fill))
+    it.use(output_contents=output_contents(it, fill=it.services.reading.fill))
     made = await ann.post(action="outputs", method="create", output="picks", channel="home")
     await world.seen.aclose()
     it.now += 30 * DAY

@@ -18,7 +18,6 @@ from microsub.base.texts import N_, Sentence, duration
 from microsub.fetch import Answered, FetchFailed, Hop
 from microsub.identity.profiles import RedirectTrail
 from microsub.identity.protocol.documents import (
-    ENDPOINT,
     LinkLine,
     ServerMetadata,
     is_own,
@@ -28,6 +27,7 @@ from microsub.identity.protocol.documents import (
 )
 from microsub.identity.protocol.links import ExaminedPage, WrittenLink, usable, written_links
 from microsub.model.reader import NAME
+from microsub.web.paths import ENDPOINT
 
 FindingLevel = Literal["ok", "advice", "problem"]
 

@@ -27,9 +27,10 @@ from microsub.identity.pages.visits import (
     sign_in_origin,
     sign_out,
 )
-from microsub.identity.protocol.documents import ENDPOINT, microsub_line
+from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.provider import IndieAuthProvider
 from microsub.model.reader import POSTING_SCOPES
+from microsub.web.paths import ENDPOINT
 from microsub.web.routes import form, page
 from microsub.web.visit import PageSite, PageVisit
 

@@ -34,10 +34,11 @@ from microsub.identity.protocol.clients import (
     read_asked,
     read_target,
 )
-from microsub.identity.protocol.documents import MICROPUB, PROFILE_SCOPE, is_own
+from microsub.identity.protocol.documents import PROFILE_SCOPE, is_own
 from microsub.identity.provider import GrantedApp, IndieAuthProvider
 from microsub.model.reader import ALL_SCOPES, OTHER_NAMES, meant
 from microsub.web.headers import origin
+from microsub.web.paths import MICROPUB
 from microsub.web.routes import form, slow_page
 from microsub.web.visit import PageSite, PageVisit
 

@@ -15,8 +15,6 @@ from microsub.identity.limits import PROFILE_PAGE
 from microsub.identity.page_check import PageDoctor
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport
 from microsub.identity.protocol.documents import (
-    ENDPOINT,
-    PROFILES,
     micropub_line,
     microsub_line,
     profile_page,
@@ -24,6 +22,7 @@ from microsub.identity.protocol.documents import (
     webmention_line,
 )
 from microsub.model.reader import NAME
+from microsub.web.paths import ENDPOINT, PROFILES
 from microsub.web.routes import form, page, public
 from microsub.web.visit import PageSite, PageVisit
 

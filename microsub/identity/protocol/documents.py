@@ -23,6 +23,7 @@ import orjson
 from microsub.base.errors import InvalidRequest, ParseError
 from microsub.base.identifiers import MAX_URL, Identifier, canonical_me, endpoint, identifier, shown
 from microsub.model.reader import ALL_SCOPES, read_scopes
+from microsub.web.paths import ENDPOINT, MICROPUB, PROFILES, WEBMENTION
 
 MAX_BODY = 64 * 1024
 _MAX_TEXT = 4096
@@ -33,11 +34,7 @@ _LATEST = 253402300800.0  # the end of the year 9999
 
 METADATA = "/.well-known/oauth-authorization-server"
 AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO = "/auth", "/token", "/introspect", "/revoke", "/userinfo"
-ENDPOINT = "/microsub"
-MICROPUB = "/micropub"
-PROFILES = "/u"
-WEBMENTION = "/webmention"
-"""Paths of this server."""
+"""Paths of the provider."""
 
 PKCE_METHOD = "S256"
 """The only allowed method: `plain` proves nothing if somebody has seen the request."""

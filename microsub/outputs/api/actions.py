@@ -10,86 +10,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from microsub.api import arguments
-from microsub.api.arguments import Action, Call, Reply, Table
+from microsub.accounts.quotas import Most
 from microsub.base.urls import MAX_URL, is_usable
 from microsub.configuration.model import LANGUAGE, MOST_IMPRESSIONS, OutputConfig, Republish
 from microsub.model.query import parsed
-from microsub.outputs.contents import Edited
+from microsub.outputs.contents import Edited, OutputContents
+from microsub.outputs.store import OutputFeeds
 from microsub.outputs.values import OutputFeed, require_name, seconds_of
-from microsub.timelines.channels import MOST_OF_NAME
+from microsub.timelines.channels import MOST_OF_NAME, Channels
+from microsub.web.actions import Action, Call, Reply, Table, channel_in, entries_in, limit_in
 from microsub.web.params import TRUTHS, Params, wrong
+
+Picked = Callable[[str, Sequence[str], float], Awaitable[tuple[list[str], list[str]]]]
+"""User, entries, Unix time → the items that posts of previews among the entries have become, and unknown ids."""
 
 SCOPE = "channels"
 MOST_OF_DESCRIPTION = 2000
-
-
-async def listed(call: Call) -> Reply:
-    """All output feeds of the user, or the items of the one in `output`, most recently edited first."""
-    if call.params.text("output") is None:
-        return {"outputs": [await _wire(call, feed) for feed in await call.services.outputs.all_of(call.user)]}
-    feed = await call.services.outputs.get(call.user, _name(call.params))
-    await call.services.output_contents.refresh(feed, call.now)
-    limit, offset = arguments.limit(call.params), _offset(call.params)
-    items = await call.services.outputs.items(feed, limit + 1, offset)
-    after = {"after": str(offset + limit)} if len(items) > limit else {}
-    titles = await call.services.output_contents.titles([item.id for item in items[:limit]])
-    rows = [item.as_dict(titles.get(item.id, "")) for item in items[:limit]]
-    return {**await _wire(call, feed), "items": rows, "paging": after}
-
-
-async def create(call: Call) -> Reply:
-    """Create an output feed named `output`."""
-    most = await call.services.identity.quotas.most("outputs", call.user)
-    settings = output_settings(call.params, OutputConfig(), call.now)
-    await _require_channel(call, settings)
-    made = await call.services.outputs.create(call.user, _name(call.params), settings, call.now, most=most)
-    return await _wire(call, made)
-
-
-async def change(call: Call) -> Reply:
-    """Replace the settings of `output`; missing ones get defaults, except the filters, which backend.json sets."""
-    feed = await call.services.outputs.get(call.user, _name(call.params))
-    settings = output_settings(call.params, OutputConfig(filters=feed.settings.filters), call.now)
-    await _require_channel(call, settings)
-    return await _wire(call, await call.services.outputs.change(call.user, feed.name, settings, call.now))
-
-
-async def delete(call: Call) -> Reply:
-    """Delete `output`; its address replies 410 from then on."""
-    await call.services.outputs.delete(call.user, _name(call.params), call.now)
-    return {"result": "ok"}
-
-
-async def renew(call: Call) -> Reply:
-    """Give `output` a new address; the old one replies 410 from then on."""
-    return await _wire(call, await call.services.outputs.renew(call.user, _name(call.params), call.now))
-
-
-async def revoke(call: Call) -> Reply:
-    """Revoke the address of `output`; it has none until it is renewed."""
-    return await _wire(call, await call.services.outputs.revoke(call.user, _name(call.params), call.now))
-
-
-async def add(call: Call) -> Reply:
-    """Publish the items in `entry` that aren't in `output`; posts of previews are stored for it."""
-    picked, unknown = await arguments.picked(call)
-    entries, contents = arguments.entries(call.params), call.services.output_contents
-    return _edited(await contents.add(call.user, _name(call.params), entries, call.now, picked), unknown)
-
-
-async def publish(call: Call) -> Reply:
-    """Publish the items in `entry`, again if they were published before."""
-    return await _edit(call, call.services.output_contents.publish)
-
-
-async def remove(call: Call) -> Reply:
-    """Remove the items in `entry` from `output`."""
-    return await _edit(call, call.services.output_contents.remove)
-
-
-async def _edit(call: Call, run: Callable[[str, str, Sequence[str], float], Awaitable[Edited]]) -> Reply:
-    return _edited(await run(call.user, _name(call.params), arguments.entries(call.params), call.now))
 
 
 def _edited(done: Edited, unknown: Sequence[str] = ()) -> Reply:
@@ -99,11 +35,6 @@ def _edited(done: Edited, unknown: Sequence[str] = ()) -> Reply:
 
 def _name(params: Params) -> str:
     return require_name(params.need("output", "the name of an output feed"))
-
-
-async def _require_channel(call: Call, settings: OutputConfig) -> None:
-    if settings.channel is not None:
-        await call.services.channels.get(call.user, settings.channel)
 
 
 def output_settings(params: Params, before: OutputConfig, now: float) -> OutputConfig:
@@ -123,7 +54,7 @@ def output_settings(params: Params, before: OutputConfig, now: float) -> OutputC
             raise wrong("language", language, "a language tag such as en or pt-BR")
         given["language"] = language
     if params.text("channel") is not None:
-        given["channel"] = arguments.channel(params, allow_global=False)
+        given["channel"] = channel_in(params, allow_global=False)
     if (search := params.text("search")) is not None:
         parsed(search, now)
         given["search"] = search
@@ -151,19 +82,101 @@ def _offset(params: Params) -> int:
     return int(text)
 
 
-async def _wire(call: Call, feed: OutputFeed) -> Mapping[str, object]:
-    size = await call.services.outputs.size(feed)
-    return feed.as_dict(call.services.public_url, size)
+class OutputActions:
+    """The action `outputs`. `picked` stores picked posts of previews; `public_url` is the server's address."""
 
+    def __init__(
+        self,
+        outputs: OutputFeeds,
+        contents: OutputContents,
+        channels: Channels,
+        picked: Picked,
+        most: Most,
+        public_url: str,
+    ) -> None:
+        self._outputs = outputs
+        self._contents = contents
+        self._channels = channels
+        self._picked = picked
+        self._most = most
+        self._public_url = public_url
 
-TABLE: Table = {
-    ("GET", "outputs", ""): Action(SCOPE, listed),
-    ("POST", "outputs", "create"): Action(SCOPE, create),
-    ("POST", "outputs", "change"): Action(SCOPE, change, changes_topics=True),
-    ("POST", "outputs", "delete"): Action(SCOPE, delete, changes_topics=True),
-    ("POST", "outputs", "renew"): Action(SCOPE, renew, changes_topics=True),
-    ("POST", "outputs", "revoke"): Action(SCOPE, revoke, changes_topics=True),
-    ("POST", "outputs", "add"): Action(SCOPE, add, changes_topics=True),
-    ("POST", "outputs", "publish"): Action(SCOPE, publish, changes_topics=True),
-    ("POST", "outputs", "remove"): Action(SCOPE, remove, changes_topics=True),
-}
+    def table(self) -> Table:
+        """The actions by what selects them."""
+        return {
+            ("GET", "outputs", ""): Action(SCOPE, self.listed),
+            ("POST", "outputs", "create"): Action(SCOPE, self.create),
+            ("POST", "outputs", "change"): Action(SCOPE, self.change, changes_topics=True),
+            ("POST", "outputs", "delete"): Action(SCOPE, self.delete, changes_topics=True),
+            ("POST", "outputs", "renew"): Action(SCOPE, self.renew, changes_topics=True),
+            ("POST", "outputs", "revoke"): Action(SCOPE, self.revoke, changes_topics=True),
+            ("POST", "outputs", "add"): Action(SCOPE, self.add, changes_topics=True),
+            ("POST", "outputs", "publish"): Action(SCOPE, self.publish, changes_topics=True),
+            ("POST", "outputs", "remove"): Action(SCOPE, self.remove, changes_topics=True),
+        }
+
+    async def listed(self, call: Call) -> Reply:
+        """All output feeds of the user, or the items of the one in `output`, most recently edited first."""
+        if call.params.text("output") is None:
+            return {"outputs": [await self._wire(feed) for feed in await self._outputs.all_of(call.user)]}
+        feed = await self._outputs.get(call.user, _name(call.params))
+        await self._contents.refresh(feed, call.now)
+        limit, offset = limit_in(call.params), _offset(call.params)
+        items = await self._outputs.items(feed, limit + 1, offset)
+        after = {"after": str(offset + limit)} if len(items) > limit else {}
+        titles = await self._contents.titles([item.id for item in items[:limit]])
+        rows = [item.as_dict(titles.get(item.id, "")) for item in items[:limit]]
+        return {**await self._wire(feed), "items": rows, "paging": after}
+
+    async def create(self, call: Call) -> Reply:
+        """Create an output feed named `output`."""
+        most = await self._most("outputs", call.user)
+        settings = output_settings(call.params, OutputConfig(), call.now)
+        await self._require_channel(call, settings)
+        made = await self._outputs.create(call.user, _name(call.params), settings, call.now, most=most)
+        return await self._wire(made)
+
+    async def change(self, call: Call) -> Reply:
+        """Replace the settings of `output`; missing ones get defaults, except the filters, which backend.json sets."""
+        feed = await self._outputs.get(call.user, _name(call.params))
+        settings = output_settings(call.params, OutputConfig(filters=feed.settings.filters), call.now)
+        await self._require_channel(call, settings)
+        return await self._wire(await self._outputs.change(call.user, feed.name, settings, call.now))
+
+    async def delete(self, call: Call) -> Reply:
+        """Delete `output`; its address replies 410 from then on."""
+        await self._outputs.delete(call.user, _name(call.params), call.now)
+        return {"result": "ok"}
+
+    async def renew(self, call: Call) -> Reply:
+        """Give `output` a new address; the old one replies 410 from then on."""
+        return await self._wire(await self._outputs.renew(call.user, _name(call.params), call.now))
+
+    async def revoke(self, call: Call) -> Reply:
+        """Revoke the address of `output`; it has none until it is renewed."""
+        return await self._wire(await self._outputs.revoke(call.user, _name(call.params), call.now))
+
+    async def add(self, call: Call) -> Reply:
+        """Publish the items in `entry` that aren't in `output`; posts of previews are stored for it."""
+        picked, unknown = await self._picked(call.user, call.params.many("entry"), call.now)
+        entries, contents = entries_in(call.params), self._contents
+        return _edited(await contents.add(call.user, _name(call.params), entries, call.now, picked), unknown)
+
+    async def publish(self, call: Call) -> Reply:
+        """Publish the items in `entry`, again if they were published before."""
+        return await self._edit(call, self._contents.publish)
+
+    async def remove(self, call: Call) -> Reply:
+        """Remove the items in `entry` from `output`."""
+        return await self._edit(call, self._contents.remove)
+
+    async def _edit(self, call: Call, run: Callable[[str, str, Sequence[str], float], Awaitable[Edited]]) -> Reply:
+        return _edited(await run(call.user, _name(call.params), entries_in(call.params), call.now))
+
+    async def _require_channel(self, call: Call, settings: OutputConfig) -> None:
+        if settings.channel is not None:
+            await self._channels.get(call.user, settings.channel)
+
+    async def _wire(self, feed: OutputFeed) -> Mapping[str, object]:
+        size = await self._outputs.size(feed)
+        return feed.as_dict(self._public_url, size)

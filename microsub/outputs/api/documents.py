@@ -25,6 +25,8 @@ from email.utils import format_datetime, parsedate_to_datetime
 from starlette.requests import Request
 from starlette.types import Scope, Send
 
+from microsub.accounts.sessions import Sessions
+from microsub.accounts.store import Accounts
 from microsub.base.digests import sha256_hex, short_digest
 from microsub.base.errors import (
     AddressRevoked,
@@ -41,10 +43,9 @@ from microsub.formats.documents import FORMATS
 from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri
 from microsub.model.reader import Credential
-from microsub.outputs.contents import Contents
-from microsub.outputs.store import Reservation
+from microsub.outputs.contents import Contents, OutputContents
+from microsub.outputs.store import OutputFeeds, Reservation
 from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
-from microsub.server.surface import Services
 from microsub.web.cookies import PageCookies
 from microsub.web.headers import PublicAddress, bearer, client_of, header
 from microsub.web.params import collect, urlencoded
@@ -149,9 +150,22 @@ class OutputEndpoint(HttpEndpoint):
 
     preflight = _PREFLIGHT
 
-    def __init__(self, services: Services, address: PublicAddress, stylesheet: str) -> None:
+    def __init__(
+        self,
+        outputs: OutputFeeds,
+        contents: OutputContents,
+        accounts: Accounts,
+        sessions: Sessions,
+        clock: Callable[[], float],
+        address: PublicAddress,
+        stylesheet: str,
+    ) -> None:
         super().__init__()
-        self._services = services
+        self._outputs = outputs
+        self._contents = contents
+        self._accounts = accounts
+        self._sessions = sessions
+        self._clock = clock
         self._address = address
         self._stylesheet = stylesheet
         self._limits = RateLimiter()
@@ -187,10 +201,9 @@ class OutputEndpoint(HttpEndpoint):
         return reply
 
     async def _answer(self, scope: Scope, feed: OutputFeed, form: str, leave: Callable[[], None]) -> HttpReply:
-        services = self._services
-        now = services.clock()
-        await services.output_contents.refresh(feed, now)
-        feed = await services.outputs.get(feed.user, feed.name)
+        now = self._clock()
+        await self._contents.refresh(feed, now)
+        feed = await self._outputs.get(feed.user, feed.name)
         if feed.stem is None:  # revoked a moment ago
             raise AddressRevoked
         archive = collect(urlencoded(scope["query_string"])).text("archive")
@@ -200,7 +213,7 @@ class OutputEndpoint(HttpEndpoint):
             return reply
         if form == "html" or not written.rows or await self._is_owner(scope, feed, now):
             return ShownReply(reply.body, reply.headers, feed=feed, leave=leave)
-        reservation = await services.outputs.reserve(feed, written.rows, now)
+        reservation = await self._outputs.reserve(feed, written.rows, now)
         if reservation.items != {row.item for row in written.rows}:
             # Other replies took the last impression of some of them in between.
             try:
@@ -214,13 +227,12 @@ class OutputEndpoint(HttpEndpoint):
 
     async def _is_owner(self, scope: Scope, feed: OutputFeed, now: float) -> bool:
         """Whether the feed's user asks, signed in or with a token."""
-        services = self._services
         if (token := bearer(scope)) is not None:
             with suppress(RequestError):
-                await services.accounts.verify(Credential(feed.user, sha256_hex(token)), now)
+                await self._accounts.verify(Credential(feed.user, sha256_hex(token)), now)
                 return True
         cookie = PageCookies(self._address, header(scope, b"host")).read(Request(scope), "session")
-        session = await services.identity.sessions.find(cookie, now) if cookie else None
+        session = await self._sessions.find(cookie, now) if cookie else None
         return session is not None and session.user == feed.user
 
     async def _without(
@@ -233,7 +245,7 @@ class OutputEndpoint(HttpEndpoint):
 
     async def _fill(self, contents: Contents, form: str) -> WrittenDocument:
         """Write a document with the entries of its rows."""
-        made = await self._services.output_contents.filled(contents)
+        made = await self._contents.filled(contents)
         one = FORMATS[form]
         body = await asyncio.to_thread(one.write, made.document)
         return WrittenDocument(body, one.starts(body), made.rows, replace(made.document, entries=()))
@@ -242,7 +254,7 @@ class OutputEndpoint(HttpEndpoint):
         self, scope: Scope, feed: OutputFeed, form: str, archive: str | None, now: float
     ) -> WrittenDocument:
         """The document, generated again if something in it has changed or it is old."""
-        contents, base = self._services.output_contents, self._base(scope)
+        contents, base = self._contents, self._base(scope)
         state = (feed.id, feed.editions, feed.modified, feed.changed, feed.stem, contents.hubs, base, form, archive)
         listed, rows = None, None
         if feed.is_limited:  # items can expire without any change of the feed
@@ -276,7 +288,7 @@ class OutputEndpoint(HttpEndpoint):
             address = OutputAddress.of(scope["path"])
             if address is None:
                 raise NotFound("there is no such feed")
-            outputs = self._services.outputs
+            outputs = self._outputs
             if address.secret:
                 return await outputs.find(address.user, address.secret), address.form
             return await outputs.find_public(address.user, address.name), address.form
@@ -328,14 +340,14 @@ class OutputEndpoint(HttpEndpoint):
 
     async def _count(self, reply: ShownReply, items: Sequence[str]) -> bool:
         """Count the impressions of items that are sent next; False if the reservation has expired."""
-        outputs, now = self._services.outputs, self._services.clock()
+        outputs, now = self._outputs, self._clock()
         return reply.reservation is not None and await outputs.settle(reply.feed, reply.reservation, now, shown=items)
 
     async def _give_back(self, feed: OutputFeed, reservation: Reservation) -> None:
         """Return the impressions of items that weren't sent; if that fails, they expire by themselves."""
-        now = self._services.clock()
+        now = self._clock()
         with suppress(StoreError):
-            await asyncio.shield(self._services.outputs.settle(feed, reservation, now))
+            await asyncio.shield(self._outputs.settle(feed, reservation, now))
 
 
 def _reply(

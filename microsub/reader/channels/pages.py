@@ -17,10 +17,10 @@ from microsub.admin.survey import Survey
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
+from microsub.feeds.condition import FeedCondition
 from microsub.feeds.record import Feeds
 from microsub.model.reader import BUILT_IN, NAME, SAVED, Channel, Subscription
 from microsub.model.settings import OwnChannelSettings, SettingsOf, UnreadStyle
-from microsub.polling.condition import FeedCondition
 from microsub.polling.on_demand import PollOnRequest
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.channel_list import EVERYBODYS, ChannelLink, ChannelLinks

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from microsub.backend_file.document import examine
-from microsub.backend_file.facts import Change, ChangeKind
-from microsub.backend_file.legacy import channel_uids
 from microsub.base.errors import ConfigError, InvalidRequest, ParseError
+from microsub.configuration.document import examine
+from microsub.configuration.facts import Change, ChangeKind
+from microsub.configuration.legacy import channel_uids
 from microsub.configuration.model import ChannelConfig, UserConfig
 from microsub.formats.dates import from_text
 from microsub.model.jf2 import Feed

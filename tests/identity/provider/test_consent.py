@@ -449,7 +449,7 @@ class TestTheAccount:
         """The time is exact to a few minutes, and isn't the time of consent."""
         server.now = 2e9
         used = ActivityNotes(TokenUse(server.redis).note)
-        app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
+        app = create_app(replace(server.services, token_used=used.note), base_url="https://reader.example")
         await signed_in(ann)
         told = answer(await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"]))
         headers = {"Authorization": f"Bearer {(await redeem(server, told['code']))['access_token']}"}

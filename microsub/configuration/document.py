@@ -14,17 +14,17 @@ from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from microsub.backend_file import json_text, legacy
-from microsub.backend_file.json_text import JsonText, Path, expand, has_variable, show
-from microsub.backend_file.legacy import ENDPOINT_UNUSED
 from microsub.base.errors import ConfigError
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, is_usable, normalise_person, parts_of
+from microsub.configuration import json_text, legacy
+from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
+from microsub.configuration.legacy import ENDPOINT_UNUSED
 from microsub.configuration.model import NAME, URL, Backend, FeedConfig, OutputConfig, check_shape, decode, kind_at
 from microsub.model.settings import NOTES, POST_TYPES
 
 if TYPE_CHECKING:
-    from microsub.backend_file.facts import Change
+    from microsub.configuration.facts import Change
 
 UNUSABLE_UIDS = ("global", "saved")
 """Uids with another meaning in the protocol. `notifications` may be declared, to give it feeds and settings."""

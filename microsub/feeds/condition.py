@@ -8,10 +8,12 @@ from typing import Literal
 from microsub.base.clock import DAY
 from microsub.feeds.push_health import push_health
 from microsub.feeds.record import FeedRecord
-from microsub.model.moments import number
-from microsub.polling.plan import held_until
+from microsub.model.moments import is_ahead, number
 
 MONTH = 30 * DAY
+LONGEST_HOLD = 7 * DAY
+"""Longest `Retry-After` that is honoured: a longer one is a mistake, and would stop the feed."""
+_CLOCKS_DIFFER = DAY
 
 State = Literal["gone", "failing", "written", "new", "quiet", "ok"]
 Answer = tuple[float, str]
@@ -86,3 +88,15 @@ def _answers(feed: FeedRecord) -> list[Answer]:
     """The outcomes of the last polls, newest first."""
     parts = (part.partition(" ") for part in reversed(feed.extra.get("answers", "").split(",")))
     return [(at, outcome) for text, _, outcome in parts if (at := number(text)) is not None and outcome]
+
+
+def held_now(until: float | None, now: float) -> bool:
+    """Whether a pause `until` a Unix time is in force; one beyond any hold comes from a wrong clock."""
+    return until is not None and now < until <= now + LONGEST_HOLD + _CLOCKS_DIFFER
+
+
+def held_until(feed: FeedRecord, now: float) -> float | None:
+    """The end of the pause that the publisher asked for, a Unix time after `now`; otherwise None."""
+    until = number(feed.extra.get("hold_until"))
+    # A time written while a clock was ahead doesn't count.
+    return until if held_now(until, now) and not is_ahead(feed.last_poll, now) else None

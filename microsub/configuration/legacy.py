@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from microsub.backend_file.json_text import Path
 from microsub.base.urls import canonical_feed_url, is_usable, parts_of
+from microsub.configuration.json_text import Path
 from microsub.model.filters import PatternError, compiled
 
 if TYPE_CHECKING:
-    from microsub.backend_file.document import BackendFindings
+    from microsub.configuration.document import BackendFindings
 
 ENDPOINT_UNUSED = "has no effect without 'me', which determines whose tokens are accepted"
 

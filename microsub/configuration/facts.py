@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
-from microsub.backend_file.json_text import escape
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, normalise_profile
+from microsub.configuration.json_text import escape
 from microsub.configuration.model import (
     Backend,
     ChannelConfig,
@@ -32,7 +32,7 @@ from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.model.settings import OwnChannelSettings, stated
 
 if TYPE_CHECKING:
-    from microsub.backend_file.document import BackendDocument
+    from microsub.configuration.document import BackendDocument
 
 
 class ChangeKind(Enum):

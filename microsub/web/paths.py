@@ -1,0 +1,6 @@
+"""Paths of this server that several features name."""
+
+ENDPOINT = "/microsub"
+MICROPUB = "/micropub"
+PROFILES = "/u"
+WEBMENTION = "/webmention"
