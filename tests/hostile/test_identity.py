@@ -217,7 +217,7 @@ async def test_a_page_that_mixes_two_providers(world: World, ann: Surfer, status
     assert await world.signed_in_as(ann) is None
 
 
-async def test_a_provider_that_says_it_is_somebody_elses(world: World, mallory: Surfer) -> None:
+async def test_a_provider_that_claims_anothers_user_is_refused(world: World, mallory: Surfer) -> None:
     """`me` with another person's URL: Mallory's server says that she is Ann, Bob, or a page below or next to Ann's."""
     ann = world.honest.people["ann"].me
     claims = [ann, world.honest.people["bob"].me, ann.rstrip("/"), f"{ann}more/", ann.replace("127.0.0.1", "127.0.0.2")]

@@ -146,7 +146,7 @@ async def test_a_refusal_forgets_what_was_known(tokens: ForeignTokens, redis: Re
     assert await tokens.known_token(TOKEN) == KnownToken(WHO, GOOD, NOW + 600)
 
 
-async def test_a_token_of_ours_is_not_touched(tokens: ForeignTokens, accounts: Accounts) -> None:
+async def test_own_tokens_are_not_changed(tokens: ForeignTokens, accounts: Accounts) -> None:
     """A provider's refusal or confirmation has no effect on it."""
     own = Accounts.credential(await accounts.create_token(ANN, ["follow"], "tests", NOW))
     assert own

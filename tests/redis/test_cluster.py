@@ -89,7 +89,7 @@ async def test_a_slot_that_moves_is_followed(redis: ClusterRedis, replicated: Cl
     await works("back")
 
 
-async def test_a_bug_of_ours_stays_one(redis: ClusterRedis) -> None:
+async def test_our_own_bugs_are_raised(redis: ClusterRedis) -> None:
     """A command with keys of two slots, and a wrong type, raise Redis' error; the rest of the batch has run."""
     with pytest.raises(ResponseError, match="same slot"):
         await redis.command("DEL", "a", "b")

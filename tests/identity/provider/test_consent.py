@@ -280,7 +280,7 @@ async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor,
     assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
 
 
-class TestWhoIsThere:
+class TestTheSignedInUser:
     async def test_a_hint_of_somebody_else_is_shown(self, ann: Visitor, apps: Apps, signed_in) -> None:
         """The hint changes nothing: the code is for the signed-in user."""
         await signed_in(ann)
@@ -374,7 +374,7 @@ class TestChoosing:
         assert (await redeem(server, told["code"]))["scope"] == "read"
 
 
-class TestWhereOneIsSent:
+class TestRedirects:
     @pytest.mark.parametrize(
         "redirect", [BACK, "https://app.example/", "https://app.example/back?x=1", "https://elsewhere.example/back"]
     )
@@ -410,7 +410,7 @@ class TestWhereOneIsSent:
         assert "Reads" not in (await ann.get(address())).text
 
 
-class TestFaultsThatAppsAreTold:
+class TestErrorsSentToApps:
     @pytest.mark.parametrize(
         ("changes", "error"),
         [

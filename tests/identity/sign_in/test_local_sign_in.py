@@ -123,7 +123,7 @@ async def test_attempts_are_counted_for_the_admin(enrolled: World, ann: Visitor,
 APP = "https://app.example/"
 
 
-class TestTheAppThatSentSomebodyHere:
+class TestTheRequestingApp:
     def address(self, client: str = APP, back: str = "", **more: str) -> str:
         asked = {"response_type": "code", "client_id": client, "redirect_uri": back or f"{client}back", **more}
         return f"{SIGN_IN}?{urlencode({'next': '/auth?' + urlencode(asked)})}"

@@ -132,7 +132,7 @@ async def test_a_server_with_only_a_token_endpoint(ann: Visitor, running: Runnin
         assert [token.revoked for token in site.tokens.values()] == [True]
 
 
-class TestWhoComesIn:
+class TestAdmission:
     """Users can sign in with any spelling of their address, and nobody else can."""
 
     async def test_a_disabled_user_cant_sign_in(self, server: World, ann: Visitor, running: Running) -> None:
@@ -194,7 +194,7 @@ class TestAttacks:
             assert not await is_signed_in(ann)
 
 
-class TestWhatGoesWrong:
+class TestErrors:
     """A page in plain words names the provider and a remedy."""
 
     async def test_a_page_without_links(self, ann: Visitor, running: Running) -> None:
@@ -295,7 +295,7 @@ class TestOurOwnServer:
             assert shown.location == "/sign-in?" + urlencode({"me": me})
 
 
-class TestOurselvesAsClient:
+class TestTheClientDocument:
     """The document and the page at our client id."""
 
     async def test_a_document(self, ann: Visitor) -> None:
