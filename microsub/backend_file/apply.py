@@ -25,9 +25,9 @@ from microsub.model.reader import GLOBAL, SAVED, Subscription
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts, User
     from microsub.configuration.effective import DeclaredSettings
+    from microsub.feeds.outputs import OutputStore
     from microsub.feeds.record import Feeds
-    from microsub.micropub.sources import Sources
-    from microsub.outputs import OutputFeeds
+    from microsub.feeds.sources import SourceStore
     from microsub.timelines.channels import Channels
     from microsub.timelines.follow import Following
     from microsub.timelines.rules import Rules
@@ -79,8 +79,8 @@ class Applier:
     rules: Rules
     following: Following
     settings: DeclaredSettings
-    outputs: OutputFeeds
-    sources: Sources
+    outputs: OutputStore
+    sources: SourceStore
 
     # --- the present state
 

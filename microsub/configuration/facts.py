@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, normalise_profile
@@ -635,3 +635,13 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _escaped(part) for key, part in value.items()}
     return [_escaped(part) for part in value] if isinstance(value, list) else value
+
+
+class UserChanges(Protocol):
+    """Applies an admin's changes to users."""
+
+    async def vet(self, change: Change) -> None:
+        """Raise an error if the change can't be applied."""
+
+    async def apply(self, change: Change, now: float) -> None:
+        """Apply one change at a Unix time; a missing subject is no error."""

@@ -12,27 +12,28 @@ import hmac
 import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 from urllib.parse import parse_qsl, quote
 
 from microsub.accounts import absent
 from microsub.base.digests import new_secret, short_digest
 from microsub.base.errors import RequestError
 from microsub.base.locks import KeyedLocks
+from microsub.feeds.outputs import OutputAddress, OutputFeed, OutputStore
 from microsub.feeds.public import is_public
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
-from microsub.outputs import HUB, FillTimelines, OutputContents, OutputFeed, OutputFeeds
-from microsub.outputs.values import PATH as OUTPUTS
-from microsub.outputs.values import OutputAddress
+from microsub.model.jf2 import Entry
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
+from microsub.web.paths import HUB, OUTPUTS
 
 PATH = "/topics"
 
@@ -112,6 +113,19 @@ class StoredFeedTopic:
 Topic = OutputTopic | ChannelTopic | StoredFeedTopic
 
 
+class OutputDocuments(Protocol):
+    """The documents of output feeds."""
+
+    async def refresh(self, feed: OutputFeed, now: float) -> None:
+        """Bring the feed up to date with its source."""
+
+    async def whole(self, feed: OutputFeed, base: str, now: float, *, stylesheet: str) -> FeedDocument:
+        """The feed's document at a Unix time, for the server at `base`."""
+
+    async def entries(self, ids: Sequence[str]) -> Mapping[str, Entry]:
+        """The posts of items, as documents list them."""
+
+
 class ChannelTopics:
     """The addresses of channels' topics, on the server at `base`."""
 
@@ -161,13 +175,13 @@ class Topics:
         self,
         base: str,
         channels: ChannelTopics,
-        outputs: OutputFeeds,
-        contents: OutputContents,
+        outputs: OutputStore,
+        contents: OutputDocuments,
         feeds: Feeds,
         items: Items,
         *,
         stylesheet: str = "",
-        fill: FillTimelines | None = None,
+        fill: Callable[[str, str, float], Awaitable[object]] | None = None,
         stored_feeds: bool = False,
         any_port: bool = False,
         clock: Callable[[], float] = time.time,
@@ -231,8 +245,8 @@ class Topics:
         version = await self.version(topic)
         if isinstance(topic, OutputTopic):
             feed = await self._outputs.get(topic.feed.user, topic.feed.name)
-            listed = await self._contents.listed(feed, self._base, self._clock(), stylesheet=self._stylesheet)
-            made, form = (await self._contents.filled(listed)).document, topic.form
+            whole = self._contents.whole(feed, self._base, self._clock(), stylesheet=self._stylesheet)
+            made, form = await whole, topic.form
         else:
             ids, _ = await self._listed(topic)
             made, form = await self._feed_document(topic, ids), "json"

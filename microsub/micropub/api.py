@@ -31,13 +31,14 @@ from microsub.base.errors import (
 from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
 from microsub.feeds.record import Feeds
+from microsub.feeds.sources import Source
 from microsub.formats.documents.page import PAGE_POLICY, write_post
 from microsub.micropub.media import MOST_BYTES, Media
 from microsub.micropub.media import PATH as MEDIA
 from microsub.micropub.posting import PATH as POSTS
 from microsub.micropub.posting import Posting
 from microsub.micropub.properties import PostedItem, of_form, of_json
-from microsub.micropub.sources import Source, Sources, source_in
+from microsub.micropub.sources import Sources, source_in
 from microsub.model.plaintext import shown
 from microsub.model.reader import Credential
 from microsub.timelines.channels import Channels

@@ -25,11 +25,11 @@ from microsub.base.digests import keyed_digest, sha256_hex, short_digest
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, PostGone
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds.sources import KIND, Source
 from microsub.formats.hfeed import POSTED_ENTRY
 from microsub.formats.wire import dump, from_wire
 from microsub.micropub.media import Media
 from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
-from microsub.micropub.sources import KIND, Source
 from microsub.model.jf2 import Card, Entry, Feed
 from microsub.parsing.pool import ParsePool
 from microsub.posts.entries import items_to_store

@@ -19,8 +19,8 @@ from microsub.accounts.store import Accounts
 from microsub.base.digests import new_secret
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.configuration.model import SourceConfig
-from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import Feeds
+from microsub.feeds.sources import Source
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import NAME, POSTING_SCOPES, SAVED
 from microsub.redis import keys
@@ -30,35 +30,8 @@ from microsub.redis.scripts import load
 from microsub.timelines.channels import MOST_OF_NAME, Channels, slug
 from microsub.timelines.follow import Following
 
-KIND = "source"
-"""Internal feeds of sources."""
-
 _CREATE, _CHANGE = load("source_create"), load("compare_and_set")
 _CHANGED_AT_ONCE = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A source of `user`; `id` is unique among that user's sources.
-
-    `name` is what readers see. `seed` is a secret from which the addresses of its posts are derived. `app` is the
-    `client_id` of the app that got it, or empty. Times are Unix seconds; `changed` is when the name last changed. `me`
-    is its user's profile URL where an app posts, otherwise empty; it isn't stored.
-    """
-
-    user: str
-    id: str
-    name: str
-    seed: str
-    created: float
-    changed: float = 0.0
-    app: str = ""
-    me: str = ""
-
-    @property
-    def address(self) -> str:
-        """The address of its feed."""
-        return str(InternalAddress(self.user, KIND, self.id))
 
 
 @dataclass(eq=False, repr=False)

@@ -23,6 +23,7 @@ from microsub.base.errors import MicrosubError, NotFound
 from microsub.base.rate_limits import FixedWindow
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import OutputConfig, encode
+from microsub.feeds.outputs import MOST_ITEMS, OutputFeed, OutputRow, PostVersion
 from microsub.feeds.record import Feeds
 from microsub.formats.documents.values import FeedDocument, is_iri, permanent_id, title
 from microsub.formats.wire import from_wire
@@ -30,7 +31,6 @@ from microsub.model.filters import Filter, Searched
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import GLOBAL
 from microsub.outputs.store import ARCHIVE, OutputFeeds
-from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputRow, PostVersion
 from microsub.posts.items import Items
 from microsub.posts.values import OWN, WRITTEN_GUID
 from microsub.redis.scripts import batches
@@ -346,6 +346,10 @@ class OutputContents:
         updated = max([document.updated.timestamp(), *(row.published for row in listed)])
         shown = tuple(_dated(entries[row.item], row) for row in listed)
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
+
+    async def whole(self, feed: OutputFeed, base: str, now: float, *, stylesheet: str) -> FeedDocument:
+        """The newest document, as `listed` and then `filled`."""
+        return (await self.filled(await self.listed(feed, base, now, stylesheet=stylesheet))).document
 
     async def titles(self, ids: Sequence[str]) -> dict[str, str]:
         """The titles of the stored items among these, as in documents; ids where too much would be read for them."""

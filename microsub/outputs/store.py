@@ -18,9 +18,9 @@ import orjson
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import AddressRevoked, InvalidRequest, NotFound, QuotaReached, TooManyRequests
 from microsub.configuration.model import OutputConfig, Republish, encode
+from microsub.feeds.outputs import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, PostVersion, require_name
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import Filters
-from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, PostVersion, require_name
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of

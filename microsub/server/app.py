@@ -39,8 +39,6 @@ from microsub.micropub.posting import PATH as POSTS
 from microsub.model.plaintext import shown
 from microsub.outputs.api.actions import OutputActions
 from microsub.outputs.api.documents import OutputEndpoint
-from microsub.outputs.values import HUB
-from microsub.outputs.values import PATH as OUTPUTS
 from microsub.post_store.api import PATH as POST_STORE
 from microsub.post_store.api import PostStoreEndpoint
 from microsub.reader import FOLDERS as READER_FOLDERS
@@ -58,7 +56,7 @@ from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
 from microsub.web.actions import Table
 from microsub.web.pages import static_route
-from microsub.web.paths import ENDPOINT, WEBMENTION
+from microsub.web.paths import ENDPOINT, HUB, OUTPUTS, WEBMENTION
 from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
 from microsub.web.visit import PageSite

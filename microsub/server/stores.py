@@ -232,7 +232,8 @@ def output_contents(
 
     `fill` adds waiting posts to timelines before they are read. Documents name our hub if there is a `base_url`.
     """
-    from microsub.outputs import HUB, OutputContents
+    from microsub.outputs import OutputContents
+    from microsub.web.paths import HUB
 
     hubs = () if base_url is None else (f"{base_url}{HUB}",)
     return OutputContents(stores.outputs, stores.items, stores.feeds, most, search=search, fill=fill, hubs=hubs)

@@ -39,10 +39,10 @@ from microsub.transfer.records import (
 
 if TYPE_CHECKING:
     from microsub.accounts.store import User
+    from microsub.feeds.outputs import OutputStore
     from microsub.feeds.record import Feeds
-    from microsub.micropub.sources import Sources
+    from microsub.feeds.sources import SourceStore
     from microsub.model.reader import Channel
-    from microsub.outputs import OutputFeeds
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels
@@ -72,8 +72,8 @@ class UserExport:
     rules: Rules
     feeds: Feeds
     items: Items
-    outputs: OutputFeeds
-    sources: Sources
+    outputs: OutputStore
+    sources: SourceStore
 
     async def lines(self, user: User, instance: str, now: float) -> AsyncIterator[bytes]:
         """The lines of a user's export, with their ends; `instance` names this server's data."""

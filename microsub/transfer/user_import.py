@@ -22,13 +22,13 @@ from microsub.configuration.document import describe
 from microsub.configuration.facts import Change, ChangeKind
 from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
 from microsub.feeds.internal import InternalAddress
+from microsub.feeds.outputs import OutputItem, PostVersion
 from microsub.feeds.record import COPIED, MERGED, FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.model.plaintext import counted
 from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
 from microsub.model.settings import OwnChannelSettings, stated
-from microsub.outputs import OutputItem, PostVersion
 from microsub.parsing.process import dumps
 from microsub.posts.entries import content_hash
 from microsub.posts.ingest import PostWriter
@@ -60,13 +60,12 @@ from microsub.transfer.user_export import OWN_FIELDS
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
-    from microsub.backend_file.apply import Applier
+    from microsub.configuration.facts import UserChanges
+    from microsub.feeds.outputs import OutputStore, State
     from microsub.feeds.record import Feeds
-    from microsub.micropub.sources import Sources
+    from microsub.feeds.sources import SourceStore
     from microsub.model.jf2 import Entry
     from microsub.model.reader import Channel
-    from microsub.outputs import OutputFeeds
-    from microsub.outputs.values import State
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
     from microsub.posts.items import Items
@@ -118,10 +117,10 @@ class UserImport:
     feeds: Feeds
     items: Items
     following: Following
-    outputs: OutputFeeds
-    sources: Sources
+    outputs: OutputStore
+    sources: SourceStore
     imported: Imported
-    people: Applier
+    people: UserChanges
     parser: ParsePool
     instance: str
     _names: _Names = field(init=False, default_factory=_Names)

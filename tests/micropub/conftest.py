@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.micropub.sources import Source
+from microsub.feeds.sources import Source
 from microsub.redis.protocol import Redis
 from tests.support.reader import Reader
 from tests.support.readers import instance

@@ -13,10 +13,10 @@ from typing import Any, get_args
 from microsub.accounts.quotas import Most
 from microsub.base.urls import MAX_URL, is_usable
 from microsub.configuration.model import LANGUAGE, MOST_IMPRESSIONS, OutputConfig, Republish
+from microsub.feeds.outputs import OutputFeed, require_name, seconds_of
 from microsub.model.query import parsed
 from microsub.outputs.contents import Edited, OutputContents
 from microsub.outputs.store import OutputFeeds
-from microsub.outputs.values import OutputFeed, require_name, seconds_of
 from microsub.timelines.channels import MOST_OF_NAME, Channels
 from microsub.web.actions import Action, Call, Reply, Table, channel_in, entries_in, limit_in
 from microsub.web.params import TRUTHS, Params, wrong

@@ -39,13 +39,13 @@ from microsub.base.errors import (
 )
 from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
+from microsub.feeds.outputs import OutputAddress, OutputFeed, OutputRow
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri
 from microsub.model.reader import Credential
 from microsub.outputs.contents import Contents, OutputContents
 from microsub.outputs.store import OutputFeeds, Reservation
-from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
 from microsub.web.cookies import PageCookies
 from microsub.web.headers import PublicAddress, bearer, client_of, header
 from microsub.web.params import collect, urlencoded

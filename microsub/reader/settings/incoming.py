@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
+from microsub.feeds.sources import Source
 from microsub.identity.protocol.documents import micropub_line, webmention_line
-from microsub.micropub.sources import Source
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import change, reader_of

@@ -33,7 +33,7 @@ from microsub.transfer.ekster import OLD_POST, OldPost, source_among
 
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
-    from microsub.backend_file.apply import Applier
+    from microsub.configuration.facts import UserChanges
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.model.settings import SettingsOf
@@ -108,7 +108,7 @@ class Importing:
     schedule: Schedule
     imported: Imported
     channel_settings: SettingsOf
-    people: Applier
+    people: UserChanges
     parser: ParsePool
 
     async def run(

@@ -7,19 +7,14 @@ it, or when it leaves because there are too many. An *impression* is one sending
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from microsub.base.errors import InvalidRequest
 from microsub.configuration.model import LONGEST_SHOWN, OutputConfig, encode
 from microsub.model.reader import NAME
-
-PATH = "/feeds"
-"""The path of output feeds."""
-
-HUB = "/hub"
-"""The path of the hub that all feeds name (`hub`), if there is one."""
+from microsub.web.paths import OUTPUTS
 
 ENDINGS = ("rss", "atom", "json", "html")
 """The formats, by the ending of their addresses (`formats.documents`)."""
@@ -69,7 +64,7 @@ class OutputFeed:
 
     @property
     def stem(self) -> str | None:
-        """Its address below `PATH` without an ending: readable if it is public, None if it has none."""
+        """Its address below `OUTPUTS` without an ending: readable if it is public, None if it has none."""
         if self.settings.public:
             return f"{self.user}/{self.name}"
         return None if self.secret is None else f"{self.user}.{self.secret}"
@@ -77,7 +72,7 @@ class OutputFeed:
     def addresses(self, base: str) -> dict[str, str]:
         """Its addresses by format, on the server at `base`; empty if the address was revoked."""
         stem = self.stem
-        return {} if stem is None else {ending: f"{base}{PATH}/{stem}.{ending}" for ending in ENDINGS}
+        return {} if stem is None else {ending: f"{base}{OUTPUTS}/{stem}.{ending}" for ending in ENDINGS}
 
     def as_dict(self, base: str, size: tuple[int, int]) -> Mapping[str, object]:
         """The feed on the server at `base` for JSON, with its numbers of published and imported items."""
@@ -149,7 +144,7 @@ class OutputItem:
 
 @dataclass(frozen=True, slots=True)
 class OutputAddress:
-    """The target of a path below `PATH`: by `secret`, or by `name` if that is empty."""
+    """The target of a path below `OUTPUTS`: by `secret`, or by `name` if that is empty."""
 
     user: str
     secret: str
@@ -159,7 +154,7 @@ class OutputAddress:
     @classmethod
     def of(cls, path: str) -> OutputAddress | None:
         """Parse a path; without an ending it is the page. None if it is invalid."""
-        whole = path.removeprefix(f"{PATH}/")
+        whole = path.removeprefix(f"{OUTPUTS}/")
         stem, _, form = whole.rpartition(".")
         if form not in ENDINGS:
             stem, form = whole, "html"
@@ -187,3 +182,39 @@ def seconds_of(text: str) -> int:
     if seconds > LONGEST_SHOWN:
         raise InvalidRequest(f"'{text[:80]}' isn't a valid age: expected a number with s, m, h, d or w, such as 24h")
     return seconds
+
+
+class OutputStore(Protocol):
+    """The output feeds of all users, as other features need them. Every method may raise StoreError."""
+
+    async def all_of(self, user: str) -> list[OutputFeed]:
+        """All output feeds of the user, by name."""
+
+    async def get(self, user: str, name: str) -> OutputFeed:
+        """The feed. Raises NotFound, also for a removed feed."""
+
+    async def put(self, user: str, name: str, settings: OutputConfig, now: float) -> OutputFeed:
+        """Create an output feed or change its settings; a removed one comes back."""
+
+    async def remove(self, user: str, name: str, now: float) -> None:
+        """Stop serving a feed until `put` or `delete`; its items stay. Raises NotFound."""
+
+    async def find(self, user: str, secret: str) -> OutputFeed:
+        """The feed at an address. Raises NotFound, and AddressRevoked for a revoked address."""
+
+    async def find_public(self, user: str, name: str) -> OutputFeed:
+        """The public feed of that name. Raises NotFound."""
+
+    async def items(self, feed: OutputFeed, limit: int, offset: int = 0) -> list[OutputItem]:
+        """The items with their state, most recently edited first."""
+
+    async def among(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
+        """The ids that are published or imported in the feed."""
+
+    async def restore(
+        self, feed: OutputFeed, items: Sequence[OutputItem], versions: Mapping[str, PostVersion], now: float
+    ) -> int:
+        """Add items with the state that they had elsewhere; returns how many. Raises NotFound."""
+
+    def references(self, user: str) -> AsyncIterator[list[str]]:
+        """Ids that the user's output feeds show or have shown, in batches."""
