@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from microsub.base.errors import StoreError
+from microsub.base.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 from microsub.delivery.look_ups import LookUpStage
 from microsub.posts.values import EntriesFound
 from microsub.redis import keys
@@ -52,6 +53,16 @@ class _Room:
         return room
 
 
+def _count(stage: str, what: str, number: float) -> None:
+    """Publish what happens to messages in the metrics."""
+    if what == "backlog":
+        STAGE_BACKLOG.labels(stage).set(number)
+        return
+    STAGE_MESSAGES.labels(stage, what).inc()
+    if what == "done":
+        STAGE_SECONDS.labels(stage).observe(number)
+
+
 class Stages:
     """Builds the stages on one Redis and runs them together. `consumer` is the worker's name.
 
@@ -80,7 +91,9 @@ class Stages:
         """Whether polling may continue."""
         self._redis = redis
         self._tracker = tracker
-        self._stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
+        self._stage = functools.partial(
+            Stage, dead=dead, consumer=consumer, patience=patience, count=_count, clock=clock
+        )
         self._stages = [self._stage(self.stored, delivery.handle)]
         if completing is not None:
             look_up = LookUpStage(feeds, items, completing, self.stored, events, clock=clock, notify=self.wake)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import structlog
 
 from microsub.base.errors import StoreError
-from microsub.base.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 from microsub.work.dead_letters import DeadLetters
 from microsub.work.loop import Loop
 from microsub.work.stream import Message, Stream
@@ -43,12 +42,22 @@ class Patience:
     trouble: float = 2.0
 
 
+Counting = Callable[[str, str, float], object]
+"""Counts what happens to a queue's messages: its name, what, and a number.
+
+What: `backlog`, with how many wait; `done`, with the seconds that it took; `failed`, `store` (Redis failed) or `dead`.
+"""
+
 LONG_GONE = 3600.0
 """Seconds without a heartbeat after which a consumer without messages is forgotten: each worker takes a new name."""
 
 
 async def _always() -> bool:
     return True
+
+
+def _uncounted(_queue: str, _what: str, _number: float) -> None:
+    pass
 
 
 class Stage(Loop[Message]):
@@ -67,6 +76,7 @@ class Stage(Loop[Message]):
         at_once: int = 8,
         has_room: Callable[[], Awaitable[bool]] = _always,
         patience: Patience | None = None,
+        count: Counting = _uncounted,
         clock: Callable[[], float] = time.time,
     ) -> None:
         timing = patience or Patience()
@@ -77,6 +87,7 @@ class Stage(Loop[Message]):
         self._consumer = consumer
         self._has_room = has_room
         self._patience = timing
+        self._count = count
         self._clock = clock
         self._is_watched = self._is_full = False
         self._looked = float("-inf")
@@ -107,7 +118,7 @@ class Stage(Loop[Message]):
             if self._looked == float("-inf"):
                 await self._stream.forget_consumers(LONG_GONE)
             self._looked, self._looks_around = now, True
-            STAGE_BACKLOG.labels(self.name).set((await self._stream.backlog()).messages)
+            self._count(self.name, "backlog", (await self._stream.backlog()).messages)
         self._is_full = not await self._has_room()
         return not self._is_full
 
@@ -144,17 +155,16 @@ class Stage(Loop[Message]):
         except Exception as error:
             if not (isinstance(error, StoreError) and error.passing):
                 return await self._failed(message, error)
-            STAGE_MESSAGES.labels(self.name, "store").inc()
+            self._count(self.name, "store", 0)
             with suppress(StoreError):
                 await asyncio.sleep(0 if self.stopping else self._patience.tick)
                 await self.hand_back([message])
             raise
-        STAGE_MESSAGES.labels(self.name, "done").inc()
-        STAGE_SECONDS.labels(self.name).observe(time.perf_counter() - began)
+        self._count(self.name, "done", time.perf_counter() - began)
         return 1
 
     async def _failed(self, message: Message, error: Exception) -> int:
-        STAGE_MESSAGES.labels(self.name, "failed").inc()
+        self._count(self.name, "failed", 0)
         log.error("a message failed", stage=self.name, message=message.id, attempt=message.deliveries, exc_info=error)
         if message.deliveries >= self._patience.deliveries:
             await self._give_up(message, f"{type(error).__name__}: {error}")
@@ -165,5 +175,5 @@ class Stage(Loop[Message]):
         log.error("a message was moved to the dead letters", stage=self.name, message=message.id, why=why)
         await self._dead.add(self.name, message, why, self._clock())
         await self._stream.done([message])
-        STAGE_MESSAGES.labels(self.name, "dead").inc()
+        self._count(self.name, "dead", 0)
         return 0
