@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.routing import Route
 
 from microsub.reader import installed, settings
 from microsub.reader.admin.pages import ADMIN
-from microsub.reader.answering import pages as answering
 from microsub.reader.channels.pages import CHANNELS
-from microsub.reader.first import pages as first
-from microsub.reader.first.pages import StarterFeed
-from microsub.reader.follow import pages as follow
-from microsub.reader.reading import actions, pages
+from microsub.reader.follow.pages import FOLLOW
 from microsub.web.pages import N_
 from microsub.web.visit import NavigationLink, PageSite
 
@@ -26,7 +21,7 @@ FOLDERS = tuple(
 
 NAVIGATION = (
     NavigationLink("/", N_("Reading")),
-    NavigationLink(follow.FOLLOW, N_("Following")),
+    NavigationLink(FOLLOW, N_("Following")),
     NavigationLink(CHANNELS, N_("Channels")),
     NavigationLink(settings.SETTINGS, N_("Settings")),
     NavigationLink(ADMIN, N_("Administration"), for_admins=True),
@@ -34,7 +29,7 @@ NAVIGATION = (
 """The links in the header of all pages."""
 
 
-def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
-    """Every route of the web interface; new users are offered the feeds `starters`."""
-    features = (pages, actions, follow, settings, answering, installed)
-    return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]
+def reader_routes(site: PageSite) -> list[Route]:
+    """The routes of features that find their use cases in `site.services`."""
+    features = (settings, installed)
+    return [route for feature in features for route in feature.routes(site)]

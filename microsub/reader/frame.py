@@ -33,7 +33,7 @@ class ReaderSite:
         """Returns the list of channels next to a page."""
         self._quotas = quotas
         self._changed = changed
-        self._topics_changed = topics_changed
+        self.topics_changed = topics_changed
 
     async def user(self, visit: PageVisit) -> str:
         """The signed-in user; counts one request. Raises SignInNeeded and TooManyRequests."""
@@ -48,7 +48,7 @@ class ReaderSite:
             async with visit.turn():
                 response = await handler(visit)
             self._changed()
-            await self._topics_changed(visit.require_session().user, visit.now)
+            await self.topics_changed(visit.require_session().user, visit.now)
             return response
 
         return form(self.site, path, handle, again)

@@ -44,11 +44,20 @@ from microsub.post_store.api import PostStoreEndpoint
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, reader_routes
 from microsub.reader.admin import pages as admin
+from microsub.reader.answering import pages as answering
 from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
+from microsub.reader.first import pages as first
 from microsub.reader.first.pages import StarterFeed
+from microsub.reader.follow import preview
+from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
+from microsub.reader.reading import pages as reading
+from microsub.reader.reading.actions import MarkForms
 from microsub.reader.reading.channel_list import ChannelList
+from microsub.reader.reading.pages import TimelinePages
+from microsub.reader.reading.post_page import PostPages
+from microsub.reader.reading.posts import PostViews
 from microsub.reader.reading.undo import UndoRecords
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.surface import Services
@@ -171,8 +180,8 @@ class Application(Starlette):
             *account.routes(site, identity.local, identity.provider, channels, has_search=has_search),
             *consent.routes(site),
             *sign_in.routes(site, identity.local, identity.signing_in, identity.provider, identity.quotas),
-            *reader_routes(site, starters),
-            *_reader_routes(services, site),
+            *reader_routes(site),
+            *_reader_routes(services, site, starters),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),
         ]
@@ -241,13 +250,47 @@ def waiting_app(reason: str, monitors: Monitors) -> Starlette:
     return Starlette(routes=[Route("/health", health(check, monitors)), everything])
 
 
-def _reader_routes(services: Services, site: PageSite) -> list[Route]:
+def _reader_routes(services: Services, site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """The pages of the web interface."""
     links = ChannelList(services.channels, services.reading.style, services.survey.attention)
     identity = services.identity
     reader = ReaderSite(site, identity.quotas, links, services.changed, services.topics_changed)
-    undo = UndoRecords(services.redis)
+    undo, views = UndoRecords(services.redis), PostViews(services.feeds, services.images, services.reading.own_names)
+    posts = PostPages(reader, services.reading, views, services.outputs, services.answers)
+    timelines = TimelinePages(
+        reader, services.reading, views, services.post_search, services.channels, services.answers, undo
+    )
     return [
+        *first.routes(reader, timelines, services.channels, services.following, identity.quotas, starters),
+        *timelines.routes(),
+        *posts.routes(),
+        *answering.routes(site, posts),
+        *reading.routes(reader, services.redis, services.listeners, services.images),
+        *MarkForms(reader, services.reading, services.redis, services.items, identity.quotas, undo).routes(),
+        *FollowPages(
+            reader,
+            services.channels,
+            services.feeds,
+            services.following,
+            services.search,
+            services.entered,
+            services.images,
+            identity.quotas,
+        ).routes(),
+        *preview.routes(
+            reader,
+            services.channels,
+            services.feeds,
+            services.search,
+            services.entered,
+            views,
+            picked=services.picked,
+            quotas=identity.quotas,
+            redis=services.redis,
+            items=services.items,
+            outputs=services.outputs,
+            contents=services.output_contents,
+        ),
         *channel_pages.routes(
             reader,
             services.channels,

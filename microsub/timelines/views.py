@@ -38,7 +38,7 @@ from microsub.redis.scripts import load
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels import ChannelNames, Channels, in_turns
 from microsub.timelines.item_cache import ItemCache
-from microsub.timelines.pages import read_page, walk_rows
+from microsub.timelines.pages import read_page, shown, walk_rows
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals
 
 _UNREAD_PAGE = 100
@@ -190,6 +190,24 @@ class ReaderViews:
         number, if a page has read it.
         """
         return await self._named(user, await self._cache.get(ids, within_reach=True), own_names)
+
+    async def post(self, user: str, id_: str) -> bytes | None:
+        """The reply with that item alone; None if none of the user's channels shows it."""
+        found = await shown(self._redis, user, GLOBAL, [id_])
+        if id_ not in found.rows:
+            return None
+        rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
+        return self.spliced(rows, await self.data(user, rows.ids), b"{}")
+
+    async def also_in(self, user: str, id_: str) -> list[str]:
+        """The names of other feeds with the item that the user follows."""
+        carrying = {one.feed for item in await self._items.timeline_items([id_]) for one in item.duplicates}
+        if not carrying:
+            return []
+        follows = await self._channels.followed_feeds(user)
+        followed = {feed: one for feed, one in follows.items() if feed in carrying}
+        records = await self._feeds.get_many(followed)
+        return sorted(feed_name(one, records.get(feed)) for feed, one in followed.items())
 
     def spliced(self, rows: PageRows, data: Sequence[bytes | None], paging: bytes) -> bytes:
         """The reply with these rows, their `data` and that `paging` object."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,22 +16,23 @@ from microsub.identity.pages.visits import has_hosted_profile
 from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
 from microsub.reader.answering.answers import KINDS, Answer
 from microsub.reader.reading.channel_list import links
-from microsub.reader.reading.pages import post_page, reader_of, shown_post
+from microsub.reader.reading.pages import reader_of
 from microsub.reader.reading.places import POST
+from microsub.reader.reading.post_page import PostPages
 from microsub.web.routes import form, page, slow_page
 from microsub.web.visit import PageSite, PageVisit
 
 ANSWER = "/answer"
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(site: PageSite, posts: PostPages) -> list[Route]:
     """The routes of this module."""
     return [
         page(site, ANSWER, _state),
         form(site, ANSWER, _allow, _state),
         slow_page(site, CALLBACK_OF_POSTING, _allowed),
         form(site, f"{ANSWER}/end", _end),
-        form(site, f"{POST}/{{id}}/answer", _answer, post_page),
+        form(site, f"{POST}/{{id}}/answer", partial(_answer, posts), posts.page),
     ]
 
 
@@ -87,12 +90,12 @@ async def _end(visit: PageVisit) -> Response:
     return visit.go(ANSWER)
 
 
-async def _answer(visit: PageVisit) -> Response:
+async def _answer(posts: PostPages, visit: PageVisit) -> Response:
     """Answer the post in the page's address.
 
     The post's URL and title are the stored ones, whatever the form contains.
     """
-    user, post = await reader_of(visit), await shown_post(visit)
+    user, post = await reader_of(visit), await posts.find(visit)
     kind = next((one for one in KINDS if one == visit.form.text("kind")), None)
     if kind is None or not post.url:
         raise NotFound(N_("You can't reply to this post."))

@@ -5,63 +5,83 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.quotas import UserQuotas
 from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.texts import N_
 from microsub.base.urls import web_address
 from microsub.identity.pages.start import start_page
 from microsub.model.reader import BUILT_IN
-from microsub.reader.reading import pages as reading
-from microsub.reader.reading.channel_list import links
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.pages import TimelinePages
 from microsub.reader.reading.places import CHANNEL, HOME
+from microsub.timelines.channels import Channels
+from microsub.timelines.follow import Following
 from microsub.web.routes import page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 
 FIRST = "/first"
 OUR_STARTERS = Path(__file__).with_name("starters.toml")
 MOST_STARTERS = 50
 
 
-def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
+def routes(
+    reader: ReaderSite,
+    timelines: TimelinePages,
+    channels: Channels,
+    following: Following,
+    quotas: UserQuotas,
+    starters: Sequence[StarterFeed],
+) -> list[Route]:
     """The routes of this module; new users are offered the feeds `starters`."""
+    offered = partial(_offered, reader, starters)
 
     async def home(visit: PageVisit) -> Response:
         """All unread posts; for new users feeds to follow, without a session the page about this server."""
         if visit.session is None:
             return await start_page(visit)
-        follows = await visit.site.services.channels.follows_anything(visit.session.user)
-        return await reading.everything(visit) if follows else await offered(visit)
+        follows = await channels.follows_anything(visit.session.user)
+        return await timelines.everything(visit) if follows else await offered(visit)
 
-    async def offered(visit: PageVisit) -> Response:
-        await reading.reader_of(visit)
-        channels = await links(visit)
-        return visit.page("first.html", starters=starters, channels=channels, home=True)
-
-    async def follow(visit: PageVisit) -> Response:
-        chosen = [one for one in starters if one.url in visit.form.getlist("feed")]
-        if not chosen:
-            raise InvalidRequest(N_("Choose at least one feed, or search for others."))
-        return visit.go(f"{CHANNEL}/{await _follow(visit, chosen)}", show="all")
-
-    return [page(site, HOME, home), page(site, FIRST, offered), reading.change(site, FIRST, follow, offered)]
+    return [
+        page(reader.site, HOME, home),
+        page(reader.site, FIRST, offered),
+        reader.change(FIRST, partial(_follow, reader, channels, following, quotas, starters), offered),
+    ]
 
 
-async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:
-    """Follow these feeds in the user's first channel, or in a new one; returns its uid."""
-    user, services = await reading.reader_of(visit), visit.site.services
-    quotas = await services.identity.quotas.of(user)
-    own = [one.uid for one in await services.channels.list(user) if one.uid not in BUILT_IN]
+async def _offered(reader: ReaderSite, starters: Sequence[StarterFeed], visit: PageVisit) -> Response:
+    await reader.user(visit)
+    return visit.page("first.html", starters=starters, channels=await reader.links(visit), home=True)
+
+
+async def _follow(
+    reader: ReaderSite,
+    channels: Channels,
+    following: Following,
+    quotas: UserQuotas,
+    starters: Sequence[StarterFeed],
+    visit: PageVisit,
+) -> Response:
+    """Follow the chosen feeds in the user's first channel, or in a new one."""
+    chosen = [one for one in starters if one.url in visit.form.getlist("feed")]
+    if not chosen:
+        raise InvalidRequest(N_("Choose at least one feed, or search for others."))
+    user = await reader.user(visit)
+    limits = await quotas.of(user)
+    own = [one.uid for one in await channels.list(user) if one.uid not in BUILT_IN]
     if not own:
-        made = await services.channels.create(user, visit.translate(N_("Home")), visit.now, most=quotas.channels or 0)
+        made = await channels.create(user, visit.translate(N_("Home")), visit.now, most=limits.channels or 0)
         own = [made.uid]
     for one in chosen:
-        await services.following.follow(user, own[0], one.url, visit.now, most=quotas.feeds or 0)
-    return own[0]
+        await following.follow(user, own[0], one.url, visit.now, most=limits.feeds or 0)
+    return visit.go(f"{CHANNEL}/{own[0]}", show="all")
 
 
 # --- feeds to start with --------------------------------------------------------------------------------------------

@@ -11,18 +11,22 @@ from typing import Literal
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.quotas import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
-from microsub.reader.reading.channel_list import links
-from microsub.reader.reading.pages import data_reply, reader_of
+from microsub.posts.items import Items
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.pages import data_reply
 from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.undo import UndoRecords
+from microsub.redis.protocol import Redis
 from microsub.timelines.read_state import mark, mark_until
 from microsub.timelines.saved import save, unsave
+from microsub.timelines.views import ReaderViews
 from microsub.web.headers import own_path
 from microsub.web.routes import form
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 
 MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
 MOST = 1000
@@ -32,110 +36,113 @@ Marked = Mapping[str, set[str]]
 """Changed posts by channel."""
 
 
-def routes(site: PageSite) -> list[Route]:
-    """The routes of this module."""
-    return [form(site, MARKS, _change), form(site, MARK_ALL, _mark_all), form(site, UNDO, _undo)]
-
-
-async def _change(visit: PageVisit) -> Response:
-    """Carry out the pressed button: its name is the change, its value the post's id."""
-    user = await reader_of(visit)
-    for name, change in _CHANGES.items():
-        if name in visit.form:
-            return await _done(visit, *await change(visit, user, _ids(visit.form.text(name))))
-    raise InvalidRequest(N_("The form is incomplete: it names no post or no change."))
-
-
 Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
 """Makes a change; returns the message to show, and the changed posts if they can be undone."""
 
 
-async def _read(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-    await _mark(visit, user, ids, "read")
-    return "", {}
+class MarkForms:
+    """The forms with which users mark and save posts."""
 
+    def __init__(
+        self,
+        reader: ReaderSite,
+        reading: ReaderViews,
+        redis: Redis,
+        items: Items,
+        quotas: UserQuotas,
+        undo: UndoRecords,
+    ) -> None:
+        self._reader = reader
+        self._reading = reading
+        self._redis = redis
+        self._items = items
+        self._quotas = quotas
+        self._undo = undo
+        self._changes: Mapping[str, Change] = {
+            **{"read": self._read, "unread": self._unread, "above": self._read_above, "all": self._read_page},
+            **{"save": self._save, "unsave": self._unsave},
+        }
 
-async def _unread(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-    await _mark(visit, user, ids, "unread")
-    return "", {}
+    def routes(self) -> list[Route]:
+        """The routes of these forms."""
+        forms = {MARKS: self._change, MARK_ALL: self._mark_all, UNDO: self._mark_again}
+        return [form(self._reader.site, path, handler) for path, handler in forms.items()]
 
+    async def _change(self, visit: PageVisit) -> Response:
+        """Carry out the pressed button: its name is the change, its value the post's id."""
+        user = await self._reader.user(visit)
+        for name, change in self._changes.items():
+            if name in visit.form:
+                return await self._done(visit, *await change(visit, user, _ids(visit.form.text(name))))
+        raise InvalidRequest(N_("The form is incomplete: it names no post or no change."))
 
-async def _read_above(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-    """Mark the posts of the page from its top down to this one."""
-    listed = _ids(visit.form.text("page"))
-    until = listed.index(ids[0]) + 1 if ids and ids[0] in listed else 0
-    return "", {_channel(visit): await _mark(visit, user, listed[:until], "read")}
+    async def _read(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+        await self._mark(visit, user, ids, "read")
+        return "", {}
 
+    async def _unread(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+        await self._mark(visit, user, ids, "unread")
+        return "", {}
 
-async def _read_page(visit: PageVisit, user: str, _: list[str]) -> tuple[str, Marked]:
-    return "", {_channel(visit): await _mark(visit, user, _ids(visit.form.text("page")), "read")}
+    async def _read_above(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+        """Mark the posts of the page from its top down to this one."""
+        listed = _ids(visit.form.text("page"))
+        until = listed.index(ids[0]) + 1 if ids and ids[0] in listed else 0
+        return "", {_channel(visit): await self._mark(visit, user, listed[:until], "read")}
 
+    async def _read_page(self, visit: PageVisit, user: str, _: list[str]) -> tuple[str, Marked]:
+        return "", {_channel(visit): await self._mark(visit, user, _ids(visit.form.text("page")), "read")}
 
-async def _save(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-    services = visit.site.services
-    most = await services.identity.quotas.most("saved", user)
-    await save(services.redis, services.items, user, ids, visit.now, uid=GLOBAL, most=most)
-    return visit.translate(N_("Saved.")), {}
+    async def _save(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+        most = await self._quotas.most("saved", user)
+        await save(self._redis, self._items, user, ids, visit.now, uid=GLOBAL, most=most)
+        return visit.translate(N_("Saved.")), {}
 
+    async def _unsave(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+        await unsave(self._redis, user, ids, visit.now)
+        return visit.translate(N_("Removed from saved posts.")), {}
 
-async def _unsave(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-    await unsave(visit.site.services.redis, user, ids, visit.now)
-    return visit.translate(N_("Removed from saved posts.")), {}
+    async def _mark(self, visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> set[str]:
+        return await mark(self._redis, user, _channel(visit), ids, state, visit.now)
 
+    async def _mark_all(self, visit: PageVisit) -> Response:
+        """Mark all posts that the page's place shows, up to the newest one when the page was made."""
+        user, uid = await self._reader.user(visit), _channel(visit)
+        until = Cursor.decode(visit.form.text("until"), "until")
+        source = visit.form.text("source")
+        if source:
+            marked = {uid: await self._mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), until)}
+        else:
+            marked = await mark_until(self._redis, user, uid, until.item, self._items.scores, visit.now)
+        return await self._done(visit, "", marked)
 
-_CHANGES: Mapping[str, Change] = {
-    **{"read": _read, "unread": _unread, "above": _read_above, "all": _read_page},
-    **{"save": _save, "unsave": _unsave},
-}
+    async def _mark_source(self, visit: PageVisit, user: str, place: TimelinePlace, until: Cursor) -> set[str]:
+        """Mark the posts of one feed in the channel, from that position downwards."""
+        behind = await self._reading.unread_of(user, place.uid, place.source, visit.now, until)
+        return await mark(self._redis, user, place.uid, [until.item, *behind], "read", visit.now)
 
+    async def _mark_again(self, visit: PageVisit) -> Response:
+        user = await self._reader.user(visit)
+        count = await self._undo.undo(user, visit.form.text("undo"), visit.now)
+        text = N_("Marked as unread.") if count else N_("This can no longer be undone.")
+        return await self._done(visit, visit.translate(text), {})
 
-async def _mark(visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> set[str]:
-    return await mark(visit.site.services.redis, user, _channel(visit), ids, state, visit.now)
-
-
-async def _mark_all(visit: PageVisit) -> Response:
-    """Mark all posts that the page's place shows, up to the newest one when the page was made."""
-    user, uid = await reader_of(visit), _channel(visit)
-    until = Cursor.decode(visit.form.text("until"), "until")
-    source = visit.form.text("source")
-    if source:
-        marked = {uid: await _mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), until)}
-    else:
-        services = visit.site.services
-        marked = await mark_until(services.redis, user, uid, until.item, services.items.scores, visit.now)
-    return await _done(visit, "", marked)
-
-
-async def _mark_source(visit: PageVisit, user: str, place: TimelinePlace, until: Cursor) -> set[str]:
-    """Mark the posts of one feed in the channel, from that position downwards."""
-    services = visit.site.services
-    behind = await services.reading.unread_of(user, place.uid, place.source, visit.now, until)
-    return await mark(services.redis, user, place.uid, [until.item, *behind], "read", visit.now)
-
-
-async def _undo(visit: PageVisit) -> Response:
-    user = await reader_of(visit)
-    count = await UndoRecords(visit.site.services.redis).undo(user, visit.form.text("undo"), visit.now)
-    text = N_("Marked as unread.") if count else N_("This can no longer be undone.")
-    return await _done(visit, visit.translate(text), {})
-
-
-async def _done(visit: PageVisit, text: str, marked: Marked) -> Response:
-    """The reply: a redirect back to the form's page, or for a script the changes."""
-    user = visit.require_session().user
-    record = await UndoRecords(visit.site.services.redis).remember(user, marked)
-    if visit.request.headers.get("accept", "").startswith("application/json"):
+    async def _done(self, visit: PageVisit, text: str, marked: Marked) -> Response:
+        """The reply: a redirect back to the form's page, or for a script the changes."""
+        user = visit.require_session().user
+        record = await self._undo.remember(user, marked)
+        if visit.request.headers.get("accept", "").startswith("application/json"):
+            if record is not None:
+                text = visit.translate_count(
+                    N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), record.count
+                )
+            unread = (await self._reader.links(visit)).unread
+            return data_reply({"text": text, "undo": record.id if record is not None else "", "unread": unread})
+        path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
+        kept = [part for part in query.split("&") if part and not part.startswith("undo=")]
         if record is not None:
-            text = visit.translate_count(
-                N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), record.count
-            )
-        told = {"text": text, "undo": record.id if record is not None else "", "unread": (await links(visit)).unread}
-        return data_reply(told)
-    path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
-    kept = [part for part in query.split("&") if part and not part.startswith("undo=")]
-    if record is not None:
-        kept.append(f"undo={record.id}")
-    return visit.go(f"{path}?{'&'.join(kept)}" if kept else path)
+            kept.append(f"undo={record.id}")
+        return visit.go(f"{path}?{'&'.join(kept)}" if kept else path)
 
 
 def _channel(visit: PageVisit) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import orjson
@@ -13,19 +14,23 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from microsub.base.clock import WEEK
-from microsub.base.errors import NotFound, RequestError, StoreUnavailable, TooManyRequests
+from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
-from microsub.identity.pages.visits import has_hosted_profile
-from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
+from microsub.model.reader import GLOBAL, SAVED, PageQuery
 from microsub.posts.items import PIECE
-from microsub.reader.reading.channel_list import links
+from microsub.reader.answering.answers import Answers
+from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.images import PATH as IMAGE
-from microsub.reader.reading.places import CHANNEL, ITEM_ID, PAGE_SIZE, POST, SEARCH, ListPart, TimelinePlace
-from microsub.reader.reading.posts import PLAYED, PostForms, PostView, UnavailablePost, in_order
+from microsub.reader.reading.images import Images
+from microsub.reader.reading.places import CHANNEL, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
+from microsub.reader.reading.post_page import answering_state
+from microsub.reader.reading.posts import PostViews, UnavailablePost, in_order
 from microsub.reader.reading.undo import UndoRecords
-from microsub.timelines.pages import shown
+from microsub.redis.protocol import Redis
+from microsub.search import PostSearch
+from microsub.timelines.channels import Channels
 from microsub.timelines.sync.live_events import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER, Listeners, open_events
-from microsub.timelines.views import feed_name
+from microsub.timelines.views import ReaderViews
 from microsub.web.display import Display
 from microsub.web.headers import page_headers
 from microsub.web.pages import LANGUAGES, N_
@@ -45,121 +50,155 @@ _MOST_NEW = 100
 """Maximum number counted of posts that arrived since a page was made."""
 
 
-def routes(site: PageSite) -> list[Route]:
-    """The routes of this module."""
+def routes(reader: ReaderSite, redis: Redis, listeners: Listeners, images: Images) -> list[Route]:
+    """The routes of this module, but for those of `TimelinePages`."""
+    site, display = reader.site, partial(_display, reader)
     return [
-        page(site, CHANNEL, _find),
-        page(site, f"{CHANNEL}/{{uid}}", _channel),
-        page(site, "/saved", _saved),
-        page(site, SEARCH, _search),
-        page(site, f"{POST}/{{id}}", post_page),
-        page(site, NEWS, _news),
-        page(site, LIVE, _live),
-        slow_page(site, f"{IMAGE}/{{signature}}/{{address}}", _image),
-        page(site, DISPLAY, _display),
-        form(site, DISPLAY, _set_display, _display),
+        page(site, CHANNEL, partial(_find, reader)),
+        page(site, LIVE, partial(_live, reader, redis, listeners)),
+        slow_page(site, f"{IMAGE}/{{signature}}/{{address}}", partial(_image, images)),
+        page(site, DISPLAY, display),
+        form(site, DISPLAY, _set_display, display),
     ]
 
 
-MUTED_FOR = {"7": N_("for a week"), "30": N_("for 30 days"), "": N_("forever")}
-"""Durations of a mute in days, as forms have them."""
+class TimelinePages:
+    """The pages with posts: timelines and searches. `search` is None if search is off."""
 
+    def __init__(
+        self,
+        reader: ReaderSite,
+        reading: ReaderViews,
+        views: PostViews,
+        search: PostSearch | None,
+        channels: Channels,
+        answers: Answers,
+        undo: UndoRecords,
+    ) -> None:
+        self._reader = reader
+        self._reading = reading
+        self._views = views
+        self._search = search
+        self._channels = channels
+        self._answers = answers
+        self._undo = undo
 
-async def everything(visit: PageVisit) -> Response:
-    """All unread posts, and on a phone the list of channels."""
-    return await _timeline(visit, TimelinePlace.of(GLOBAL, visit.query), is_home=True)
+    def routes(self) -> list[Route]:
+        """The routes of these pages, without the home page."""
+        site = self._reader.site
+        return [
+            page(site, f"{CHANNEL}/{{uid}}", self._channel),
+            page(site, "/saved", self._saved),
+            page(site, SEARCH, self._searched),
+            page(site, NEWS, self._news),
+        ]
 
+    async def everything(self, visit: PageVisit) -> Response:
+        """All unread posts, and on a phone the list of channels."""
+        return await self._timeline(visit, TimelinePlace.of(GLOBAL, visit.query), is_home=True)
 
-async def _channel(visit: PageVisit) -> Response:
-    return await _timeline(visit, TimelinePlace.of(visit.request.path_params["uid"], visit.query))
+    async def _channel(self, visit: PageVisit) -> Response:
+        return await self._timeline(visit, TimelinePlace.of(visit.request.path_params["uid"], visit.query))
 
+    async def _saved(self, visit: PageVisit) -> Response:
+        return await self._timeline(visit, TimelinePlace.of(SAVED, visit.query))
 
-async def _find(visit: PageVisit) -> Response:
-    """All channels, or those whose names contain the words."""
-    await reader_of(visit)
-    channels, words = await links(visit), visit.query.get("q", "").strip()
-    listed = ListPart.of(channels.named(words), visit.query.get("from", ""), MOST_FOUND)
-    return visit.page("find.html", words=words, listed=listed, channels=channels)
+    async def _timeline(self, visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
+        user = await self._reader.user(visit)
+        if visit.display.order == "oldest" and place.uid != SAVED:
+            place = replace(place, oldest_first=True)
+        page = await self._reading.page(user, place.uid, place.page_query(), visit.now)
+        reply = orjson.loads(page)
+        source = reply.get("source", {})
+        return await self._posts_page(
+            visit,
+            place,
+            reply,
+            newest=await self._newest(visit, place, reply),
+            source=source,
+            home=is_home,
+            lack="" if reply["items"] or "_unavailable" in reply else await self._lack(visit, user, place),
+            full=len(reply["items"]) + len(reply.get("_unavailable", ())) == PAGE_SIZE or len(page) > _ENDED,
+        )
 
+    async def _searched(self, visit: PageVisit) -> Response:
+        user, place = await self._reader.user(visit), TimelinePlace.searched(visit.query)
+        reply: dict[str, Any] = {"items": [], "paging": {}}
+        if self._search is None:
+            visit.problem = NotFound(visit.translate(N_("Search is disabled on this server.")))
+        elif place.words:
+            try:
+                reply = orjson.loads(await self._search.page(user, place.uid, place.search_request(), visit.now))
+            except RequestError as error:
+                visit.problem = error
+        return await self._posts_page(visit, place, reply)
 
-async def _saved(visit: PageVisit) -> Response:
-    return await _timeline(visit, TimelinePlace.of(SAVED, visit.query))
+    async def _posts_page(
+        self,
+        visit: PageVisit,
+        place: TimelinePlace,
+        reply: dict[str, Any],
+        *,
+        newest: str = "",
+        source: dict[str, str] | None = None,
+        home: bool = False,
+        lack: Lack = "",
+        full: bool = False,
+    ) -> Response:
+        user = visit.require_session().user
+        channels = await self._reader.links(visit)
+        named = next((link.name for link in channels if link.uid == place.uid), place.uid)
+        paging, posts = reply["paging"], await self._views.of(visit, reply["items"])
+        previous, following = _pages_around(place, paging, full=full)
+        if place.oldest_first:
+            posts.reverse()
+        away = [UnavailablePost.of(item) for item in reply.get("_unavailable", ())]
+        is_start = place == place.at_start and place.words is None
+        return visit.page(
+            "timeline.html",
+            place=place,
+            posts=posts,
+            missing=-(-reply.get("_behind", 0) // 60),
+            listed=in_order(posts, away, oldest_first=place.oldest_first),
+            channels=channels,
+            name=(source or {}).get("name") or named,
+            source=source,
+            home=home,
+            lack=lack,
+            following=following,
+            previous=previous,
+            top=paging.get("before", ""),
+            # With the oldest posts first, new ones are at the end and can't be announced above the list.
+            news=visit.site.pages.href(NEWS) if is_start and not (place.oldest_first and posts) else "",
+            live=visit.site.pages.href(LIVE),
+            newest=newest,
+            answering=await answering_state(self._answers, visit),
+            undo=await self._undo.find(user, visit.query.get("undo", "")),
+            back=place.path,
+        )
 
+    async def _lack(self, visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
+        """The reason for an empty page."""
+        everything = PageQuery(limit=1, source=place.source or None)
+        if (await self._reading.rows(user, place.uid, everything, visit.now)).ids:
+            return "unread"
+        return "posts" if await self._channels.follows_anything(user) else "feeds"
 
-async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
-    user = await reader_of(visit)
-    if visit.display.order == "oldest" and place.uid != SAVED:
-        place = replace(place, oldest_first=True)
-    page = await visit.site.services.reading.page(user, place.uid, place.page_query(), visit.now)
-    reply = orjson.loads(page)
-    source = reply.get("source", {})
-    return await _posts_page(
-        visit,
-        place,
-        reply,
-        newest=await _newest(visit, place, reply),
-        source=source,
-        home=is_home,
-        lack="" if reply["items"] or "_unavailable" in reply else await _lack(visit, user, place),
-        full=len(reply["items"]) + len(reply.get("_unavailable", ())) == PAGE_SIZE or len(page) > _ENDED,
-    )
+    async def _newest(self, visit: PageVisit, place: TimelinePlace, reply: dict[str, Any]) -> str:
+        """The cursor of the newest post that "mark all" on the page includes; empty for none."""
+        if not (place.before or place.after or place.oldest_first):
+            return str(reply["paging"].get("before", ""))
+        user = visit.require_session().user
+        rows = await self._reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), visit.now)
+        return rows.first.encode() if rows.first is not None else ""
 
-
-async def _search(visit: PageVisit) -> Response:
-    user, place, search = await reader_of(visit), TimelinePlace.searched(visit.query), visit.site.services.post_search
-    reply: dict[str, Any] = {"items": [], "paging": {}}
-    if search is None:
-        visit.problem = NotFound(visit.translate(N_("Search is disabled on this server.")))
-    elif place.words:
-        try:
-            reply = orjson.loads(await search.page(user, place.uid, place.search_request(), visit.now))
-        except RequestError as error:
-            visit.problem = error
-    return await _posts_page(visit, place, reply)
-
-
-async def _posts_page(
-    visit: PageVisit,
-    place: TimelinePlace,
-    reply: dict[str, Any],
-    *,
-    newest: str = "",
-    source: dict[str, str] | None = None,
-    home: bool = False,
-    lack: Lack = "",
-    full: bool = False,
-) -> Response:
-    user = visit.require_session().user
-    channels = await links(visit)
-    named = next((link.name for link in channels if link.uid == place.uid), place.uid)
-    paging, posts = reply["paging"], await views(visit, reply["items"])
-    previous, following = _pages_around(place, paging, full=full)
-    if place.oldest_first:
-        posts.reverse()
-    away = [UnavailablePost.of(item) for item in reply.get("_unavailable", ())]
-    is_start = place == place.at_start and place.words is None
-    return visit.page(
-        "timeline.html",
-        place=place,
-        posts=posts,
-        missing=-(-reply.get("_behind", 0) // 60),
-        listed=in_order(posts, away, oldest_first=place.oldest_first),
-        channels=channels,
-        name=(source or {}).get("name") or named,
-        source=source,
-        home=home,
-        lack=lack,
-        following=following,
-        previous=previous,
-        top=paging.get("before", ""),
-        # With the oldest posts first, new ones are at the end and can't be announced above the list.
-        news=visit.site.pages.href(NEWS) if is_start and not (place.oldest_first and posts) else "",
-        live=visit.site.pages.href(LIVE),
-        newest=newest,
-        answering=await _answering(visit),
-        undo=await UndoRecords(visit.site.services.redis).find(user, visit.query.get("undo", "")),
-        back=place.path,
-    )
+    async def _news(self, visit: PageVisit) -> Response:
+        """The number of posts that arrived since the page was made, and the unread counts, for its script."""
+        user, place = await self._reader.user(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
+        found = await self._reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
+        count = len(found.ids)
+        text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
+        return data_reply({"new": count, "text": text, "unread": (await self._reader.links(visit)).unread})
 
 
 def _pages_around(place: TimelinePlace, paging: Mapping[str, str], *, full: bool) -> tuple[str, str]:
@@ -176,94 +215,30 @@ def _pages_around(place: TimelinePlace, paging: Mapping[str, str], *, full: bool
     return older if is_inside else "", newer if goes_on else ""
 
 
-async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
-    """The reason for an empty page."""
-    services = visit.site.services
-    everything = PageQuery(limit=1, source=place.source or None)
-    if (await services.reading.rows(user, place.uid, everything, visit.now)).ids:
-        return "unread"
-    return "posts" if await services.channels.follows_anything(user) else "feeds"
+# --- further pages ------------------------------------------------------------------------------------------------
 
 
-async def post_page(visit: PageVisit) -> Response:
-    """One complete post, in any of the user's channels; with the problem of an answer to it."""
-    user, post = await reader_of(visit), await shown_post(visit)
-    return visit.page(
-        "post.html",
-        # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before the user plays it.
-        media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
-        post=post,
-        place=TimelinePlace.of(post.channel, {}),
-        channels=await links(visit),
-        also=await _also_in(visit, user, post.id),
-        outputs=await visit.site.services.outputs.all_of(user),
-        times=MUTED_FOR,
-        answering=await _answering(visit),
-        answered=await visit.site.services.answers.published(user, visit.query.get("answered", "")),
-        written=visit.form.get("content", ""),
-    )
+async def _find(reader: ReaderSite, visit: PageVisit) -> Response:
+    """All channels, or those whose names contain the words."""
+    await reader.user(visit)
+    channels, words = await reader.links(visit), visit.query.get("q", "").strip()
+    listed = ListPart.of(channels.named(words), visit.query.get("from", ""), MOST_FOUND)
+    return visit.page("find.html", words=words, listed=listed, channels=channels)
 
 
-async def shown_post(visit: PageVisit) -> PostView:
-    """The post in the page's address. Raises NotFound."""
-    user, id_ = visit.require_session().user, visit.request.path_params["id"]
-    services = visit.site.services
-    found = await shown(services.redis, user, GLOBAL, [id_]) if ITEM_ID.fullmatch(id_) else None
-    if found is None or id_ not in found.rows:
-        raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
-    rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
-    data = await services.reading.data(user, rows.ids)
-    reply = orjson.loads(services.reading.spliced(rows, data, b"{}"))
-    if "_unavailable" in reply:
-        raise StoreUnavailable(f"the master of the post {id_} is away")
-    items = reply["items"]
-    if not items:
-        raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
-    (post,) = await views(visit, items, whole=True)
-    return post
-
-
-async def _answering(visit: PageVisit) -> Literal["ready", "possible", ""]:
-    """Whether this browser may answer from the user's site, or could be allowed to because the user has a site."""
-    user, answers = visit.require_session().user, visit.site.services.answers
-    if await answers.access(user, visit.posting_secret, visit.now) is not None:
-        return "ready"
-    return "" if has_hosted_profile(visit) else "possible"
-
-
-async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:
-    """The names of other feeds with the post that the user follows."""
-    services = visit.site.services
-    carrying = {one.feed for item in await services.items.timeline_items([id_]) for one in item.duplicates}
-    if not carrying:
-        return []
-    followed = {feed: one for feed, one in (await services.channels.followed_feeds(user)).items() if feed in carrying}
-    records = await services.feeds.get_many(followed)
-    return sorted(feed_name(one, records.get(feed)) for feed, one in followed.items())
-
-
-async def _news(visit: PageVisit) -> Response:
-    """The number of posts that arrived since the page was made, and the unread counts, for its script."""
-    user, place = await reader_of(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
-    found = await visit.site.services.reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
-    count = len(found.ids)
-    text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
-    return data_reply({"new": count, "text": text, "unread": (await links(visit)).unread})
-
-
-async def _live(visit: PageVisit) -> Response:
+async def _live(reader: ReaderSite, redis: Redis, listeners: Listeners, visit: PageVisit) -> Response:
     """Notify the page's script when something changes in the user's channels; the script then requests the changes."""
-    user, services = await reader_of(visit), visit.site.services
-    await open_events(services.redis, user)
+    user = await reader.user(visit)
+    await open_events(redis, user)
     places = [(EVENTS_OF_USER, user), (EVENTS_IN_ALL, "")]
     if network := public_network(visit.address):
         places.append((EVENTS_OF_NETWORK, network))
-    if not all(services.listeners.limits.has_room(*one) for one in places):
+    if not all(listeners.limits.has_room(*one) for one in places):
         raise TooManyRequests(
             N_("Too many open pages are waiting for new posts. They check once a minute instead."), 60
         )
     headers = {**page_headers(), "content-type": "text/event-stream", "x-accel-buffering": "no"}
-    return StreamingResponse(_changes(services.listeners, user, places), headers=headers)
+    return StreamingResponse(_changes(listeners, user, places), headers=headers)
 
 
 async def _changes(listeners: Listeners, user: str, slots: Sequence[Slot]) -> AsyncIterator[bytes]:
@@ -284,9 +259,9 @@ async def _changes(listeners: Listeners, user: str, slots: Sequence[Slot]) -> As
         leave()
 
 
-async def _image(visit: PageVisit) -> Response:
+async def _image(images: Images, visit: PageVisit) -> Response:
     user, asked = visit.require_session().user, visit.request.path_params
-    found = await visit.site.services.images.fetch(user, asked["signature"], asked["address"])
+    found = await images.fetch(user, asked["signature"], asked["address"])
     headers = {
         **{"content-type": found.content_type, "cache-control": f"private, max-age={WEEK}, immutable"},
         **{"x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox"},
@@ -295,8 +270,8 @@ async def _image(visit: PageVisit) -> Response:
     return SentResponse(Response(found.body, headers=headers), found.leave)
 
 
-async def _display(visit: PageVisit) -> Response:
-    channels = await links(visit) if visit.session is not None else None
+async def _display(reader: ReaderSite, visit: PageVisit) -> Response:
+    channels = await reader.links(visit) if visit.session is not None else None
     return visit.page("display.html", languages=LANGUAGES, is_done="done" in visit.query, channels=channels)
 
 
@@ -327,33 +302,6 @@ def change(site: PageSite, path: str, handler: Handler, again: Handler | None = 
         return response
 
     return form(site, path, handle, again)
-
-
-async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:
-    """Items in wire form as pages show them."""
-    services, user = visit.site.services, visit.require_session().user
-    records = await services.feeds.within_reach({item["_source"] for item in items if "_source" in item})
-    address = await services.images.addresses(user)
-
-    def image(url: str) -> str:
-        path = address(url)
-        return visit.site.pages.href(path) if path else ""
-
-    own = services.reading.own_names.last(user).own
-    titles = {id_: own.get(id_) or record.title or "" for id_, record in records.items()}
-    # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one user
-    # can't occupy all threads.
-    async with visit.site.turns.of(user):
-        return await asyncio.to_thread(PostForms(image, titles, whole).views, items)
-
-
-async def _newest(visit: PageVisit, place: TimelinePlace, reply: dict[str, Any]) -> str:
-    """The cursor of the newest post that "mark all" on the page includes; empty for none."""
-    if not (place.before or place.after or place.oldest_first):
-        return str(reply["paging"].get("before", ""))
-    user, services = visit.require_session().user, visit.site.services
-    rows = await services.reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), visit.now)
-    return rows.first.encode() if rows.first is not None else ""
 
 
 def data_reply(value: object) -> Response:

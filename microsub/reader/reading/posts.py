@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,11 +12,15 @@ from urllib.parse import urlsplit
 from markupsafe import Markup
 
 from microsub.base.urls import mask_credentials
+from microsub.feeds.record import Feeds
 from microsub.formats.entry_id import post_type
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
 from microsub.model.jf2 import Card, Entry, Podcast, Review
 from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
+from microsub.reader.reading.images import Images
+from microsub.timelines.views import OwnNames
+from microsub.web.visit import PageVisit
 
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
 _MOST_TARGETS, _MOST_PHOTOS, _MOST_FILES, _MOST_CATEGORIES = 3, 12, 6, 12
@@ -270,3 +275,29 @@ def _place(card: Card | None) -> str:
         return ""
     parts = (card.name, card.street_address, card.locality, card.region, card.country_name)
     return ", ".join(dict.fromkeys(part for part in parts if part))
+
+
+class PostViews:
+    """Shows posts to the signed-in user, with titles of feeds, and pictures at addresses of this server."""
+
+    def __init__(self, feeds: Feeds, images: Images, own_names: OwnNames) -> None:
+        self._feeds = feeds
+        self._images = images
+        self._own_names = own_names
+
+    async def of(self, visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:
+        """Items in wire form as pages show them."""
+        user = visit.require_session().user
+        records = await self._feeds.within_reach({item["_source"] for item in items if "_source" in item})
+        address = await self._images.addresses(user)
+
+        def image(url: str) -> str:
+            path = address(url)
+            return visit.site.pages.href(path) if path else ""
+
+        own = self._own_names.last(user).own
+        titles = {id_: own.get(id_) or record.title or "" for id_, record in records.items()}
+        # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one
+        # user can't occupy all threads.
+        async with visit.site.turns.of(user):
+            return await asyncio.to_thread(PostForms(image, titles, whole).views, items)

@@ -15,8 +15,9 @@ from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.model.reader import SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import MUTED_FOR, change, reader_of
+from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.reading.places import given_address
+from microsub.reader.reading.post_page import MUTED_FOR
 from microsub.reader.settings.menu import RULES
 from microsub.web.routes import page
 from microsub.web.visit import PageSite, PageVisit

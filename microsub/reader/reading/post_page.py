@@ -1,0 +1,78 @@
+"""The page of a single post."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.base.errors import NotFound, StoreUnavailable
+from microsub.identity.pages.visits import has_hosted_profile
+from microsub.outputs import OutputFeeds
+from microsub.reader.answering.answers import Answers
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.places import ITEM_ID, POST, TimelinePlace
+from microsub.reader.reading.posts import PLAYED, PostView, PostViews
+from microsub.timelines.views import ReaderViews
+from microsub.web.pages import N_
+from microsub.web.routes import page
+from microsub.web.visit import PageVisit
+
+MUTED_FOR = {"7": N_("for a week"), "30": N_("for 30 days"), "": N_("forever")}
+"""Durations of a mute in days, as forms have them."""
+
+
+class PostPages:
+    """The pages of single posts, each with what the user can do with it."""
+
+    def __init__(
+        self, reader: ReaderSite, reading: ReaderViews, views: PostViews, outputs: OutputFeeds, answers: Answers
+    ) -> None:
+        self._reader = reader
+        self._reading = reading
+        self._views = views
+        self._outputs = outputs
+        self._answers = answers
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        return [page(self._reader.site, f"{POST}/{{id}}", self.page)]
+
+    async def page(self, visit: PageVisit) -> Response:
+        """One complete post, in any of the user's channels; with the problem of an answer to it."""
+        user, post = await self._reader.user(visit), await self.find(visit)
+        return visit.page(
+            "post.html",
+            # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before it is played.
+            media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
+            post=post,
+            place=TimelinePlace.of(post.channel, {}),
+            channels=await self._reader.links(visit),
+            also=await self._reading.also_in(user, post.id),
+            outputs=await self._outputs.all_of(user),
+            times=MUTED_FOR,
+            answering=await answering_state(self._answers, visit),
+            answered=await self._answers.published(user, visit.query.get("answered", "")),
+            written=visit.form.get("content", ""),
+        )
+
+    async def find(self, visit: PageVisit) -> PostView:
+        """The post in the page's address. Raises NotFound, StoreUnavailable."""
+        user, id_ = visit.require_session().user, visit.request.path_params["id"]
+        found = await self._reading.post(user, id_) if ITEM_ID.fullmatch(id_) else None
+        reply = orjson.loads(found) if found is not None else {"items": []}
+        if "_unavailable" in reply:
+            raise StoreUnavailable(f"the master of the post {id_} is away")
+        if not reply["items"]:
+            raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
+        (post,) = await self._views.of(visit, reply["items"], whole=True)
+        return post
+
+
+async def answering_state(answers: Answers, visit: PageVisit) -> Literal["ready", "possible", ""]:
+    """Whether this browser may answer from the user's site, or could be allowed to because the user has a site."""
+    if await answers.access(visit.require_session().user, visit.posting_secret, visit.now) is not None:
+        return "ready"
+    return "" if has_hosted_profile(visit) else "possible"
