@@ -98,18 +98,19 @@ class Sessions:
             **{"id": secrets.token_hex(8), "me": me, "how": how, "device": device(user_agent)},
             **{"created": moment, "seen": moment, "renewed": moment, "salt": secrets.token_hex(32)},
         }
-        made = await self._redis.script(
+        held = await self._redis.script(
             load("user_record"),
             [keys.user(user), keys.session(user, digest), keys.invitation(user), keys.sessions(user)],
             ["", "", SESSION, digest, *(part for pair in record.items() for part in pair)],
         )
-        if not made:
+        if not held:
             raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
         before = await self.find(instead_of, now)
         if before is not None:
             await self.end(before.user, before.id)
-        for surplus in (await self.all(user))[MOST:]:
-            await self.end(user, surplus.id)
+        if held > MOST:
+            for surplus in (await self.all(user))[MOST:]:
+                await self.end(user, surplus.id)
         return cookie
 
     async def find(self, cookie: str, now: float) -> SignedIn | None:

@@ -13,9 +13,10 @@ they are counted by network only, and each failure like any other.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ import structlog
 from microsub.accounts.credentials import ATTEMPTS, PASSKEY_CHALLENGE, AttemptCounts, InvitationSpent, LocalCredentials
 from microsub.accounts.grants import owner_in
 from microsub.accounts.sessions import Sessions, SignedInPerson
-from microsub.accounts.store import Accounts
+from microsub.accounts.store import Accounts, User
 from microsub.base.errors import NotRecognised, RequestError, TooManyRequests, Unauthorized
 from microsub.base.metrics import LOCAL_SIGN_INS
 from microsub.base.rate_limits import GrowingPauses, network_of, wide_network_of
@@ -95,9 +96,11 @@ class LocalSignIn:
         Raises NotRecognised, TooManyRequests.
         """
         user = who if self._addresses is None else await self._addresses.meant(who)
-        if not await self._is_right(user, password, where, now):
+        attempt = await self._right_attempt(user, password, where, now)
+        if attempt is None:
             raise NotRecognised(N_("The name or password is incorrect."))
-        return await self._recognised(user, "with a password")
+        found, _ = await asyncio.gather(self._accounts.user(user), self._attempts.was_right(attempt, user, now))
+        return _recognised(user, found, "with a password")
 
     async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
         """The passkey options for a visitor who isn't recognised yet.
@@ -109,7 +112,8 @@ class LocalSignIn:
 
     async def by_passkey(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> SignedInPerson:
         """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
-        return await self._recognised(await self._passkey_of(base, answered, where, now), "with a passkey")
+        user = await self._passkey_of(base, answered, where, now)
+        return _recognised(user, await self._accounts.user(user), "with a passkey")
 
     async def make_link(self, user: str) -> str:
         """The code of a link that signs the user in once within five minutes, for the person at this machine."""
@@ -125,15 +129,18 @@ class LocalSignIn:
                     "Restart the server to get a new one."
                 )
             )
-        return await self._recognised(about["user"], "by the link of the server's start")
+        user = about["user"]
+        return _recognised(user, await self._accounts.user(user), "by the link of the server's start")
 
     async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
         """Confirm the session of that id by password, so that its user may change credentials.
 
         Raises NotRecognised, TooManyRequests.
         """
-        if not await self._is_right(user, password, where, now):
+        attempt = await self._right_attempt(user, password, where, now)
+        if attempt is None:
             raise NotRecognised(N_("The password is incorrect."))
+        await self._attempts.was_right(attempt, user, now)
         await self.sessions.confirm(user, session)
 
     async def confirm_by_passkey(
@@ -224,25 +231,27 @@ class LocalSignIn:
 
     # ---
 
-    async def _is_right(self, user: str, password: str, where: SignInOrigin, now: float) -> bool:
+    async def _right_attempt(self, user: str, password: str, where: SignInOrigin, now: float) -> LoginAttempt | None:
+        """The attempt with the right password, for `LoginAttempts.was_right`; None if it is wrong."""
         cookie = next((one for one in _held(where.devices) if owner_in(one) == user), "")
-        known = await self.credentials.knows_device(user, cookie, now)
         with _paused_counted("password"):
-            attempt = await self._attempts.begin(user, where.address, now, device=cookie if known else "")
+            known, hashed, _ = await asyncio.gather(
+                self.credentials.knows_device(user, cookie, now),
+                self.credentials.password(user),
+                self._attempts.require_hash(user, now),
+            )
+            attempt = await self._attempts.begin(where.address, now, device=cookie if known else "")
         try:
-            right = await self._passwords.is_right(user, password, attempt.turn)
+            right = await self._passwords.is_right(user, hashed, password, attempt.turn)
         except TooManyRequests:
             await self._attempts.undecided(attempt)
             raise
         LOCAL_SIGN_INS.labels("password", "right" if right else "wrong").inc()
         if right:
-            await self._attempts.succeeded(attempt)
-            with suppress(TooManyRequests):  # the limit applies to the next attempt
-                await self._attempts.hashed(user, now)
-        else:
-            # Without the entered name: people type passwords there.
-            log.info("a password was wrong", address=network_of(where.address), known_browser=known)
-        return right
+            return attempt
+        # Without the entered name: people type passwords there.
+        log.info("a password was wrong", address=network_of(where.address), known_browser=known)
+        return None
 
     async def _passkey_of(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> str:
         with _paused_counted("passkey"):
@@ -257,12 +266,12 @@ class LocalSignIn:
         await self._attempts.succeeded(attempt)
         return user
 
-    async def _recognised(self, user: str, how: str) -> SignedInPerson:
-        found = await self._accounts.user(user)
-        if found is None or found.disabled is not None:
-            raise NotRecognised(N_("The account is disabled."))
-        log.info("signed in", user=user, how=how)
-        return SignedInPerson(user, found.me, how)
+
+def _recognised(user: str, found: User | None, how: str) -> SignedInPerson:
+    if found is None or found.disabled is not None:
+        raise NotRecognised(N_("The account is disabled."))
+    log.info("signed in", user=user, how=how)
+    return SignedInPerson(user, found.me, how)
 
 
 @contextmanager
@@ -296,21 +305,28 @@ class LoginAttempts:
     def __init__(self, counts: AttemptCounts) -> None:
         self._counts = counts
 
-    async def begin(self, account: str, address: str, now: float, *, device: str = "") -> LoginAttempt:
-        """Begin an attempt to sign in as `account`, known or not; it counts as failed until `succeeded`.
+    async def require_hash(self, account: str, now: float) -> None:
+        """Refuse an attempt with a password of `account`, known or not, after too many hashes in this minute."""
+        if await self._counts.in_minute(f"hashes {account}", now, 0) >= HASHES.most:
+            raise _too_many(60 - now % 60)
+
+    async def begin(self, address: str, now: float, *, device: str = "") -> LoginAttempt:
+        """Begin an attempt by password; it counts as failed until `succeeded`.
 
         `device` is the cookie of a browser that is known for the account.
         """
-        if await self._counts.in_minute(f"hashes {account}", now, 0) >= HASHES.most:
-            raise _too_many(60 - now % 60)
         if device:
             return LoginAttempt((await self._begin([(f"device {device}", PASSWORDS_OF_BROWSER)], now)).subjects)
         return await self.begin_anonymous(address, now)
 
     async def hashed(self, account: str, now: float) -> None:
-        """Count a hash: a correct password of that account was checked, or a new one will be set."""
+        """Count a hash for a new password of that account."""
         if await self._counts.in_minute(f"hashes {account}", now) > HASHES.most:
             raise _too_many(60 - now % 60)
+
+    async def was_right(self, attempt: LoginAttempt, account: str, now: float) -> None:
+        """The attempt `succeeded`; the hash of the correct password counts for the next one."""
+        await asyncio.gather(self.succeeded(attempt), self._counts.in_minute(f"hashes {account}", now))
 
     async def begin_anonymous(self, address: str, now: float) -> LoginAttempt:
         """Begin an attempt that is counted by address only, for secrets that can't be guessed."""

@@ -230,15 +230,14 @@ class Passwords:
         self._store = store
         self._hasher = hasher
 
-    async def is_right(self, user: str, password: str, turn: int = 0) -> bool:
-        """Whether that is the user's password.
+    async def is_right(self, user: str, hashed: str | None, password: str, turn: int = 0) -> bool:
+        """Whether that is the user's password, whose stored hash was `hashed` a moment ago.
 
         It takes the same time for a user who doesn't exist or has no password. `turn` is its order in the queue
         (`Hasher`). A hash with former parameters is replaced. The caller counts attempts. Raises
         TooManyRequests.
         """
         text = normal_password(password)
-        hashed = await self._store.password(user)
         while await self._hasher.check(hashed, text, turn):
             assert hashed is not None
             assert text is not None

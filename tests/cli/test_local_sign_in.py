@@ -40,7 +40,7 @@ def looked(run: Run, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Looked:
 
 
 async def is_right(local: LocalSignIn, password: str = PASSWORD) -> bool:
-    return await local._passwords.is_right("alice", password)
+    return await local._passwords.is_right("alice", await local.credentials.password("alice"), password)
 
 
 def test_a_link_is_printed_alone_and_invites_its_user(run: Run, looked: Looked) -> None:
@@ -83,14 +83,14 @@ def test_inviting_afresh_ends_all_access_first(run: Run, looked: Looked) -> None
     run("user", "password", "alice", given=PASSWORD)
 
     async def begin(local: LocalSignIn, _: Accounts) -> str:
-        return await local._sessions.begin("alice", "https://alice.example/", "x", "", time.time())
+        return await local.sessions.begin("alice", "https://alice.example/", "x", "", time.time())
 
     cookie = looked(begin)
     run("user", "invite", "alice")
     assert looked(lambda local, _: is_right(local))
     run("user", "invite", "alice", "--afresh")
     assert not looked(lambda local, _: is_right(local))
-    assert looked(lambda local, _: local._sessions.find(cookie, time.time())) is None
+    assert looked(lambda local, _: local.sessions.find(cookie, time.time())) is None
 
 
 @pytest.mark.parametrize("given", [PASSWORD, PASSWORD + "\n", PASSWORD + "\r\n", PASSWORD + "\nand more"])

@@ -17,6 +17,8 @@ from microsub.model.reader import POSTING_SCOPES
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 from tests.support.redis_wrappers import InRow
+from tests.support.visitor import BY_PASSWORD, PASSWORD, SIGN_IN, Visitor
+from tests.support.visitor import SESSION as COOKIE
 from tests.support.world import World
 
 ADDRESS = "https://reader.example"
@@ -70,3 +72,17 @@ async def test_the_round_trips_of_a_micropub_post(measured: Measured, by_app: bo
     assert measured.trips() <= 10
     await server.stages.run_once()
     assert len(await server.rows("ann")) == 2
+
+
+async def test_the_round_trips_of_a_sign_in_by_password(measured: Measured) -> None:
+    """Six, in a new browser and in one that is known."""
+    server = measured.server
+    await server.identity.local.set_password("ann", PASSWORD, server.now)
+    browser = Visitor(server.app, ADDRESS)
+    for _ in range(2):
+        page = await browser.get(SIGN_IN)
+        measured.trips()
+        shown = await browser.submit(page, BY_PASSWORD, who="ann", password=PASSWORD)
+        assert shown.location == "/account"
+        assert measured.trips() <= 6
+        browser.client.cookies.delete(COOKIE)

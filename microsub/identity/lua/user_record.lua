@@ -7,7 +7,7 @@
 -- ARGV  1 digest of the invitation, or ''  2 maximum number of fields, for one that must be new; '' to overwrite
 --       3 seconds that it is kept, or ''  4 its digest  5.. pairs of field and value
 -- reply 0: no such user, or disabled; -1: the invitation isn't valid; -2: the maximum is reached; -3: the field exists
---       already; 1
+--       already; 1, or with a set the number of digests in it
 -- include: active
 if not is_active(KEYS[1]) then return 0 end
 if ARGV[1] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end
@@ -21,5 +21,6 @@ if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[2], ARGV[3]) end
 if KEYS[4] then
   redis.call('SADD', KEYS[4], ARGV[4])
   redis.call('EXPIRE', KEYS[4], ARGV[3])
+  return redis.call('SCARD', KEYS[4])
 end
 return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -29,9 +30,12 @@ async def sign_in(
     """
     agent, before = visit.request.headers.get("user-agent", ""), visit.cookie("session")
     cookie = await local.sessions.begin(person.user, person.me, person.how, agent, visit.now, instead_of=before)
-    await visit.change_session(cookie)
+    changed = visit.change_session(cookie)
     if known:
-        visit.keep_cookie("devices", await local.remember(person.user, visit.cookie("devices"), visit.now))
+        _, devices = await asyncio.gather(changed, local.remember(person.user, visit.cookie("devices"), visit.now))
+        visit.keep_cookie("devices", devices)
+    else:
+        await changed
     return visit.go(next_ or person.next or "/account")
 
 
