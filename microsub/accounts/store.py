@@ -24,8 +24,8 @@ from microsub.accounts.grants import LONGEST_SECRET, owner_in, revoke_token
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest, StoreError, Unauthorized, UserDisabled
+from microsub.base.plaintext import CONTROLS, escaped
 from microsub.model.moments import is_moment
-from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import BUILT_IN, GLOBAL, MOVE, NAME, Credential, FeedMove, Grant, read_moves
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from microsub.base.errors import InvalidRequest
+from microsub.base.plaintext import unprintable
 from microsub.feeds.internal import InternalAddress
-from microsub.model.plaintext import unprintable
 from microsub.model.reader import Cursor, Order, PageQuery, PostSearchRequest, View
 from microsub.timelines.channels import MOST_OF_NAME
 from microsub.timelines.sync.arrivals import ArrivalQuery

@@ -26,10 +26,10 @@ from microsub.base.errors import (
     Unauthorized,
 )
 from microsub.base.locks import KeyedLocks
+from microsub.base.plaintext import shown
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.identity.api import PresentedToken, RequestCredentials
 from microsub.identity.foreign_tokens import ForeignTokenCheck
-from microsub.model.plaintext import shown
 from microsub.model.reader import READ, Credential, Grant
 from microsub.web.actions import (
     Action,

@@ -18,8 +18,8 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from microsub.base.plaintext import escaped, escaped_lines
 from microsub.base.urls import redacted_text
-from microsub.model.plaintext import escaped, escaped_lines
 
 WINDOW = 60.0
 """Seconds within which the same warning or error is written only once."""

@@ -11,6 +11,7 @@ import click
 
 from microsub import server
 from microsub.base.identifiers import PROFILE, identifier, unfit_profile
+from microsub.base.plaintext import counted, escaped
 from microsub.base.settings import Settings, mask_password
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
@@ -31,7 +32,6 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.cli.transfer import user_export, user_import
-from microsub.model.plaintext import counted, escaped
 from microsub.model.reader import ALL_SCOPES, BUILT_IN, read_scopes
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import click
 
 from microsub import server
 from microsub.base.errors import ConfigError, MicrosubError
+from microsub.base.plaintext import counted
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import (
@@ -28,7 +29,6 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.cli.transfer import conclude, import_freshrss, import_miniflux, import_starred
-from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendReport

@@ -14,6 +14,7 @@ import click
 
 from microsub import server
 from microsub.base.errors import FetchError, MicrosubError, ParseError, private_hint
+from microsub.base.plaintext import counted, escaped, on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
@@ -33,7 +34,6 @@ from microsub.cli.options import (
     say_json,
     settings_flags,
 )
-from microsub.model.plaintext import counted, escaped, on_one_line
 
 if TYPE_CHECKING:
     from microsub.admin.survey import FollowedFeed

@@ -20,8 +20,8 @@ import click
 import orjson
 
 from microsub.base.errors import ConfigError, MicrosubError
+from microsub.base.plaintext import escaped, escaped_json, escaped_lines
 from microsub.base.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
-from microsub.model.plaintext import escaped, escaped_json, escaped_lines
 
 if TYPE_CHECKING:
     from microsub.feeds.push_health import PushHealth

@@ -11,10 +11,10 @@ import click
 
 from microsub import server
 from microsub.base.errors import InvalidRequest
+from microsub.base.plaintext import counted, on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say, server_address
-from microsub.model.plaintext import counted, on_one_line
 
 if TYPE_CHECKING:
     from microsub.outputs import Edited, OutputContents, OutputFeed, OutputItem

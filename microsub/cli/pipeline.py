@@ -12,6 +12,7 @@ import click
 
 from microsub import server
 from microsub.base.errors import StoreUnavailable
+from microsub.base.plaintext import counted, escaped
 from microsub.base.settings import Settings
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
@@ -24,7 +25,6 @@ from microsub.cli.options import (
     say,
     say_json,
 )
-from microsub.model.plaintext import counted, escaped
 
 if TYPE_CHECKING:
     from microsub.delivery.rebuilding import Rebuilt

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub import server
+from microsub.base.plaintext import counted, escaped, on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, as_push, json_flag, on_stores, print_json, say
-from microsub.model.plaintext import counted, escaped, on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub import server
+from microsub.base.plaintext import counted
 from microsub.cli.groups import Group
 from microsub.cli.options import SEARCH_FLAGS, as_instant, fail, json_flag, on_stores, print_json, say
-from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
     from microsub.base.settings import Settings

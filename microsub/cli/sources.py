@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub import server
+from microsub.base.plaintext import on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, json_flag, on_stores, print_json, say
-from microsub.model.plaintext import on_one_line
 
 if TYPE_CHECKING:
     from microsub.server.stores import Stores

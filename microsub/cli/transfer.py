@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from microsub import server
+from microsub.base.plaintext import counted
 from microsub.base.settings import Settings
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import Report, fail, json_flag, on_stores, print_report, say
-from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
     from microsub.server.stores import Stores

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from microsub.base.identifiers import PROFILE, unfit_profile
+from microsub.base.plaintext import unprintable
 from microsub.base.urls import MAX_URL, domain, is_usable
-from microsub.model.plaintext import unprintable
 from microsub.model.query import QueryUnreadable, parsed
 from microsub.model.settings import (
     FILE_OBJECT,

@@ -18,9 +18,9 @@ from urllib.parse import urlencode
 from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
+from microsub.base.plaintext import shown
 from microsub.base.urls import host_of, is_usable, parts_of
 from microsub.fetch.network import WEB_PORTS, port_problem
-from microsub.model.plaintext import shown
 
 LEASES = (HOUR, 14 * DAY)
 """Minimum and maximum seconds of a lease."""

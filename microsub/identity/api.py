@@ -28,6 +28,7 @@ from microsub.base.errors import (
     Unauthorized,
     UserDisabled,
 )
+from microsub.base.plaintext import shown
 from microsub.identity.foreign_tokens import ForeignTokenCheck
 from microsub.identity.protocol.documents import (
     AUTHORIZATION,
@@ -39,7 +40,6 @@ from microsub.identity.protocol.documents import (
     own_document,
 )
 from microsub.identity.provider import CodeExchange, IndieAuthProvider, Redeemed
-from microsub.model.plaintext import shown
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.web.headers import bearer, client_of, prefers_form
 from microsub.web.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large

@@ -29,6 +29,7 @@ from microsub.base.errors import (
     Unauthorized,
 )
 from microsub.base.locks import KeyedLocks
+from microsub.base.plaintext import shown
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
 from microsub.feeds.record import Feeds
 from microsub.feeds.sources import Source
@@ -39,7 +40,6 @@ from microsub.micropub.posting import PATH as POSTS
 from microsub.micropub.posting import Posting
 from microsub.micropub.properties import PostedItem, of_form, of_json
 from microsub.micropub.sources import Sources, source_in
-from microsub.model.plaintext import shown
 from microsub.model.reader import Credential
 from microsub.timelines.channels import Channels
 from microsub.web.headers import bearer, client_of

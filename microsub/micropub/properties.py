@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from microsub.base.errors import InvalidRequest
-from microsub.model.plaintext import shown
+from microsub.base.plaintext import shown
 
 MOST_PROPERTIES = 200
 MOST_VALUES = 2_000

@@ -18,10 +18,10 @@ from microsub.accounts.grants import SOURCE_MARK, OwnToken, end_source
 from microsub.accounts.store import Accounts
 from microsub.base.digests import new_secret
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.plaintext import unprintable
 from microsub.configuration.model import SourceConfig
 from microsub.feeds.record import Feeds
 from microsub.feeds.sources import Source
-from microsub.model.plaintext import unprintable
 from microsub.model.reader import NAME, POSTING_SCOPES, SAVED
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

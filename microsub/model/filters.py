@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import orjson
 import re2
 
-from microsub.model.plaintext import normalised
+from microsub.base.plaintext import normalised
 
 
 @dataclass(frozen=True, slots=True)

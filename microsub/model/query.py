@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from microsub.base.errors import InvalidRequest
-from microsub.model.plaintext import shown
+from microsub.base.plaintext import shown
 from microsub.model.settings import POST_TYPES
 from microsub.model.words import Phrase
 

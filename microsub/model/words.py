@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
 
-from microsub.model.plaintext import normalised
+from microsub.base.plaintext import normalised
 
 _ACCENTS = re.compile(r"[\u0300-\u036f]+")
 _LETTERS = str.maketrans(

@@ -16,10 +16,10 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from microsub.accounts.store import ServiceTokens
 from microsub.base.digests import short_digest
 from microsub.base.errors import MethodNotAllowed, NotFound, Unauthorized
+from microsub.base.plaintext import shown
 from microsub.base.urls import mask_credentials, redacted
 from microsub.feeds.events import Event, is_event_id
 from microsub.feeds.record import FeedRecord
-from microsub.model.plaintext import shown
 from microsub.model.reader import Cursor
 from microsub.post_store.posts import NEWEST, Post, Posts, is_id
 from microsub.post_store.saved import dumps

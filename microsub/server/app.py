@@ -25,6 +25,7 @@ from microsub.api.events import EventActions
 from microsub.api.feeds import FeedActions
 from microsub.api.timeline import TimelineActions
 from microsub.base.errors import StoreError
+from microsub.base.plaintext import shown
 from microsub.hub.api import HubEndpoint, TopicActions, TopicEndpoint
 from microsub.hub.topics import PATH as TOPICS
 from microsub.identity.api import PATHS as OAUTH_PATHS
@@ -36,7 +37,6 @@ from microsub.identity.pages.consent import ConsentPages
 from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
-from microsub.model.plaintext import shown
 from microsub.outputs.api.actions import OutputActions
 from microsub.outputs.api.documents import OutputEndpoint
 from microsub.post_store.api import PATH as POST_STORE

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import orjson
 
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.plaintext import counted, escaped, unprintable
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, web_parts
 from microsub.feeds.internal import InternalAddress
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
-from microsub.model.plaintext import counted, escaped, unprintable
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED
 from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, in_turns, slug

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from microsub.base.errors import InvalidRequest
+from microsub.base.plaintext import counted
 from microsub.base.urls import normalise_url
 from microsub.model.jf2 import Feed
-from microsub.model.plaintext import counted
 from microsub.model.reader import GLOBAL, SAVED
 from microsub.parsing.process import dumps
 from microsub.posts.entries import items_to_store

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from microsub.base.errors import ParseError
+from microsub.base.plaintext import CONTROLS
 from microsub.base.urls import safe_url, web_address
 from microsub.formats.encoding import decode
-from microsub.model.plaintext import CONTROLS
 from microsub.parsing.task import Task
 
 NAMESPACE = "urn:microsub:opml"

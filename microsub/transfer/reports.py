@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 from microsub.base.errors import ParseError
-from microsub.model.plaintext import counted, escaped
+from microsub.base.plaintext import counted, escaped
 
 P = TypeVar("P")
 R = TypeVar("R")

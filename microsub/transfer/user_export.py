@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 import microsub
+from microsub.base.plaintext import escaped_json
 from microsub.configuration.model import SourceConfig, encode
 from microsub.formats.wire import identified
-from microsub.model.plaintext import escaped_json
 from microsub.model.reader import GLOBAL
 from microsub.redis.replies import text
 from microsub.timelines.restore import absences, states

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.plaintext import counted
 from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.configuration.document import describe
 from microsub.configuration.facts import Change, ChangeKind
@@ -26,7 +27,6 @@ from microsub.feeds.outputs import OutputItem, PostVersion
 from microsub.feeds.record import COPIED, MERGED, FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
-from microsub.model.plaintext import counted
 from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.parsing.process import dumps

@@ -25,9 +25,9 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive, Scope
 
 from microsub.base.errors import InvalidRequest, TooLarge, TooSlow
+from microsub.base.plaintext import shown
 from microsub.base.texts import size
 from microsub.base.urls import is_secret_name, mask_credentials
-from microsub.model.plaintext import shown
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 """Parameter values for yes and no, in lower case."""

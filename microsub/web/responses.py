@@ -37,9 +37,9 @@ from microsub.base.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from microsub.base.plaintext import shown
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.base.texts import N_
-from microsub.model.plaintext import shown
 
 Header = tuple[bytes, bytes]
 

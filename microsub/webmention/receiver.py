@@ -16,9 +16,9 @@ import structlog
 
 from microsub.base.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge, TooManyRequests
 from microsub.base.metrics import WEBMENTIONS
+from microsub.base.plaintext import escaped
 from microsub.base.rate_limits import RateLimit, RateLimiter, is_public, network_of
 from microsub.base.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
-from microsub.model.plaintext import escaped
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
 from microsub.web.headers import client_of
 from microsub.web.params import collect, read_body, urlencoded

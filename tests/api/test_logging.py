@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from microsub.base.logs import set_up_logs
-from microsub.model.plaintext import CONTROLS
+from microsub.base.plaintext import CONTROLS
 from microsub.web import responses
 from tests.support.readers import ENDPOINT, Reader
 from tests.support.world import World

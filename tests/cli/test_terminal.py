@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import microsub
-from microsub.model.plaintext import CONTROLS
+from microsub.base.plaintext import CONTROLS
 from tests.cli.conftest import in_a_process
 from tests.support.process import installation
 from tests.support.web import Answer, publisher

@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field
 from microsub.admin.check.findings import Commands, Derive, Finding, InArrivals, InChannel
 from microsub.admin.check.look import look
 from microsub.admin.follow_repair import FollowRepair
-from microsub.model.plaintext import escaped
+from microsub.base.plaintext import escaped
 from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches, load

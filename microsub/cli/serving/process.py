@@ -34,12 +34,12 @@ from microsub.backend_file.sync import first
 from microsub.base import metrics
 from microsub.base.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable, StoreUnusable
 from microsub.base.logs import set_up_logs
+from microsub.base.plaintext import counted
 from microsub.base.settings import Network, Settings, read_settings, variables
 from microsub.base.urls import parts_of
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
 from microsub.cli.serving.webport import bounded, look_at_all
-from microsub.model.plaintext import counted
 from microsub.server.app import waiting_app
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 from microsub.base.digests import base64url, is_same
 from microsub.base.errors import InvalidRequest, OAuthRefused, ParseError
 from microsub.base.identifiers import MAX_URL, Identifier, endpoint, identifier, same_origin, shown
+from microsub.base.plaintext import unprintable
 from microsub.base.urls import safe_url
 from microsub.formats import hfeed
 from microsub.formats import microformats as mf2
@@ -28,7 +29,6 @@ from microsub.formats.encoding import decode
 from microsub.formats.html.trees import is_crowded
 from microsub.identity.protocol.documents import PKCE_METHOD, Document, read_object, text_of
 from microsub.identity.protocol.links import page_of, written_links
-from microsub.model.plaintext import unprintable
 from microsub.parsing.task import Task
 
 _LOOPBACK_ADDRESSES = frozenset({"127.0.0.1", "[::1]"})

@@ -26,6 +26,7 @@ from microsub.admin.survey import STATES, FollowedFeed, Survey
 from microsub.backend_file.store import Applied, AppliedFile
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
+from microsub.base.plaintext import on_one_line
 from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.effective import Status
@@ -33,7 +34,6 @@ from microsub.configuration.model import encode
 from microsub.delivery.stage import StorePosts, retry
 from microsub.feeds.condition import FeedCondition
 from microsub.feeds.record import Feeds
-from microsub.model.plaintext import on_one_line
 from microsub.polling.on_demand import PollOnRequest
 from microsub.reader.reading.places import ITEM_ID
 from microsub.search import PostSearch
