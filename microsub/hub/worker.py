@@ -25,7 +25,7 @@ from microsub.base.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
 from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument
-from microsub.hub.store import CLAIM, WINDOW, HubStore, KnownSubscription, TopicChanges, hub_calendar
+from microsub.hub.store import CLAIM, HubStore, KnownSubscription, TopicChanges, hub_calendar
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest, after_failure, verified
 from microsub.work import CalendarWork, Claim, Lanes
 
@@ -54,9 +54,6 @@ LOOKS_AT_ONCE = 8
 
 EVERY = 60.0
 """Seconds between two checks of all owners, for missed changes and ended topics."""
-TICK, IDLE_TICK = 0.25, 2.0
-"""Seconds between two looks for due work, and while none was due for two rounds, as without subscribers."""
-TROUBLE = 2.0
 _KEPT_DOCUMENTS = 16
 
 End = Literal["delivered", "failed", "given_up", "gone"]
@@ -136,15 +133,9 @@ class HubWorker(CalendarWork):
             hub_calendar(redis),
             self._one,
             at_once=IN_PROGRESS,
-            claimed=IN_PROGRESS,
             lease=CLAIM,
             retry=REST,
-            trouble=TROUBLE,
             clock=clock,
-            tick=TICK,
-            idle_tick=IDLE_TICK,
-            idle_after=2 * EVERY,
-            wake_delay=WINDOW,
         )
         self._changes = TopicChanges(redis)
         self._topics = topics

@@ -89,7 +89,7 @@ class MentionVerifier(CalendarWork):
         pace: HostPace | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(DUE, store.due, self._one, at_once=CLAIMED, claimed=CLAIMED, clock=clock)
+        super().__init__(DUE, store.due, self._one, at_once=CLAIMED, clock=clock)
         self._store = store
         self._accounts = accounts
         self._rules = rules

@@ -39,6 +39,12 @@ LEASE = 60.0
 RETRY = 600.0
 """Seconds after which failed work is retried."""
 
+TICK, IDLE_TICK, IDLE_AFTER = 0.25, 2.0, 120.0
+"""Seconds between two looks for due members; longer after seconds in which none was due."""
+
+WAKE_DELAY = 0.1
+"""Seconds in which several wakes count as one."""
+
 _AT_ONCE = 100
 """Members that one visit claims together."""
 
@@ -190,8 +196,8 @@ def calendar_of(redis: Redis, what: str, shards: int = SHARDS) -> Calendar:
 class CalendarWork(Loop[Claim]):
     """Runs `work` for due members of a calendar; it returns the next due time, or None for never.
 
-    Of `claimed` members, `at_once` are worked on at a time. Failed work is put off for `retry` seconds, or `trouble` if
-    Redis failed. While nothing was due for `idle_after` seconds, the loop looks every `idle_tick`.
+    `at_once` members are worked on at a time; with `claimed`, more are claimed and wait. Failed work is put off for
+    `retry` seconds, or `trouble` if Redis failed.
     """
 
     def __init__(
@@ -201,30 +207,23 @@ class CalendarWork(Loop[Claim]):
         work: Callable[[Claim], Awaitable[float | None]],
         *,
         at_once: int,
-        claimed: int,
+        claimed: int | None = None,
         lease: float = LEASE,
         retry: float = RETRY,
         trouble: float = 2.0,
         clock: Callable[[], float] = time.time,
-        tick: float = 0.25,
-        idle_tick: float = 2.0,
-        idle_after: float = 120.0,
-        wake_delay: float = 0.0,
     ) -> None:
-        super().__init__(name, at_once=claimed, lease=lease, trouble=trouble, wake_delay=wake_delay)
+        super().__init__(name, at_once=claimed or at_once, lease=lease, trouble=trouble, wake_delay=WAKE_DELAY)
         self._calendar = calendar
         self._work = work
         self._places = asyncio.Semaphore(at_once)
         self._retry = retry
         self._clock = clock
-        self._tick = tick
-        self._idle_tick = idle_tick
-        self._idle_after = idle_after
         self._took = time.monotonic()
 
     def pause(self) -> float:
         """Seconds until the next look for due members."""
-        return self._tick if time.monotonic() - self._took < self._idle_after else self._idle_tick
+        return TICK if time.monotonic() - self._took < IDLE_AFTER else IDLE_TICK
 
     async def take(self, room: int) -> list[Claim]:
         """Claim members that are due."""
