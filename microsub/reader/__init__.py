@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from starlette.routing import Route
-
-from microsub.reader import installed, settings
 from microsub.reader.admin.pages import ADMIN
 from microsub.reader.channels.pages import CHANNELS
 from microsub.reader.follow.pages import FOLLOW
+from microsub.reader.settings.menu import SETTINGS
 from microsub.web.pages import N_
-from microsub.web.visit import NavigationLink, PageSite
+from microsub.web.visit import NavigationLink
 
 FOLDERS = tuple(
     Path(__file__).parent / name
@@ -23,13 +21,7 @@ NAVIGATION = (
     NavigationLink("/", N_("Reading")),
     NavigationLink(FOLLOW, N_("Following")),
     NavigationLink(CHANNELS, N_("Channels")),
-    NavigationLink(settings.SETTINGS, N_("Settings")),
+    NavigationLink(SETTINGS, N_("Settings")),
     NavigationLink(ADMIN, N_("Administration"), for_admins=True),
 )
 """The links in the header of all pages."""
-
-
-def reader_routes(site: PageSite) -> list[Route]:
-    """The routes of features that find their use cases in `site.services`."""
-    features = (settings, installed)
-    return [route for feature in features for route in feature.routes(site)]

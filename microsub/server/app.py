@@ -42,7 +42,7 @@ from microsub.outputs.api.documents import OutputEndpoint
 from microsub.post_store.api import PATH as POST_STORE
 from microsub.post_store.api import PostStoreEndpoint
 from microsub.reader import FOLDERS as READER_FOLDERS
-from microsub.reader import NAVIGATION, reader_routes
+from microsub.reader import NAVIGATION, installed
 from microsub.reader.admin import pages as admin
 from microsub.reader.answering import pages as answering
 from microsub.reader.channels import filters
@@ -59,6 +59,8 @@ from microsub.reader.reading.pages import TimelinePages
 from microsub.reader.reading.post_page import PostPages
 from microsub.reader.reading.posts import PostViews
 from microsub.reader.reading.undo import UndoRecords
+from microsub.reader.settings import devices, incoming, menu, outputs, rules
+from microsub.reader.settings import lists as list_pages
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.surface import Services
 from microsub.transfer.api import PATHS as LIST_PATHS
@@ -70,6 +72,7 @@ from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
 from microsub.web.visit import PageSite
 from microsub.webmention.receiver import WebmentionEndpoint
+from microsub.webmention.store import MentionStore
 from microsub.websub.callbacks import WebSubEndpoint
 from microsub.websub.hubs import PATH as WEBSUB
 
@@ -180,7 +183,7 @@ class Application(Starlette):
             *account.routes(site, identity.local, identity.provider, channels, has_search=has_search),
             *consent.routes(site),
             *sign_in.routes(site, identity.local, identity.signing_in, identity.provider, identity.quotas),
-            *reader_routes(site),
+            *installed.routes(site),
             *_reader_routes(services, site, starters),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),
@@ -321,6 +324,19 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
             backend=services.backend,
         ),
         *filters.routes(reader, services.channels, services.reading, undo, services.redis),
+        *menu.routes(reader),
+        *list_pages.routes(
+            reader,
+            services.feed_lists,
+            services.list_imports,
+            services.accounts,
+            services.user_export,
+            services.name_instance,
+        ),
+        *outputs.routes(reader, services.outputs, services.output_contents, services.channels, identity.quotas),
+        *rules.routes(reader, services.rules, services.channels, identity.quotas),
+        *incoming.routes(reader, services.sources, MentionStore(services.redis), services.rules, identity.quotas),
+        *devices.routes(reader, services.devices, identity.sessions),
     ]
 
 

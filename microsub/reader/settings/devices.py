@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.sessions import Sessions
 from microsub.accounts.sessions import device as browser_name
 from microsub.base.errors import NotFound
 from microsub.base.texts import N_
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
-from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks, links
-from microsub.reader.reading.pages import reader_of
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.settings.menu import DEVICES
 from microsub.web.routes import form, page
-from microsub.web.visit import PageSite, PageVisit
-from microsub.webpush.devices import Device, DeviceState
+from microsub.web.visit import PageVisit
+from microsub.webpush.devices import Device, Devices, DeviceState
 
 _DONE = {
     "on": N_("Notifications are on for this device."),
@@ -26,13 +28,14 @@ _DONE = {
 }
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(reader: ReaderSite, devices: Devices, sessions: Sessions) -> list[Route]:
     """The routes of this module."""
+    site, shown = reader.site, partial(_devices, reader, devices, sessions)
     return [
-        page(site, DEVICES, _devices),
-        form(site, DEVICES, _tell, _devices),
-        form(site, f"{DEVICES}/test", _test, _devices),
-        form(site, f"{DEVICES}/end", _end),
+        page(site, DEVICES, shown),
+        form(site, DEVICES, partial(_tell, reader, devices), shown),
+        form(site, f"{DEVICES}/test", partial(_test, reader, devices), shown),
+        form(site, f"{DEVICES}/end", partial(_end, reader, devices)),
     ]
 
 
@@ -45,13 +48,13 @@ class DeviceView:
     channels: str
 
 
-async def _devices(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    here, everywhere = visit.require_session().id, await links(visit)
+async def _devices(reader: ReaderSite, devices: Devices, sessions: Sessions, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
+    here, everywhere = visit.require_session().id, await reader.links(visit)
     places = [link for link in everywhere if link.uid not in {GLOBAL, SAVED}]
-    signed_in = {one.id for one in await services.identity.sessions.all(user)}
-    known = await services.devices.all(user)
-    await services.devices.remove(user, [one.device.id for one in known if one.device.id not in signed_in])
+    signed_in = {one.id for one in await sessions.all(user)}
+    known = await devices.all(user)
+    await devices.remove(user, [one.device.id for one in known if one.device.id not in signed_in])
     own = next((one.device for one in known if one.device.id == here), None)
     chosen = set(own.channels) if own is not None else {NOTIFICATIONS}
     offered = (
@@ -66,7 +69,7 @@ async def _devices(visit: PageVisit) -> Response:
         here=here,
         is_told=own is not None,
         chosen=chosen,
-        key=(await services.devices.key()).public,
+        key=(await devices.key()).public,
         places=offered,
         done=_DONE.get(visit.query.get("done", ""), ""),
         channels=everywhere,
@@ -78,11 +81,11 @@ def _names(device: Device, places: list[ChannelLink]) -> str:
     return ", ".join(link.name for link in places if link.uid in chosen)
 
 
-async def _tell(visit: PageVisit) -> Response:
+async def _tell(reader: ReaderSite, devices: Devices, visit: PageVisit) -> Response:
     """Turn on notifications for channels: with the push service's address, or the stored one."""
-    user, session, devices = await reader_of(visit), visit.require_session(), visit.site.services.devices
+    user, session = await reader.user(visit), visit.require_session()
     async with visit.turn():
-        channels, address = _chosen(visit, await links(visit)), visit.form.text("address")
+        channels, address = _chosen(visit, await reader.links(visit)), visit.form.text("address")
     if not address:
         await devices.choose(user, session.id, channels, visit.language)
         return visit.go(DEVICES, done="chosen")
@@ -103,11 +106,11 @@ def _chosen(visit: PageVisit, everywhere: ChannelLinks) -> list[str]:
     return [uid for uid in dict.fromkeys([*ticked, *([named.uid] if named else [])]) if uid in known]
 
 
-async def _test(visit: PageVisit) -> Response:
-    await visit.site.services.devices.ask_test(await reader_of(visit), visit.form.text("device"), visit.now)
+async def _test(reader: ReaderSite, devices: Devices, visit: PageVisit) -> Response:
+    await devices.ask_test(await reader.user(visit), visit.form.text("device"), visit.now)
     return visit.go(DEVICES, done="test")
 
 
-async def _end(visit: PageVisit) -> Response:
-    await visit.site.services.devices.remove(await reader_of(visit), [visit.form.text("device")])
+async def _end(reader: ReaderSite, devices: Devices, visit: PageVisit) -> Response:
+    await devices.remove(await reader.user(visit), [visit.form.text("device")])
     return visit.go(DEVICES, done="off")

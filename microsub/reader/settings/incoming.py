@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.quotas import UserQuotas
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
 from microsub.feeds.sources import Source
 from microsub.identity.protocol.documents import micropub_line, webmention_line
+from microsub.micropub.sources import Sources
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
-from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import change, reader_of
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.channel_list import ChannelLink
 from microsub.reader.settings.menu import MENTIONS, SOURCES
+from microsub.timelines.rules import Rules
 from microsub.web.routes import form, page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 from microsub.webmention.store import MentionStore, Order
 
 MOST_MENTIONS = 200
@@ -25,15 +29,19 @@ MOST_MENTIONS = 200
 _BLOCK = "block"
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(
+    reader: ReaderSite, sources: Sources, mentions: MentionStore, rules: Rules, quotas: UserQuotas
+) -> list[Route]:
     """The routes of this module."""
+    site, change = reader.site, reader.change
+    all_sources, all_mentions = partial(_sources, reader, sources), partial(_mentions, reader, mentions)
     return [
-        page(site, SOURCES, _sources),
-        change(site, SOURCES, _create, _sources),
-        form(site, f"{SOURCES}/token", _renew, _sources),
-        change(site, f"{SOURCES}/revoke", _revoke),
-        page(site, MENTIONS, _mentions),
-        change(site, MENTIONS, _order, _mentions),
+        page(site, SOURCES, all_sources),
+        change(SOURCES, partial(_create, reader, sources, quotas), all_sources),
+        form(site, f"{SOURCES}/token", partial(_renew, reader, sources), all_sources),
+        change(f"{SOURCES}/revoke", partial(_revoke, reader, sources)),
+        page(site, MENTIONS, all_mentions),
+        change(MENTIONS, partial(_order, reader, mentions, rules, quotas), all_mentions),
     ]
 
 
@@ -48,9 +56,8 @@ class PostingSource:
     channel: ChannelLink | None
 
 
-async def _sources(visit: PageVisit) -> Response:
-    user, sources = await reader_of(visit), visit.site.services.sources
-    everywhere = await links(visit)
+async def _sources(reader: ReaderSite, sources: Sources, visit: PageVisit) -> Response:
+    user, everywhere = await reader.user(visit), await reader.links(visit)
     by_uid = {link.uid: link for link in everywhere}
     views = [PostingSource(one, by_uid.get(await sources.channel_of(one) or "")) for one in await sources.all_of(user)]
     return visit.page(
@@ -63,26 +70,25 @@ async def _sources(visit: PageVisit) -> Response:
     )
 
 
-async def _create(visit: PageVisit) -> Response:
+async def _create(reader: ReaderSite, sources: Sources, quotas: UserQuotas, visit: PageVisit) -> Response:
     """Create a source. Its token doesn't expire and outlives the session, so this needs a confirmation."""
-    user, services = await reader_of(visit), visit.site.services
+    user = await reader.user(visit)
     await visit.require_confirmed()
-    most, uid = await services.identity.quotas.most("sources", user), visit.form.text("channel")
+    most, uid = await quotas.most("sources", user), visit.form.text("channel")
     if not NAME.match(uid):
         raise InvalidRequest(N_("The form names no channel."))
-    made = await services.sources.create(user, uid, visit.form.text("name"), visit.now, most=most)
-    return await _token(visit, user, made.id)
+    made = await sources.create(user, uid, visit.form.text("name"), visit.now, most=most)
+    return await _token(reader, sources, visit, user, made.id)
 
 
-async def _renew(visit: PageVisit) -> Response:
+async def _renew(reader: ReaderSite, sources: Sources, visit: PageVisit) -> Response:
     """Give a source a new token; the previous one ends."""
     await visit.require_confirmed()
-    return await _token(visit, await reader_of(visit), visit.form.text("source"))
+    return await _token(reader, sources, visit, await reader.user(visit), visit.form.text("source"))
 
 
-async def _token(visit: PageVisit, user: str, source: str) -> Response:
+async def _token(reader: ReaderSite, sources: Sources, visit: PageVisit, user: str, source: str) -> Response:
     """A new token, which is shown only once, with a command that tries it."""
-    sources = visit.site.services.sources
     token = await sources.renew_token(user, source, visit.now)
     address = micropub_line(visit.base).href
     return visit.page(
@@ -91,49 +97,46 @@ async def _token(visit: PageVisit, user: str, source: str) -> Response:
         token=token,
         address=address,
         command=f"curl {address} -H 'Authorization: Bearer {token}' -d content='Hello'",
-        channels=await links(visit),
+        channels=await reader.links(visit),
     )
 
 
-async def _revoke(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    await services.sources.revoke(user, visit.form.text("source"))
+async def _revoke(reader: ReaderSite, sources: Sources, visit: PageVisit) -> Response:
+    await sources.revoke(await reader.user(visit), visit.form.text("source"))
     return visit.go(SOURCES, revoked="yes")
 
 
 # --- webmentions ----------------------------------------------------------------------------------------------------
 
 
-async def _mentions(visit: PageVisit) -> Response:
-    user = await reader_of(visit)
-    found = await MentionStore(visit.site.services.redis).all_of(user)
+async def _mentions(reader: ReaderSite, mentions: MentionStore, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
+    found = await mentions.all_of(user)
     return visit.page(
         "mentions.html",
         line=f'<link rel="webmention" href="{webmention_line(visit.base, user).href}">',
         mentions=found[:MOST_MENTIONS],
         more=max(0, len(found) - MOST_MENTIONS),
         done=visit.query.get("done", ""),
-        channels=await links(visit),
+        channels=await reader.links(visit),
     )
 
 
-async def _order(visit: PageVisit) -> Response:
+async def _order(
+    reader: ReaderSite, mentions: MentionStore, rules: Rules, quotas: UserQuotas, visit: PageVisit
+) -> Response:
     """Carry out the pressed button: its name is the action, its value the webmention's id."""
-    user, services = await reader_of(visit), visit.site.services
-    store = MentionStore(services.redis)
-    for what in (*get_args(Order), _BLOCK):
-        if what in visit.form:
-            return await _carry_out(visit, user, store, what, visit.form.text(what))
-    raise InvalidRequest(N_("The form names no webmention or no action."))
-
-
-async def _carry_out(visit: PageVisit, user: str, store: MentionStore, what: str, mention_id: str) -> Response:
-    found, services = await store.get(user, mention_id), visit.site.services
+    user = await reader.user(visit)
+    what = next((what for what in (*get_args(Order), _BLOCK) if what in visit.form), None)
+    if what is None:
+        raise InvalidRequest(N_("The form names no webmention or no action."))
+    mention_id = visit.form.text(what)
+    found = await mentions.get(user, mention_id)
     if found is None:
         raise NotFound(N_("This webmention no longer exists."))
     if what == _BLOCK:
-        most = await services.identity.quotas.most("rules", user)
-        await services.rules.block(user, NOTIFICATIONS, found.site, visit.now, most=most)
+        most = await quotas.most("rules", user)
+        await rules.block(user, NOTIFICATIONS, found.site, visit.now, most=most)
     order: Order = "approved" if what == "approved" else "withdrawn" if what == "withdrawn" else "rejected"
-    await store.order(user, mention_id, order, visit.now)
+    await mentions.order(user, mention_id, order, visit.now)
     return visit.go(MENTIONS, done=what)

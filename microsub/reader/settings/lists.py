@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from microsub.accounts.store import Accounts
 from microsub.base.errors import NotFound, TooManyRequests
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots, SlotLease
 from microsub.base.texts import N_, Sentence
-from microsub.reader.reading.channel_list import links
-from microsub.reader.reading.pages import reader_of
+from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import SETTINGS
-from microsub.transfer import MOST_BYTES
+from microsub.transfer import MOST_BYTES, FeedLists, ListImports, UserExport
 from microsub.web.headers import page_headers
-from microsub.web.routes import Handler, form, page, upload
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.routes import form, page, upload
+from microsub.web.visit import PageVisit
 
 EXPORTS_OF_USER = RateLimit("exports of everything", "user", 4)
 EXPORTS_SHARED = SharedSlots(
@@ -35,33 +36,42 @@ LISTS = f"{SETTINGS}/lists"
 UNDO = f"{LISTS}/undo"
 
 
-def routes(site: PageSite) -> list[Route]:
-    """The routes of this module."""
+def routes(
+    reader: ReaderSite,
+    lists: FeedLists,
+    imports: ListImports,
+    accounts: Accounts,
+    user_export: UserExport,
+    name_instance: Callable[[], Awaitable[str]],
+) -> list[Route]:
+    """The routes of this module. `name_instance` returns the name of this server's data."""
+    site, shown = reader.site, partial(_lists, reader, imports)
+    exported = partial(_export, reader, accounts, user_export, name_instance, RateLimiter())
     return [
-        page(site, LISTS, _lists),
-        upload(site, LISTS, _import, _lists),
-        form(site, UNDO, _undo, _lists),
-        page(site, f"{LISTS}/feeds.opml", _export_list),
-        page(site, f"{LISTS}/everything.jsonl", _exporting(RateLimiter())),
+        page(site, LISTS, shown),
+        upload(site, LISTS, partial(_import, reader, imports), shown),
+        form(site, UNDO, partial(_undo, reader, imports), shown),
+        page(site, f"{LISTS}/feeds.opml", partial(_export_list, reader, lists)),
+        page(site, f"{LISTS}/everything.jsonl", exported),
     ]
 
 
-async def _lists(visit: PageVisit) -> Response:
+async def _lists(reader: ReaderSite, imports: ListImports, visit: PageVisit) -> Response:
     """Progress and result of the last import, and the field for another one."""
-    user = await reader_of(visit)
-    latest = await visit.site.services.list_imports.latest(user)
+    user = await reader.user(visit)
+    latest = await imports.latest(user)
     return visit.page(
         "lists.html",
         latest=latest,
         can_be_undone=latest is not None and latest.can_be_undone(visit.now),
         is_undone="undone" in visit.query and latest is None,
         is_stale=latest is not None and latest.is_stale(visit.now),
-        channels=await links(visit),
+        channels=await reader.links(visit),
     )
 
 
-async def _import(visit: PageVisit) -> Response:
-    user, imports = await reader_of(visit), visit.site.services.list_imports
+async def _import(reader: ReaderSite, imports: ListImports, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
     with ExitStack() as place:
         place.callback(imports.admit(user))
         body = await visit.uploaded("list", MOST_BYTES)
@@ -69,32 +79,35 @@ async def _import(visit: PageVisit) -> Response:
     return visit.go(LISTS)
 
 
-async def _undo(visit: PageVisit) -> Response:
-    user = await reader_of(visit)
-    await visit.site.services.list_imports.undo(user, visit.now)
+async def _undo(reader: ReaderSite, imports: ListImports, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
+    await imports.undo(user, visit.now)
     return visit.go(LISTS, undone="yes")
 
 
-async def _export_list(visit: PageVisit) -> Response:
-    user = await reader_of(visit)
-    body = await visit.site.services.feed_lists.export(user, visit.now, masked=True)
+async def _export_list(reader: ReaderSite, lists: FeedLists, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
+    body = await lists.export(user, visit.now, masked=True)
     return Response(body, headers=_as_file("text/x-opml; charset=utf-8", "feeds.opml"))
 
 
-def _exporting(limiter: RateLimiter) -> Handler:
-    """The handler that sends an export of all the user's data; only a few run at the same time."""
-
-    async def export(visit: PageVisit) -> Response:
-        user, services = await reader_of(visit), visit.site.services
-        found = await services.accounts.user(user)
-        if found is None:
-            raise NotFound(N_("This account no longer exists."))
-        lines = services.user_export.lines(found, await services.name_instance(), visit.now)
-        day = f"{datetime.fromtimestamp(visit.now, UTC):%Y-%m-%d}"
-        headers = _as_file("application/jsonl; charset=utf-8", f"{user}-{day}.jsonl")
-        return _Export(lines, headers, _admitted(limiter, user))
-
-    return export
+async def _export(
+    reader: ReaderSite,
+    accounts: Accounts,
+    user_export: UserExport,
+    name_instance: Callable[[], Awaitable[str]],
+    limiter: RateLimiter,
+    visit: PageVisit,
+) -> Response:
+    """Send an export of all the user's data; only a few run at the same time."""
+    user = await reader.user(visit)
+    found = await accounts.user(user)
+    if found is None:
+        raise NotFound(N_("This account no longer exists."))
+    lines = user_export.lines(found, await name_instance(), visit.now)
+    day = f"{datetime.fromtimestamp(visit.now, UTC):%Y-%m-%d}"
+    headers = _as_file("application/jsonl; charset=utf-8", f"{user}-{day}.jsonl")
+    return _Export(lines, headers, _admitted(limiter, user))
 
 
 def _admitted(limiter: RateLimiter, user: str) -> SlotLease:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.reader.reading.channel_list import links
-from microsub.reader.reading.pages import DISPLAY, reader_of
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.pages import DISPLAY
 from microsub.web.pages import N_
 from microsub.web.routes import page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 
 SETTINGS = "/settings"
 OUTPUTS = f"{SETTINGS}/outputs"
@@ -19,14 +21,14 @@ MENTIONS = f"{SETTINGS}/webmentions"
 DEVICES = f"{SETTINGS}/devices"
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(reader: ReaderSite) -> list[Route]:
     """The routes of this module."""
-    return [page(site, SETTINGS, _menu)]
+    return [page(reader.site, SETTINGS, partial(_menu, reader))]
 
 
-async def _menu(visit: PageVisit) -> Response:
-    await reader_of(visit)
-    return visit.page("settings.html", entries=_ENTRIES, channels=await links(visit))
+async def _menu(reader: ReaderSite, visit: PageVisit) -> Response:
+    await reader.user(visit)
+    return visit.page("settings.html", entries=_ENTRIES, channels=await reader.links(visit))
 
 
 _ENTRIES = {

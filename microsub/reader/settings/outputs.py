@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.quotas import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.configuration.model import OutputConfig
 from microsub.model.reader import GLOBAL
-from microsub.outputs import OutputFeed, OutputItem
+from microsub.outputs import OutputContents, OutputFeed, OutputFeeds, OutputItem
 from microsub.outputs.api.actions import output_settings
-from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import change, reader_of
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.menu import OUTPUTS
-from microsub.timelines.channels import slug
+from microsub.timelines.channels import Channels, slug
 from microsub.web.params import collect
 from microsub.web.routes import page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 
 MOST_ITEMS = 100
 """Items of an output feed on its page, most recently edited first."""
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(
+    reader: ReaderSite, outputs: OutputFeeds, contents: OutputContents, channels: Channels, quotas: UserQuotas
+) -> list[Route]:
     """The routes of this module."""
-    one = f"{OUTPUTS}/{{name}}"
+    one, change = f"{OUTPUTS}/{{name}}", reader.change
+    listed, shown = partial(_list, reader, outputs), partial(_output, reader, outputs, contents)
     return [
-        page(site, OUTPUTS, _list),
-        change(site, OUTPUTS, _create, _list),
-        change(site, f"{OUTPUTS}/add", _add),
-        page(site, one, _output),
-        change(site, one, _change, _output),
-        change(site, f"{one}/items", _edit, _output),
-        change(site, f"{one}/renew", _renew),
-        change(site, f"{one}/revoke", _revoke, _output),
-        change(site, f"{one}/delete", _delete),
+        page(reader.site, OUTPUTS, listed),
+        change(OUTPUTS, partial(_create, reader, outputs, channels, quotas), listed),
+        change(f"{OUTPUTS}/add", partial(_add, reader, contents)),
+        page(reader.site, one, shown),
+        change(one, partial(_change, reader, outputs, channels), shown),
+        change(f"{one}/items", partial(_edit, reader, contents), shown),
+        change(f"{one}/renew", partial(_renew, reader, outputs)),
+        change(f"{one}/revoke", partial(_revoke, reader, outputs), shown),
+        change(f"{one}/delete", partial(_delete, reader, outputs)),
     ]
 
 
@@ -52,24 +56,26 @@ class OutputOverview:
     imported: int
 
 
-async def _list(visit: PageVisit) -> Response:
-    user, outputs = await reader_of(visit), visit.site.services.outputs
-    feeds = await outputs.all_of(user)
+async def _list(reader: ReaderSite, outputs: OutputFeeds, visit: PageVisit) -> Response:
+    feeds = await outputs.all_of(await reader.user(visit))
+    everywhere = await reader.links(visit)
     return await visit.long_page(
         "outputs.html",
         feeds=[OutputOverview(feed, *await outputs.size(feed)) for feed in feeds],
         fields=visit.form if visit.problem is not None else {},
-        sources=await _sources(visit),
+        sources=_sources(everywhere),
         deleted=visit.query.get("deleted", ""),
-        channels=await links(visit),
+        channels=everywhere,
     )
 
 
-async def _create(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    most = await services.identity.quotas.most("outputs", user)
-    settings = await _settings(visit, user, OutputConfig())
-    made = await services.outputs.create(user, slug(settings.title or ""), settings, visit.now, most=most)
+async def _create(
+    reader: ReaderSite, outputs: OutputFeeds, channels: Channels, quotas: UserQuotas, visit: PageVisit
+) -> Response:
+    user = await reader.user(visit)
+    most = await quotas.most("outputs", user)
+    settings = await _settings(channels, visit, user, OutputConfig())
+    made = await outputs.create(user, slug(settings.title or ""), settings, visit.now, most=most)
     return _done(visit, made.name)
 
 
@@ -84,47 +90,44 @@ class OutputItemView:
     title: str
 
 
-async def _output(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    feed = await services.outputs.get(user, _name(visit))
-    await services.output_contents.refresh(feed, visit.now)
-    items = await services.outputs.items(feed, MOST_ITEMS)
-    size = await services.outputs.size(feed)
+async def _output(reader: ReaderSite, outputs: OutputFeeds, contents: OutputContents, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
+    feed = await outputs.get(user, _name(visit))
+    await contents.refresh(feed, visit.now)
+    items = await outputs.items(feed, MOST_ITEMS)
+    size = await outputs.size(feed)
+    titles = await contents.titles([item.id for item in items])
+    everywhere = await reader.links(visit)
     return await visit.long_page(
         "output.html",
         overview=OutputOverview(feed, *size),
         addresses=feed.addresses(visit.base),
-        items=await _views(visit, items),
+        items=[OutputItemView(item, titles.get(item.id, "")) for item in items],
         fields=visit.form if visit.problem is not None else _fields(feed),
-        sources=await _sources(visit),
+        sources=_sources(everywhere),
         is_done="done" in visit.query,
-        channels=await links(visit),
+        channels=everywhere,
     )
 
 
-async def _views(visit: PageVisit, items: Sequence[OutputItem]) -> list[OutputItemView]:
-    titles = await visit.site.services.output_contents.titles([item.id for item in items])
-    return [OutputItemView(item, titles.get(item.id, "")) for item in items]
-
-
-async def _change(visit: PageVisit) -> Response:
-    user, outputs = await reader_of(visit), visit.site.services.outputs
+async def _change(reader: ReaderSite, outputs: OutputFeeds, channels: Channels, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
     feed = await outputs.get(user, _name(visit))
-    settings = await _settings(visit, user, OutputConfig(filters=feed.settings.filters))
+    settings = await _settings(channels, visit, user, OutputConfig(filters=feed.settings.filters))
     await outputs.change(user, feed.name, settings, visit.now)
     return _done(visit, feed.name)
 
 
-async def _add(visit: PageVisit) -> Response:
+async def _add(reader: ReaderSite, contents: OutputContents, visit: PageVisit) -> Response:
     """Publish a post from its own page."""
-    user, name = await reader_of(visit), visit.form.text("output")
-    await visit.site.services.output_contents.add(user, name, _items(visit, "item"), visit.now)
+    user, name = await reader.user(visit), visit.form.text("output")
+    await contents.add(user, name, _items(visit, "item"), visit.now)
     return _done(visit, name)
 
 
-async def _edit(visit: PageVisit) -> Response:
+async def _edit(reader: ReaderSite, contents: OutputContents, visit: PageVisit) -> Response:
     """Publish an item again, or remove it, depending on the pressed button."""
-    user, contents, name = await reader_of(visit), visit.site.services.output_contents, _name(visit)
+    user, name = await reader.user(visit), _name(visit)
     if "publish" in visit.form:
         await contents.publish(user, name, _items(visit, "publish"), visit.now)
     else:
@@ -132,40 +135,40 @@ async def _edit(visit: PageVisit) -> Response:
     return _done(visit, name)
 
 
-async def _renew(visit: PageVisit) -> Response:
-    user, name = await reader_of(visit), _name(visit)
-    await visit.site.services.outputs.renew(user, name, visit.now)
+async def _renew(reader: ReaderSite, outputs: OutputFeeds, visit: PageVisit) -> Response:
+    user, name = await reader.user(visit), _name(visit)
+    await outputs.renew(user, name, visit.now)
     return _done(visit, name)
 
 
-async def _revoke(visit: PageVisit) -> Response:
-    user, name = await reader_of(visit), _name(visit)
-    await visit.site.services.outputs.revoke(user, name, visit.now)
+async def _revoke(reader: ReaderSite, outputs: OutputFeeds, visit: PageVisit) -> Response:
+    user, name = await reader.user(visit), _name(visit)
+    await outputs.revoke(user, name, visit.now)
     return _done(visit, name)
 
 
-async def _delete(visit: PageVisit) -> Response:
-    user, name = await reader_of(visit), _name(visit)
-    await visit.site.services.outputs.delete(user, name, visit.now)
+async def _delete(reader: ReaderSite, outputs: OutputFeeds, visit: PageVisit) -> Response:
+    user, name = await reader.user(visit), _name(visit)
+    await outputs.delete(user, name, visit.now)
     return visit.go(OUTPUTS, deleted=name)
 
 
 # --- parts of several pages -------------------------------------------------------------------------------------------
 
 
-async def _settings(visit: PageVisit, user: str, before: OutputConfig) -> OutputConfig:
+async def _settings(channels: Channels, visit: PageVisit, user: str, before: OutputConfig) -> OutputConfig:
     """The settings from the form. Raises InvalidRequest, and NotFound for an unknown channel."""
     if not visit.form.text("title"):
         raise InvalidRequest(N_("enter a title for the output feed"))
     settings = output_settings(collect(visit.form.multi_items()), before, visit.now)
     if settings.channel is not None:
-        await visit.site.services.channels.get(user, settings.channel)
+        await channels.get(user, settings.channel)
     return settings
 
 
-async def _sources(visit: PageVisit) -> list[ChannelLink]:
+def _sources(everywhere: ChannelLinks) -> list[ChannelLink]:
     """The channels that can be the source of an output feed."""
-    return [link for link in await links(visit) if link.uid != GLOBAL]
+    return [link for link in everywhere if link.uid != GLOBAL]
 
 
 def _items(visit: PageVisit, field: str) -> list[str]:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.quotas import UserQuotas
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.model.reader import SAVED
-from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import change, reader_of
+from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.channel_list import ChannelLink
 from microsub.reader.reading.places import given_address
 from microsub.reader.reading.post_page import MUTED_FOR
 from microsub.reader.settings.menu import RULES
+from microsub.timelines.channels import Channels
+from microsub.timelines.rules import Rules
 from microsub.web.routes import page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 
 _FEED = "feed:"
 """Prefix of a feed id in a form field that otherwise holds an address."""
@@ -28,9 +31,14 @@ _FEED = "feed:"
 Kind = Literal["mute", "block"]
 
 
-def routes(site: PageSite) -> list[Route]:
+def routes(reader: ReaderSite, rules: Rules, channels: Channels, quotas: UserQuotas) -> list[Route]:
     """The routes of this module."""
-    return [page(site, RULES, _rules), change(site, RULES, _add, _rules), change(site, f"{RULES}/end", _end)]
+    shown = partial(_rules, reader, rules)
+    return [
+        page(reader.site, RULES, shown),
+        reader.change(RULES, partial(_add, reader, rules, channels, quotas), shown),
+        reader.change(f"{RULES}/end", partial(_end, reader, rules)),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +52,12 @@ class RuleView:
     until: float | None = None
 
 
-async def _rules(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    everywhere = await links(visit)
+async def _rules(reader: ReaderSite, rules: Rules, visit: PageVisit) -> Response:
+    user, everywhere = await reader.user(visit), await reader.links(visit)
     places = [link for link in everywhere if link.uid != SAVED]
-    found = await services.rules.of_channels(user, [link.uid for link in places])
+    found = await rules.of_channels(user, [link.uid for link in places])
     mutes = [(link, url) for link in places for url in found[link.uid][0]]
-    ends = await services.rules.ends(user, [(link.uid, url) for link, url in mutes])
+    ends = await rules.ends(user, [(link.uid, url) for link, url in mutes])
     views = [
         *(
             RuleView("mute", url, mask_credentials(url), link, until)
@@ -69,32 +76,30 @@ async def _rules(visit: PageVisit) -> Response:
     )
 
 
-async def _add(visit: PageVisit) -> Response:
+async def _add(reader: ReaderSite, rules: Rules, channels: Channels, quotas: UserQuotas, visit: PageVisit) -> Response:
     """Mute or block an author or a feed; the page shows how many posts that changed."""
-    user, services = await reader_of(visit), visit.site.services
-    uid, url = visit.form.text("channel"), await _address(visit, user)
-    most = await services.identity.quotas.most("rules", user)
+    user, uid = await reader.user(visit), visit.form.text("channel")
+    url = await _address(channels, visit, user)
+    most = await quotas.most("rules", user)
     if visit.form.text("kind") == "block":
-        done, count = "block", await services.rules.block(user, uid, url, visit.now, most=most)
+        done, count = "block", await rules.block(user, uid, url, visit.now, most=most)
     else:
-        done, count = "mute", await services.rules.mute(user, uid, url, visit.now, until=_until(visit), most=most)
+        done, count = "mute", await rules.mute(user, uid, url, visit.now, until=_until(visit), most=most)
     return visit.go(RULES, done=done, count=str(count))
 
 
-async def _end(visit: PageVisit) -> Response:
-    user, services = await reader_of(visit), visit.site.services
-    lift: Callable[..., Awaitable[int]] = services.rules.unmute
-    if visit.form.text("kind") == "block":
-        lift = services.rules.unblock
+async def _end(reader: ReaderSite, rules: Rules, visit: PageVisit) -> Response:
+    user = await reader.user(visit)
+    lift = rules.unblock if visit.form.text("kind") == "block" else rules.unmute
     count = await lift(user, visit.form.text("channel"), visit.form.text("url"), visit.now)
     return visit.go(RULES, done="end", count=str(count))
 
 
-async def _address(visit: PageVisit, user: str) -> str:
+async def _address(channels: Channels, visit: PageVisit, user: str) -> str:
     """The address in the form, or that of the followed feed that it names."""
     text = visit.form.text("url")
     if text.startswith(_FEED):
-        followed = (await visit.site.services.channels.followed_feeds(user)).get(text.removeprefix(_FEED))
+        followed = (await channels.followed_feeds(user)).get(text.removeprefix(_FEED))
         if followed is None:
             raise NotFound(N_("You no longer follow this feed."))
         return followed.url
