@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from microsub.base.errors import StoreUnavailable
+from microsub.base.errors import StoreError
 from microsub.redis import keys
 from microsub.timelines import follow
 from microsub.timelines.channels.follows import Follows, in_turns
@@ -24,7 +24,7 @@ def break_at(server: World, store: object, method: str, monkeypatch: pytest.Monk
 
     async def broken(*_: object, **__: object) -> None:
         monkeypatch.undo()
-        raise StoreUnavailable("gone")
+        raise StoreError("gone")
 
     monkeypatch.setattr(store, method, broken)
 
