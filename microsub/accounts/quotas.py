@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Literal
 
 from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.store import Accounts, User
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import MINUTE
 from microsub.base.errors import (
     FollowersFull,
@@ -67,7 +67,7 @@ class RequestRate:
 
     def __init__(self, counts: AttemptCounts) -> None:
         self._counts = counts
-        self._minutes: OrderedDict[str, _Minute] = OrderedDict()
+        self._minutes: BoundedCache[str, _Minute] = BoundedCache(_MOST_COUNTED)
 
     def counted(self, user: str, now: float) -> int:
         """The number of known requests of the user in this minute, without counting one."""
@@ -101,12 +101,10 @@ class RequestRate:
                 minute.reported_at = now
 
     def _minute(self, user: str, number: int) -> _Minute:
-        minute = self._minutes.pop(user, None)
+        minute = self._minutes.get(user)
         if minute is None or minute.number < number:
             minute = _Minute(number)
         self._minutes[user] = minute
-        while len(self._minutes) > _MOST_COUNTED:
-            self._minutes.popitem(last=False)
         return minute
 
 
@@ -138,7 +136,7 @@ class PostRoom:
         self._redis = redis
         self._effective = effective
         self._clock = clock
-        self._rooms: OrderedDict[str, _Room] = OrderedDict()
+        self._rooms: BoundedCache[str, _Room] = BoundedCache(_MOST_COUNTED)
         self._quotas: tuple[AllSettings, dict[tuple[str, bool], int]] = (AllSettings(), {})
 
     async def require(self, users: Collection[str]) -> None:
@@ -170,7 +168,7 @@ class PostRoom:
     async def correct(self, user: str, size: int) -> None:
         """Set the count to the user's share of the bytes that are stored."""
         await self._redis.script(_COUNT, [keys.user(user)], ["set", size])
-        self._rooms.pop(user, None)
+        self._rooms.pop(user)
 
     def _most(self, everywhere: AllSettings, user: str, *, registered: bool) -> int:
         """The user's quota, remembered while the same settings are active."""
@@ -186,8 +184,7 @@ class PostRoom:
         """The rooms of these users, read again if that was long ago."""
         now, rooms, old = self._clock(), [], []
         for user in users:
-            room = self._rooms.setdefault(user, _Room())
-            self._rooms.move_to_end(user)
+            room = self._rooms[user] = self._rooms.get(user) or _Room()
             room.most = self._most(everywhere, user, registered=room.is_registered)
             if now - room.read_at >= (MINUTE if room.most else _KIND_KNOWN):
                 old.append((user, room))
@@ -196,8 +193,6 @@ class PostRoom:
             await self._report(old, now)
         for user, room in old:
             room.most = self._most(everywhere, user, registered=room.is_registered)
-        while len(self._rooms) > _MOST_COUNTED:
-            self._rooms.popitem(last=False)
         return rooms
 
     async def _report(self, read: Sequence[tuple[str, _Room]], now: float) -> None:

@@ -21,6 +21,7 @@ import structlog
 from microsub.accounts import absent, listed
 from microsub.accounts.credentials import forget_credentials
 from microsub.accounts.grants import LONGEST_SECRET, owner_in, revoke_token
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest, StoreError, Unauthorized, UserDisabled
@@ -470,15 +471,13 @@ class ActivityNotes(Generic[Who]):
     def __init__(self, write: Callable[[Who, float], Awaitable[None]]) -> None:
         """`write` stores one use at that Unix time."""
         self._store = write
-        self._noted: dict[Who, float] = {}
+        self._noted: BoundedCache[Who, float] = BoundedCache(_MOST_NOTED)
         self._writing: set[asyncio.Task[None]] = set()
 
     def note(self, who: Who, now: float) -> None:
         """Record a request at that Unix time. Doesn't wait, and doesn't fail."""
         if now - self._noted.get(who, float("-inf")) < EVERY:
             return
-        if len(self._noted) >= _MOST_NOTED:
-            self._noted.clear()
         self._noted[who] = now
         task = asyncio.create_task(self._write(who, now), name="seen")
         self._writing.add(task)
@@ -492,5 +491,5 @@ class ActivityNotes(Generic[Who]):
         try:
             await self._store(who, now)
         except StoreError as error:
-            self._noted.pop(who, None)
+            self._noted.pop(who)
             log.info("the time of a visit could not be stored", error=str(error))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.plaintext import escaped, escaped_lines
 from microsub.base.urls import redacted_text
 
@@ -129,7 +129,7 @@ class Repeats:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._written: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._written: BoundedCache[str, tuple[float, int]] = BoundedCache(_REMEMBERED)
 
     def __call__(self, _: Any, __: str, line: EventDict) -> EventDict:
         """A structlog processor."""
@@ -153,9 +153,6 @@ class Repeats:
             self._written[key] = at, count + 1
             return None
         self._written[key] = now, 0
-        self._written.move_to_end(key)
-        if len(self._written) > _REMEMBERED:
-            self._written.popitem(last=False)
         return count
 
 

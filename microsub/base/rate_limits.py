@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import MINUTE
 from microsub.base.errors import TooManyRequests
 
@@ -72,16 +73,12 @@ class FixedWindow:
     def __init__(self, most: int, seconds: float, keys: int = 10_000) -> None:
         self._most = most
         self._seconds = seconds
-        self._keys = keys
-        self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._counts: BoundedCache[str, tuple[float, int]] = BoundedCache(keys)
 
     def allows(self, key: str, now: float, weight: int = 1) -> bool:
         """Count `weight` for the key at `now`, in seconds of any clock; True if that is within the limit."""
         since, count = self._count(key, now)
-        self._counts.pop(key, None)
         self._counts[key] = (since, count + weight)
-        while len(self._counts) > self._keys:
-            self._counts.popitem(last=False)
         return count + weight <= self._most
 
     def has_room(self, key: str, now: float, weight: int = 1) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import MicrosubError, ParserUnavailable
 
 T = TypeVar("T")
@@ -45,10 +45,9 @@ class TtlCache(Generic[T]):
     ) -> None:
         self._lifetime = lifetime
         self._failures = failures
-        self._most = most
         self._turn = asyncio.Semaphore(at_once)
         self._clock = clock
-        self._known: OrderedDict[str, _CachedOutcome[T]] = OrderedDict()
+        self._known: BoundedCache[str, _CachedOutcome[T]] = BoundedCache(most)
         self._searches: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
 
     async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
@@ -58,7 +57,7 @@ class TtlCache(Generic[T]):
         """
         known = self._known.get(key)
         if known is not None and self._is_good(known, max_age):
-            self._known.move_to_end(key)
+            self._known.touch(key)
             return known.result()
         search = self._searches.get(key)
         if search is None:
@@ -77,8 +76,12 @@ class TtlCache(Generic[T]):
 
     def forget(self, key: str | None = None) -> None:
         """Delete one outcome, or all. The result of a running search goes only to callers that wait already."""
-        for kept in (self._known, self._searches):
-            _ = kept.clear() if key is None else kept.pop(key, None)
+        if key is None:
+            self._known.clear()
+            self._searches.clear()
+        else:
+            self._known.pop(key)
+            self._searches.pop(key, None)
 
     def _is_good(self, known: _CachedOutcome[T], max_age: float | None) -> bool:
         lifetime = self._lifetime if known.error is None else self._failures
@@ -99,9 +102,6 @@ class TtlCache(Generic[T]):
         if self._searches.get(key) is not asyncio.current_task():
             return outcome
         self._known[key] = outcome
-        self._known.move_to_end(key)
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
         return outcome
 
     def _ended(self, key: str, done: asyncio.Task[_CachedOutcome[T]]) -> None:

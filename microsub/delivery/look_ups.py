@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import orjson
 import structlog
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import ParseError, ParserUnavailable
 from microsub.base.locks import KeyedLocks
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
@@ -93,7 +94,7 @@ class Completing:
         self._seconds = seconds
         self._clock = clock
         self._hosts = KeyedLocks()
-        self._authors: dict[LookUp, tuple[float, Answer]] = {}
+        self._authors: BoundedCache[LookUp, tuple[float, Answer]] = BoundedCache(MOST_REMEMBERED)
 
     async def complete(self, entry: Entry, source: str | None = None) -> Entry:
         """`entry` with the results of its look-ups, or the same object if there are none.
@@ -134,7 +135,7 @@ class Completing:
                 return None  # our own fault, so the failure isn't remembered
         log.debug("looked up", url=mask_credentials(look_up.url), kind=type(look_up).__name__, found=said is not None)
         if isinstance(look_up, AuthorPage):
-            self._remember(look_up, said)
+            self._authors[look_up] = self._clock() + (FAILURES_REMEMBERED if said is None else REMEMBERED), said
         return said
 
     async def _ask(self, look_up: LookUp) -> Answer:
@@ -147,12 +148,6 @@ class Completing:
             return await self._parser.run(task, document.url, document.body, *about, keys=("look-ups",))
         except ParseError:
             return None
-
-    def _remember(self, look_up: LookUp, said: Answer) -> None:
-        self._authors.pop(look_up, None)
-        while len(self._authors) >= MOST_REMEMBERED:
-            del self._authors[next(iter(self._authors))]
-        self._authors[look_up] = self._clock() + (FAILURES_REMEMBERED if said is None else REMEMBERED), said
 
 
 _FIELDS = ("Data", "version", "hash", "feed", "guid", WRITTEN_GUID, "incomplete")

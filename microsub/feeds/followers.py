@@ -7,9 +7,9 @@ effect at the next look-up, in every process.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.model.reader import ChannelKey
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
@@ -33,9 +33,8 @@ class Audience:
 
     def __init__(self, redis: Redis, *, most: int = MOST) -> None:
         self._redis = redis
-        self._most = most
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._held = 0
+        # However long, the latest list is kept.
+        self._known: BoundedCache[str, _Known] = BoundedCache(most, lambda known: min(len(known.places), most))
 
     async def at(self, feed_id: str, edition: bytes | None) -> Places:
         """The feed's followers, for a caller that has just read their edition.
@@ -44,28 +43,19 @@ class Audience:
         """
         known = self._known.get(feed_id)
         if known is not None and known.edition == edition:
-            self._known.move_to_end(feed_id)
+            self._known.touch(feed_id)
             return known.places
         # The edition first: after a change between the two, the list counts as old next time, never as new.
         edition, members = await self._redis.pipeline(
             [("GET", keys.feed_edition(feed_id)), ("SMEMBERS", keys.feed_subscribers(feed_id))]
         )
         places = as_places(members)
-        self._keep(feed_id, _Known(edition, places))
+        self._known[feed_id] = _Known(edition, places)
         return places
 
     def asking(self, feed_id: str) -> Command:
         """The command whose reply `at` expects, to be sent with others."""
         return "GET", keys.feed_edition(feed_id)
-
-    def _keep(self, feed_id: str, known: _Known) -> None:
-        if old := self._known.pop(feed_id, None):
-            self._held -= len(old.places)
-        self._known[feed_id] = known
-        self._held += len(known.places)
-        while self._held > self._most and len(self._known) > 1:
-            _, dropped = self._known.popitem(last=False)
-            self._held -= len(dropped.places)
 
 
 def as_places(members: list[bytes]) -> Places:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.urls import host_of, web_parts
 from microsub.fetch.values import Fetching, FetchRequest, FetchResult, HopError
 
@@ -104,14 +105,11 @@ class RestingServers:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._until: dict[_Origin, float] = {}
+        self._until: BoundedCache[_Origin, float] = BoundedCache(_MANY_HOSTS)
 
     def rest(self, url: str) -> None:
         """Send no requests to this address's server for a while."""
-        now = self._clock()
-        if len(self._until) >= _MANY_HOSTS:
-            self._until = {origin: until for origin, until in self._until.items() if until > now}
-        self._until[_origin(url)] = now + REST
+        self._until[_origin(url)] = self._clock() + REST
 
     def left(self, url: str) -> float:
         """Seconds that this address's server still gets no requests; 0 if it may get one."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import structlog
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.digests import new_secret
 from microsub.base.errors import NotFound
 from microsub.base.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
@@ -73,16 +73,14 @@ class _TopicDocuments:
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._read: OrderedDict[str, _Read] = OrderedDict()
+        self._read: BoundedCache[str, _Read] = BoundedCache(_KEPT_DOCUMENTS)
 
     async def of(self, url: str, token: int) -> TopicDocument | None:
         """The document as of the claims with `token` or later; None if the topic doesn't exist any more."""
-        found = self._read.pop(url, None)
+        found = self._read.get(url)
         if found is None or found.token < token or (found.document.done() and found.document.exception()):
             found = _Read(token, asyncio.create_task(self._made(url), name="topic"))
         self._read[url] = found
-        while len(self._read) > _KEPT_DOCUMENTS:
-            self._read.popitem(last=False)
         return await asyncio.shield(found.document)
 
     async def _made(self, url: str) -> TopicDocument | None:

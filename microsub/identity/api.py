@@ -8,7 +8,6 @@ and revoke with `action=revoke`.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope
 
 from microsub.accounts.grants import OwnToken, is_refresh
 from microsub.accounts.store import MARK, Accounts
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import (
     Forbidden,
@@ -241,7 +241,7 @@ class RequestCredentials:
     def __init__(self, accounts: Accounts, verification: ForeignTokenCheck) -> None:
         self._accounts = accounts
         self._verification = verification
-        self._owners: OrderedDict[str, str] = OrderedDict()
+        self._owners: BoundedCache[str, str] = BoundedCache(_MOST_OWNERS)
 
     async def presented(self, scope: Scope, params: Params, owner: str | None) -> PresentedToken:
         """The token of a request, unchecked.
@@ -298,7 +298,7 @@ class RequestCredentials:
             await self._refuse_others(presented, now)
         else:
             # The store or the token's form suggested a user; if that was wrong, the token may belong to another one.
-            self._owners.pop(credential.digest, None)
+            self._owners.pop(credential.digest)
             credential = Credential(await self._owner(credential.digest), credential.digest)
         grant = await self._verification.check(credential, token, presented.address, now)
         self._learn(credential.digest, grant.user)
@@ -342,8 +342,6 @@ class RequestCredentials:
         Its validity is checked every time.
         """
         self._owners[digest] = owner
-        if len(self._owners) > _MOST_OWNERS:
-            self._owners.popitem(last=False)
 
 
 def _not_of(owner: str) -> Forbidden:

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 import orjson
 import structlog
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.digests import short_digest
 from microsub.base.errors import MicrosubError, NotFound
 from microsub.base.rate_limits import FixedWindow
@@ -126,7 +127,7 @@ class OutputContents:
         self._items = items
         self._feeds = feeds
         self._most = most
-        self._refused: set[tuple[str, str]] = set()
+        self._refused: BoundedCache[tuple[str, str], None] = BoundedCache(_MOST_REFUSED)
         self._searches = FixedWindow(1, _SEARCHED)
 
     # --- by hand
@@ -278,9 +279,7 @@ class OutputContents:
         filter_, chosen = Filter.of(orjson.loads(filters)), set[str]()
         async for piece in self._items.pieces(list(versions)):
             chosen |= await asyncio.to_thread(lambda piece=piece: filter_.chosen(Searched.all_of(piece)))  # type: ignore[misc]
-        if len(self._refused) > _MOST_REFUSED:
-            self._refused.clear()
-        self._refused |= {(filters, item) for item in versions if item not in chosen}
+        self._refused.update({(filters, item): None for item in versions if item not in chosen})
         return {item: version for item, version in versions.items() if item in chosen}
 
     # --- the document

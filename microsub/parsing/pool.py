@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import ParserUnavailable, ParsingStopped
 from microsub.base.logs import LibraryLogger
 from microsub.base.metrics import PARSE_SECONDS
@@ -192,7 +193,7 @@ class ParsePool:
         self._change = threading.Condition()
         self._quick: Turns[_Job] = Turns(_EXPECTED)
         self._slow: Turns[_Job] = Turns(self._quick_seconds)
-        self._known_slow: dict[str, None] = {}
+        self._known_slow: BoundedCache[str, None] = BoundedCache(_MOST_SLOW_KNOWN)
         self._parsers = _ParserThreads()
 
     @property
@@ -405,11 +406,9 @@ class ParsePool:
     def _remember(self, job: _Job, slow: bool) -> None:
         """Remember documents that should skip the quick lane next time."""
         if not slow:
-            self._known_slow.pop(job.where, None)
+            self._known_slow.pop(job.where)
         elif job.task.thorough:
             self._known_slow[job.where] = None
-            if len(self._known_slow) > _MOST_SLOW_KNOWN:
-                del self._known_slow[next(iter(self._known_slow))]
 
     def _new_process(self, parsers: _ParserThreads) -> ParserProcess:
         try:

@@ -15,9 +15,10 @@ from functools import lru_cache
 import orjson
 
 from microsub.accounts import absent
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.logs import LibraryLogger
 from microsub.model.filters import Filter, Searched
-from microsub.model.reader import TimelineItem
+from microsub.model.reader import ChannelKey, TimelineItem
 from microsub.model.settings import ChannelSettings
 from microsub.posts.items import Items
 from microsub.redis import keys
@@ -96,7 +97,7 @@ class Adder:
     def __init__(self, redis: Redis, items: Items) -> None:
         self._redis = redis
         self._items = items
-        self._filtering: dict[tuple[str, str], bytes] = {}
+        self._filtering: BoundedCache[ChannelKey, bytes] = BoundedCache(_MOST_FILTERING)
 
     async def add(
         self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], *, now: float, limit: int,
@@ -149,11 +150,9 @@ class Adder:
     def _remember(self, target: TimelineTarget, filters: bytes) -> None:
         """Remember a channel's filters, so that the next items are filtered without another round trip."""
         if filters:
-            if len(self._filtering) >= _MOST_FILTERING:
-                self._filtering.clear()
             self._filtering[target.user, target.uid] = filters
         else:
-            self._filtering.pop((target.user, target.uid), None)
+            self._filtering.pop((target.user, target.uid))
 
     async def put(
         self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0, *, unfiltered: bool = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.formats.wire import not_ahead
 from microsub.posts.items import PIECE, Items, within
 from microsub.redis import keys
@@ -58,10 +58,8 @@ class ItemCache:
         self._now = now
         self._items = items
         self._tracker = tracker
-        self._max_bytes = max_bytes
         self._clock = clock
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._bytes = 0
+        self._kept: BoundedCache[str, bytes] = BoundedCache(max_bytes, lambda data: len(data) + _OVERHEAD)
         self._reads: set[_CacheRead] = set()
         self._flush_at: float | None = 0.0
         self._listening = False
@@ -78,7 +76,7 @@ class ItemCache:
         found: list[bytes | int | None] = list(map(self._kept.get, ids))
         missing = [] if all(found) else [item_id for item_id, data in zip(ids, found, strict=True) if data is None]
         for item_id in ids if not missing else set(ids).difference(missing):
-            self._kept.move_to_end(item_id)
+            self._kept.touch(item_id)
         if missing:
             read = dict(zip(missing, await self._read(missing, _SHORT, within_reach), strict=True))
             found = [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
@@ -114,9 +112,7 @@ class ItemCache:
             return
         for name in names:
             item_id = name.removeprefix(keys.ITEM_PREFIX)
-            dropped = self._kept.pop(item_id, None)
-            if dropped is not None:
-                self._bytes -= len(dropped) + _OVERHEAD
+            self._kept.pop(item_id)
             for read in self._reads:
                 read.stale.add(item_id)
 
@@ -135,18 +131,8 @@ class ItemCache:
         if not read.all_stale:
             for item_id, data in zip(missing, values, strict=True):
                 if isinstance(data, bytes) and data and item_id not in read.stale and len(data) <= _LARGEST:
-                    self._keep(item_id, data)
+                    self._kept[item_id] = data
         return values
-
-    def _keep(self, item_id: str, data: bytes) -> None:
-        before = self._kept.pop(item_id, None)
-        if before is not None:
-            self._bytes -= len(before) + _OVERHEAD
-        self._kept[item_id] = data
-        self._bytes += len(data) + _OVERHEAD
-        while self._bytes > self._max_bytes and self._kept:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest) + _OVERHEAD
 
     def _flush_when_due(self, flush_at: float) -> None:
         if self._tracker is not None and not self._listening:
@@ -159,6 +145,5 @@ class ItemCache:
 
     def _flush(self) -> None:
         self._kept.clear()
-        self._bytes = 0
         for read in self._reads:
             read.all_stale = True

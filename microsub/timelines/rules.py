@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from microsub.accounts import absent
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import normalise_profile
@@ -195,16 +196,16 @@ class _MatchingItems:
     def __init__(self, items: Items, url: str) -> None:
         self._items = items
         self._url = url
-        self._known: dict[str, TimelineItem | None] = {}
+        self._known: BoundedCache[str, TimelineItem | None] = BoundedCache(_REMEMBERED)
 
     async def among(self, ids: Sequence[str]) -> list[TimelineItem]:
         """The given ids that match."""
-        if len(self._known) > _REMEMBERED:
-            self._known.clear()
-        if new := [item_id for item_id in ids if item_id not in self._known]:
+        known = {item_id: self._known.get(item_id) for item_id in ids if item_id in self._known}
+        if new := [item_id for item_id in ids if item_id not in known]:
             found = await self._items.timeline_items(new)
-            self._known |= dict.fromkeys(new) | {item.id: item for item in found if self._url in urls(item)}
-        return [item for item_id in ids if (item := self._known[item_id]) is not None]
+            known |= dict.fromkeys(new) | {item.id: item for item in found if self._url in urls(item)}
+            self._known.update(known)
+        return [item for item_id in ids if (item := known[item_id]) is not None]
 
 
 async def settle(

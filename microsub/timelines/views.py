@@ -14,6 +14,7 @@ from sys import intern
 import orjson
 
 from microsub.accounts.store import ActivityNotes, grant
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import NotFound, StoreError, StoreUnavailable
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import mask_credentials
@@ -102,7 +103,7 @@ class ReaderViews:
         self._seen = seen
         self._splicer = Splicer()
         self.own_names = OwnNames(redis, channels, feeds)
-        self._feed_of: dict[str, str] = {}
+        self._feed_of: BoundedCache[str, str] = BoundedCache(_MOST_ITEMS)
         self._turns = KeyedLocks()
 
     async def aclose(self) -> None:
@@ -301,14 +302,11 @@ class ReaderViews:
 
     async def _feeds_of(self, ids: Sequence[str]) -> list[str]:
         """The feeds of these items, '' for none; remembered, because an item's feed never changes."""
-        known = self._feed_of
-        missing = [item for item in ids if item not in known]
-        if missing:
-            if len(known) + len(missing) > _MOST_ITEMS:
-                known.clear()
-                missing = list(ids)
+        known = {item: feed for item in ids if (feed := self._feed_of.get(item)) is not None}
+        if missing := [item for item in ids if item not in known]:
             rows = await self._items.fields(missing, ["feed"])
-            known.update({item: intern(text(feed or b"")) for item, (feed,) in zip(missing, rows, strict=True)})
+            known |= {item: intern(text(feed or b"")) for item, (feed,) in zip(missing, rows, strict=True)}
+            self._feed_of.update(known)
         return [known[item] for item in ids]
 
 
@@ -369,7 +367,7 @@ class OwnNames:
         self._redis = redis
         self._channels = channels
         self._feeds = feeds
-        self._known: dict[str, tuple[bytes, float, FeedNames]] = {}
+        self._known: BoundedCache[str, tuple[bytes, float, FeedNames]] = BoundedCache(_MOST_KNOWN)
 
     async def of(self, user: str, number: bytes | None = None) -> FeedNames:
         """The user's names; `number` is as in `PageRows.own_names`, None if it must be read."""
@@ -384,8 +382,6 @@ class OwnNames:
         if not number and not names:
             with suppress(StoreError):  # a Redis that takes no changes hides no page
                 await self._redis.script(load("compare_and_set"), [keys.user(user)] * 2, [NAMES, "", NEVER])
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
         self._known[user] = number, time.monotonic(), names
         return names
 
@@ -423,7 +419,7 @@ class Splicer:
     """
 
     def __init__(self) -> None:
-        self._prefixes: dict[tuple[str, str], Prefixes] = {}
+        self._prefixes: BoundedCache[tuple[str, str], Prefixes] = BoundedCache(MAX_PREFIXES)
 
     def page(
         self, rows: PageRows, data: Sequence[bytes | None], *, newer: bool = False, source: object = None
@@ -464,8 +460,6 @@ class Splicer:
         """The text before an item of this channel, by its state: a comma and its first members."""
         found = self._prefixes.get((uid, name))
         if found is None:
-            if len(self._prefixes) >= MAX_PREFIXES:
-                self._prefixes.clear()
             channel = b',"_channel":' + orjson.dumps({"id": uid, "uid": uid, "name": name}) + b","
             unread, read, saved = b',{"_is_read":false', b',{"_is_read":true', b',"_saved":true'
             found = (read + channel, unread + channel, read + saved + channel, unread + saved + channel)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import zipfile
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest
 from microsub.base.plaintext import counted
 from microsub.base.urls import normalise_url
@@ -130,7 +130,7 @@ class OtherReaders:
     imported: Imported
     lists: FeedLists
     parser: ParsePool
-    _stored: OrderedDict[str, dict[str, str]] = field(init=False, default_factory=OrderedDict)
+    _stored: BoundedCache[str, dict[str, str]] = field(init=False, default_factory=lambda: BoundedCache(_FEEDS_KNOWN))
     _saved: ChannelImport = field(init=False, default_factory=lambda: ChannelImport(SAVED, "Saved"))
     _absent: int = field(init=False, default=0)
     _unpolled: int = field(init=False, default=0)
@@ -280,8 +280,6 @@ class OtherReaders:
                     known.setdefault(sha256(name.encode()).hexdigest(), item)
                 known.setdefault(sha256(link.encode()).hexdigest(), item)
             self._stored[feed_id] = known
-            while len(self._stored) > _FEEDS_KNOWN:
-                self._stored.popitem(last=False)
         return known
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+
+import pytest
 
 from microsub.api import channels
 from microsub.model.settings import OwnChannelSettings
@@ -61,6 +64,24 @@ async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: World) 
         assert "unread" not in later
     assert home["sources"][0]["unread"] is True
     assert "unread" not in later["sources"][0]
+
+
+async def test_trees_of_several_users_are_read_at_the_same_time(
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process remembers fewer feeds of posts than the trees need together."""
+    monkeypatch.setattr("microsub.timelines.views._MOST_ITEMS", 4)
+    bob = await server.reader("bob", "home")
+    readers = (alice, bob)
+    for number, (reader, url) in enumerate(zip(readers, (FEED, OTHER), strict=True)):
+        await server.publish(url, *posts(f"{number}a", f"{number}b", f"{number}c"))
+        await reader.post(action="follow", channel="home", url=url)
+    for number in range(3):
+        await readers[number % 2].get(action="channels", method="tree")
+        await server.publish((FEED, OTHER)[number % 2], *posts(f"more{number}", at=NOON + number))
+        trees = await asyncio.gather(*(reader.get(action="channels", method="tree") for reader in readers))
+        totals = [tree["channels"][1]["sources"][0]["total"] for tree in trees]
+        assert sum(totals) == 7 + number
 
 
 async def test_tree_counts_by_source(alice: Reader, server: World) -> None:

@@ -119,7 +119,7 @@ async def test_a_slow_document_skips_the_quick_lane_next_time() -> None:
 async def test_the_quick_lane_stays_open_for_others() -> None:
     """While heavy documents run and wait, small ones of the same caller are parsed."""
     pool = ParsePool(TASKS, seconds=600.0)
-    pool._known_slow = {document(name=f"heavy{number}").url: None for number in range(4)}
+    pool._known_slow.update({document(name=f"heavy{number}").url: None for number in range(4)})
     heavy = [asyncio.create_task(feed_in(pool, document(SPINS, f"heavy{number}"))) for number in range(4)]
     assert (await feed_in(pool, document(SMALL))).name == "t"
     assert len(pool._slow) == 3
@@ -134,7 +134,7 @@ async def test_callers_take_turns_in_the_slow_lane() -> None:
     Behind 60 previews, another caller's document used to take 38 s. It must be the second one at the latest.
     """
     pool = ParsePool(TASKS, quick=0.05, seconds=0.2)
-    pool._known_slow = {document(name=name).url: None for name in ("many0", "many1", "many2", "many3", "one0")}
+    pool._known_slow.update({document(name=name).url: None for name in ("many0", "many1", "many2", "many3", "one0")})
     ended: list[str] = []
 
     async def read(whom: str, number: int) -> None:

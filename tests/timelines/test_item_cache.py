@@ -49,7 +49,7 @@ async def test_it_evicts_the_least_recently_used():
     await cache.get(["a", "b", "c"])
     await cache.get(["a"])
     await cache.get(["d"])
-    assert cache._bytes <= 3 * 1150
+    assert cache._kept._held <= 3 * 1150
     source.asked.clear()
     await cache.get(["a", "c", "d"])
     assert source.asked == []

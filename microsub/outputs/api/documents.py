@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +27,7 @@ from starlette.types import Scope, Send
 
 from microsub.accounts.sessions import Sessions
 from microsub.accounts.store import Accounts
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.digests import sha256_hex, short_digest
 from microsub.base.errors import (
     AddressRevoked,
@@ -122,22 +123,18 @@ class _Documents:
     """Recently generated documents, by everything they depend on, because anybody may request them repeatedly."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[Hashable, tuple[float, WrittenDocument]] = OrderedDict()
-        self._bytes = 0
+        self._found: BoundedCache[Hashable, tuple[float, WrittenDocument]] = BoundedCache(
+            _KEPT_BYTES, lambda found: _cost(found[1])
+        )
 
     def get(self, key: Hashable, now: float) -> WrittenDocument | None:
         """The document, if it is recent."""
-        at, written = self._found.get(key, (0.0, None))
-        return written if 0 <= now - at < _KEPT else None
+        found = self._found.get(key)
+        return found[1] if found is not None and 0 <= now - found[0] < _KEPT else None
 
     def keep(self, key: Hashable, written: WrittenDocument, now: float) -> None:
         """Store a document; the oldest ones are dropped if there is no room."""
-        _, former = self._found.pop(key, (0.0, None))
         self._found[key] = (now, written)
-        self._bytes += _cost(written) - (_cost(former) if former else 0)
-        while self._bytes > _KEPT_BYTES:
-            _, (_, oldest) = self._found.popitem(last=False)
-            self._bytes -= _cost(oldest)
 
 
 def _cost(written: WrittenDocument) -> int:

@@ -18,6 +18,7 @@ import orjson
 
 from microsub.accounts import absent
 from microsub.accounts.store import grant, unauthorized
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.configuration.model import Quotas
 from microsub.model.reader import (
@@ -71,8 +72,8 @@ class Channels(Follows):
 
     def __init__(self, redis: Redis) -> None:
         super().__init__(redis)
-        self._names: dict[str, ChannelNames] = {}
-        self._repeats: dict[str, tuple[float, int]] = {}
+        self._names: BoundedCache[str, ChannelNames] = BoundedCache(_MOST_NAMES)
+        self._repeats: BoundedCache[str, tuple[float, int]] = BoundedCache(_MOST_NAMES)
 
     async def list(self, user: str) -> builtins.list[Channel]:
         """All channels in the user's order, `notifications` first and `saved` last, with exact unread counts.
@@ -115,8 +116,6 @@ class Channels(Follows):
         if now - at >= REPEATS_KEPT:
             *_, found, distinct = await self._counted(user, [], 0, MOST_COMPARED)
             repeats = 0 if distinct < 0 else sum(map(int, found)) - distinct
-            if len(self._repeats) >= _MOST_NAMES:
-                self._repeats.clear()
             self._repeats[user] = now, repeats
         return names, counts, max(total - repeats, *counts)
 
@@ -135,8 +134,6 @@ class Channels(Follows):
         _, scopes, waiting, shape, counts, distinct, *rows = reply
         if known is None or known.shape != shape:
             known = ChannelNames(shape, tuple(_channels(rows, repeat(0))))
-            if len(self._names) >= _MOST_NAMES:
-                self._names.clear()
             self._names[user] = known
         return scopes, bool(waiting), known, counts.split(), distinct
 
