@@ -50,6 +50,18 @@ async def test_the_first_page_costs_the_same_for_200_channels(real_redis: Redis)
     assert trips["many"] == trips["few"] <= 16
 
 
+async def test_the_page_to_follow_feeds_reads_the_channels_once(real_redis: Redis) -> None:
+    """The list beside it, the choice of channels and the message about the last follow have the same ones."""
+    redis = CountingRedis(real_redis)
+    async with instance(redis, base_url=ADDRESS) as server:
+        visitor = await reading(server, "ann", "c1", "c2")
+        for path, most in (("/follow", 5), ("/follow?feed=1&channel=c1", 7), ("/follow?q=feed", 10)):
+            assert ("You now follow" in (await visitor.get(path)).text) == ("feed=1" in path)
+            redis.trips = 0
+            await visitor.get(path)
+            assert redis.trips <= most, path
+
+
 async def test_the_first_page_doesnt_read_follows(real_redis: Redis) -> None:
     """Thousands of follows cost nothing there; a single one is found in any channel."""
     redis = AllCommands(real_redis)
