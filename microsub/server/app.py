@@ -267,7 +267,7 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
         *first.routes(reader, timelines, services.channels, services.following, identity.quotas, starters),
         *timelines.routes(),
         *posts.routes(),
-        *answering.routes(site, posts),
+        *answering.routes(reader, services.answers, identity.signing_in, posts),
         *reading.routes(reader, services.redis, services.listeners, services.images),
         *MarkForms(reader, services.reading, services.redis, services.items, identity.quotas, undo).routes(),
         *FollowPages(

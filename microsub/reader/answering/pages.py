@@ -13,33 +13,33 @@ from microsub.base.errors import InvalidRequest, NotFound, SignInFailed
 from microsub.base.texts import N_
 from microsub.identity.pages.sign_in import next_path
 from microsub.identity.pages.visits import has_hosted_profile
-from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
-from microsub.reader.answering.answers import KINDS, Answer
-from microsub.reader.reading.channel_list import links
-from microsub.reader.reading.pages import reader_of
+from microsub.identity.sign_in import CALLBACK_OF_POSTING, SignInClient, provider_name
+from microsub.reader.answering.answers import KINDS, Answer, Answers
+from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.places import POST
 from microsub.reader.reading.post_page import PostPages
 from microsub.web.routes import form, page, slow_page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.visit import PageVisit
 
 ANSWER = "/answer"
 
 
-def routes(site: PageSite, posts: PostPages) -> list[Route]:
+def routes(reader: ReaderSite, answers: Answers, signing_in: SignInClient, posts: PostPages) -> list[Route]:
     """The routes of this module."""
+    site, state = reader.site, partial(_state, reader, answers)
     return [
-        page(site, ANSWER, _state),
-        form(site, ANSWER, _allow, _state),
-        slow_page(site, CALLBACK_OF_POSTING, _allowed),
-        form(site, f"{ANSWER}/end", _end),
-        form(site, f"{POST}/{{id}}/answer", partial(_answer, posts), posts.page),
+        page(site, ANSWER, state),
+        form(site, ANSWER, partial(_allow, reader, signing_in), state),
+        slow_page(site, CALLBACK_OF_POSTING, partial(_allowed, reader, answers, signing_in)),
+        form(site, f"{ANSWER}/end", partial(_end, reader, answers)),
+        form(site, f"{POST}/{{id}}/answer", partial(_answer, reader, answers, posts), posts.page),
     ]
 
 
-async def _state(visit: PageVisit) -> Response:
+async def _state(reader: ReaderSite, answers: Answers, visit: PageVisit) -> Response:
     """Whether this browser may answer from the user's site, and the form to allow it."""
-    user = await reader_of(visit)
-    access = await visit.site.services.answers.access(user, visit.posting_secret, visit.now)
+    user = await reader.user(visit)
+    access = await answers.access(user, visit.posting_secret, visit.now)
     return visit.page(
         "answering.html",
         # The form leads to the provider that the user's page names, which can be any host.
@@ -47,30 +47,30 @@ async def _state(visit: PageVisit) -> Response:
         site=provider_name(access.micropub) if access is not None else "",
         is_hosted=has_hosted_profile(visit),
         next=next_path(visit.query) or next_path(visit.form),
-        channels=await links(visit),
+        channels=await reader.links(visit),
     )
 
 
-async def _allow(visit: PageVisit) -> Response:
+async def _allow(reader: ReaderSite, signing_in: SignInClient, visit: PageVisit) -> Response:
     """Send the user to their own provider for authorization.
 
     A page provided by this server is refused, because this server accepts posts only into channels.
     """
-    user, me = await reader_of(visit), visit.require_session().me
+    user, me = await reader.user(visit), visit.require_session().me
     if has_hosted_profile(visit):
         raise InvalidRequest(N_("The page that this server provides for you can't hold posts."))
-    url = await visit.site.identity.signing_in.begin_posting(
+    url = await signing_in.begin_posting(
         user, me, base=visit.base, browser=visit.browser, next_=next_path(visit.form), address=visit.address
     )
     return visit.leave(url)
 
 
-async def _allowed(visit: PageVisit) -> Response:
+async def _allowed(reader: ReaderSite, answers: Answers, signing_in: SignInClient, visit: PageVisit) -> Response:
     """Finish the authorization after the user returns from their provider."""
-    user, answer = await reader_of(visit), QueryParams(visit.request.url.query).multi_items()
+    user, answer = await reader.user(visit), QueryParams(visit.request.url.query).multi_items()
     browser = visit.browser if visit.had_browser else ""
     try:
-        access = await visit.site.identity.signing_in.finish_posting(
+        access = await signing_in.finish_posting(
             answer, user=user, browser=browser, now=visit.now, address=visit.address
         )
     except SignInFailed as problem:
@@ -79,27 +79,27 @@ async def _allowed(visit: PageVisit) -> Response:
         response.headers["referrer-policy"] = "no-referrer"
         return response
     secret = visit.posting_secret or new_secret()
-    await visit.site.services.answers.keep(user, secret, access, visit.now)
+    await answers.keep(user, secret, access, visit.now)
     visit.keep_posting_secret(secret)
     return visit.go(access.next or ANSWER)
 
 
-async def _end(visit: PageVisit) -> Response:
+async def _end(reader: ReaderSite, answers: Answers, visit: PageVisit) -> Response:
     """End this browser's permission."""
-    await visit.site.services.answers.end(await reader_of(visit), visit.posting_secret, visit.now)
+    await answers.end(await reader.user(visit), visit.posting_secret, visit.now)
     return visit.go(ANSWER)
 
 
-async def _answer(posts: PostPages, visit: PageVisit) -> Response:
+async def _answer(reader: ReaderSite, answers: Answers, posts: PostPages, visit: PageVisit) -> Response:
     """Answer the post in the page's address.
 
     The post's URL and title are the stored ones, whatever the form contains.
     """
-    user, post = await reader_of(visit), await posts.find(visit)
+    user, post = await reader.user(visit), await posts.find(visit)
     kind = next((one for one in KINDS if one == visit.form.text("kind")), None)
     if kind is None or not post.url:
         raise NotFound(N_("You can't reply to this post."))
     text = visit.form.text("content") if kind == "reply" else ""
     answer = Answer(kind, post.url, text.replace("\r\n", "\n"), post.title)
-    published = await visit.site.services.answers.publish(user, visit.posting_secret, answer, visit.now)
+    published = await answers.publish(user, visit.posting_secret, answer, visit.now)
     return visit.go(f"{POST}/{post.id}", answered=published)
