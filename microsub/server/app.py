@@ -122,7 +122,6 @@ class Application(Starlette):
             base_url,
             (IDENTITY_FOLDER, *READER_FOLDERS),
             NAVIGATION,
-            services,
         )
         identity, has_search = services.identity, services.post_search is not None
         channels = AppChannels(services.channels, services.sources, identity.quotas, services.changed)

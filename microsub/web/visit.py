@@ -72,7 +72,6 @@ class PageSite:
     pages: Templates
     turns: KeyedLocks = field(default_factory=KeyedLocks)
     at_once: KeyedLocks = field(default_factory=partial(KeyedLocks, PAGES_AT_ONCE))
-    services: Any = None
 
     @classmethod
     def at(
@@ -82,7 +81,6 @@ class PageSite:
         base_url: str | None,
         folders: Sequence[Path] = (),
         navigation: Sequence[NavigationLink] = (),
-        services: Any = None,
     ) -> PageSite:
         """The site for an application with the public address `base_url`.
 
@@ -91,12 +89,7 @@ class PageSite:
         address = PublicAddress(base_url)
         values = {"fresh_for": _FRESH_FOR, "navigation": navigation}
         pages = Templates([FOLDER, *folders], address.prefix, **values)
-        return cls(sessions, clock, address, pages, services=services)
-
-    @property
-    def identity(self) -> Any:
-        """The use cases of identity."""
-        return self.services.identity
+        return cls(sessions, clock, address, pages)
 
 
 class SignInNeeded(Unauthorized):

@@ -118,12 +118,6 @@ class ChannelList:
         return ChannelLinks([whole.link(everything), *each])
 
 
-async def links(visit: PageVisit) -> ChannelLinks:
-    """The list of channels, for pages that don't take a `ReaderSite` yet."""
-    services = visit.site.services
-    return await ChannelList(services.channels, services.reading.style, services.survey.attention).links(visit)
-
-
 class _ChannelLine:
     """A channel in a user's list in one language, rendered again only if one of its numbers has changed.
 

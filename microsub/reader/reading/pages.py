@@ -34,8 +34,8 @@ from microsub.timelines.views import ReaderViews
 from microsub.web.display import Display
 from microsub.web.headers import page_headers
 from microsub.web.pages import LANGUAGES, N_
-from microsub.web.routes import Handler, SentResponse, form, page, slow_page
-from microsub.web.visit import PageSite, PageVisit
+from microsub.web.routes import SentResponse, form, page, slow_page
+from microsub.web.visit import PageVisit
 
 DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"
@@ -278,30 +278,6 @@ async def _display(reader: ReaderSite, visit: PageVisit) -> Response:
 async def _set_display(visit: PageVisit) -> Response:
     visit.keep_display(Display.of(visit.form))
     return visit.go(DISPLAY, done="yes")
-
-
-# --- parts of several pages -------------------------------------------------------------------------------------------
-
-
-async def reader_of(visit: PageVisit) -> str:
-    """The signed-in user; counts one request. Raises SignInNeeded and TooManyRequests."""
-    user = visit.require_session().user
-    await visit.site.identity.quotas.count(user, visit.now)
-    return user
-
-
-def change(site: PageSite, path: str, handler: Handler, again: Handler | None = None) -> Route:
-    """A form that changes data declared in backend.json, or the content of the hub's topics."""
-
-    async def handle(visit: PageVisit) -> Response:
-        services = visit.site.services
-        async with visit.turn():
-            response = await handler(visit)
-        services.changed()
-        await services.topics_changed(visit.require_session().user, visit.now)
-        return response
-
-    return form(site, path, handle, again)
 
 
 def data_reply(value: object) -> Response:
