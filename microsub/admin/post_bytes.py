@@ -48,7 +48,7 @@ class PostBytes:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self, now: float) -> None:
-        """Count once. What is stored meanwhile may be missing until the next time. Raises StoreError."""
+        """Count once. Posts stored meanwhile may be missing until the next count. Raises StoreError."""
         mark, shares = await garbage.newest_id(self.redis), dict[str, int]()
         for user in await self.accounts.users():
             if await self.room.most(user):

@@ -143,7 +143,7 @@ class QuotaReached(Forbidden):
 
 
 class FollowersFull(QuotaReached):
-    """All followers of a feed have reached their quota of `what`; says nothing about each of them."""
+    """All followers of a feed have reached their quota of `what`. The sentence contains no follower."""
 
     def __init__(self, what: str) -> None:
         Forbidden.__init__(self, f"the limit for {what} is reached for all followers of this feed")

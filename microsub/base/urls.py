@@ -89,7 +89,7 @@ _REDIRECTS = re.compile(
     r")=(https?(?::|%3a)[^&#]+)"
 )
 _BEFORE_ADDRESS = re.compile(r"(?i)https?://(?:www\.)?href\.li/\?(?=https?://)")
-"""What hides where a link comes from, with the address as it is behind it."""
+"""A service that hides the origin of a link, before the unchanged address."""
 _TRACKING_FRAGMENT = re.compile(
     r"(?i)(?:utm_\w+|xtor|ref|src|rss|sc|at_\w+|mc_[ce]id|ns_\w+|ftag)(?:=.*)?\Z|.*[?&]?utm_\w+="
 )

@@ -1,4 +1,4 @@
-"""Problems of feeds of which their followers are notified."""
+"""Problems of feeds that are notified to their followers."""
 
 from __future__ import annotations
 

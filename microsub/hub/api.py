@@ -29,7 +29,7 @@ from microsub.web.responses import PLAIN, Header, HttpEndpoint, HttpExchange, Ht
 HUB_REQUESTS_OF_NETWORK = RateLimit("requests to the hub", "network", 600)
 HUB_REQUESTS_TO_HOST = RateLimit("requests to the hub", "callback host", 600)
 """Enough for a starting instance, which sends a burst, then five a second."""
-HUB_UNKNOWN_OF_NETWORK = RateLimit("requests to the hub for what is no topic", "network", 60)
+HUB_UNKNOWN_OF_NETWORK = RateLimit("requests to the hub for unknown topics", "network", 60)
 HUB_PUBLISHES_OF_TOPIC = RateLimit("notices that a topic has changed", "topic", 60)
 TOPICS_OF_NETWORK = RateLimit("documents of topics", "network", 300)
 

@@ -1,4 +1,4 @@
-"""Rate limits of identity, and lifetimes of what it caches. Lifetimes of sessions and tokens stand in `accounts`.
+"""Rate limits of identity, and lifetimes of what it caches. Lifetimes of sessions and tokens are in `accounts`.
 
 Each process counts `RateLimit`s for itself; `GrowingPauses` are counted in Redis for all processes. Quotas and requests
 per minute of users are in backend.json (`quotas`). "Network" is a client's IPv4 address, or its /64 of IPv6; private

@@ -234,7 +234,7 @@ def _left(until: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """The function of a task; `takes_bytes` says which arguments after the body are bytes."""
+    """The function of a task; `takes_bytes` has a flag for each argument after the body."""
 
     do: Callable[..., Any]
     takes_bytes: tuple[bool, ...]

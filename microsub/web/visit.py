@@ -61,7 +61,7 @@ class PageSessions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageSite:
-    """What all pages share: sessions, clock (Unix time), public address, templates.
+    """The shared parts of all pages: sessions, clock (Unix time), public address, templates.
 
     The holder of a user's lock in `turns` may use a thread for that user; `at_once` has the locks for a whole page.
     """
