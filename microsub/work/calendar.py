@@ -25,7 +25,7 @@ from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import texts
-from microsub.redis.scripts import batches, load
+from microsub.redis.scripts import BATCH, batches, load
 from microsub.work.loop import Loop
 
 SHARDS = 16
@@ -213,7 +213,10 @@ class CalendarWork(Loop[Claim]):
         trouble: float = 2.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(name, at_once=claimed or at_once, lease=lease, trouble=trouble, wake_delay=WAKE_DELAY)
+        most = claimed or at_once
+        super().__init__(
+            name, at_once=most, lease=lease, batch=min(most, BATCH), trouble=trouble, wake_delay=WAKE_DELAY
+        )
         self._calendar = calendar
         self._work = work
         self._places = asyncio.Semaphore(at_once)

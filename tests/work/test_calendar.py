@@ -12,7 +12,7 @@ from microsub.base.errors import StoreUnavailable
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.redis import keys
 from microsub.redis.lease import take_turn
-from microsub.work import SHARDS, Calendar, calendar_of, run_daily
+from microsub.work import SHARDS, Calendar, CalendarWork, Claim, Lanes, calendar_of, run_daily
 from tests.support.waiting import wait_until
 
 
@@ -188,6 +188,54 @@ async def test_a_member_that_has_a_time_is_planned_in_four_ways(redis, how, plan
         await due.note({"ann": noted}, how)
     await due.end(claim, 30.0)
     assert await time() == claimed
+
+
+async def test_a_worker_that_stops_hands_its_members_back(redis) -> None:
+    """Another one can take them at once."""
+    due = calendar_of(redis, "follows", shards=1)
+    await due.note({"ann": 10.0})
+
+    async def endless(_claim: Claim) -> None:
+        await asyncio.Event().wait()
+
+    worker = CalendarWork("endless", due, endless, at_once=8, clock=lambda: 20.0)
+    task = asyncio.create_task(worker.run())
+    await wait_until(lambda: worker.in_flight)
+    assert await visited(due, 20.0) == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await visited(due, 20.0) == ["ann"]
+
+
+@pytest.mark.parametrize(("error", "again"), [(StoreUnavailable("away"), 22.0), (ValueError("a bug"), 620.0)])
+async def test_failed_work_is_put_off(redis, error: Exception, again: float) -> None:
+    """For two seconds if Redis failed, otherwise for ten minutes."""
+    due = calendar_of(redis, "follows", shards=1)
+    await due.note({"ann": 10.0})
+
+    async def broken(_claim: Claim) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        await CalendarWork("broken", due, broken, at_once=8, clock=lambda: 20.0).run_until_idle()
+    assert float(await redis.command("ZSCORE", keys.due("follows", "0"), "ann")) == again
+
+
+async def test_a_lane_has_an_end() -> None:
+    """One piece of work of a name has its turn, another one waits, and a third one is put off."""
+    lanes, go_on, turns = Lanes(1, 2), asyncio.Event(), []
+
+    async def work(name: str) -> None:
+        async with lanes.turn(name) as has_turn:
+            turns.append((name, has_turn))
+            await go_on.wait()
+
+    tasks = [asyncio.create_task(work(name)) for name in ("ann", "ann", "ann", "bob")]
+    await wait_until(lambda: len(turns) == 3)
+    assert turns == [("ann", True), ("ann", False), ("bob", True)]
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert turns[3:] == [("ann", True)]
 
 
 async def test_daily_jobs_are_done_once_a_day_by_one_of_all_workers(redis):
