@@ -305,7 +305,7 @@ class ParsePool:
         """Run a thread: parse one document after another, in its own process."""
         process: ParserProcess | None = None
         try:
-            with suppress(ParserUnavailable):  # the next document reports it
+            with suppress(Exception):  # the next document gets the error, whatever it is
                 process = self._new_process(parsers)
             while (job := self._next(parsers)) is not None:
                 process = self._serve(job, process, parsers)

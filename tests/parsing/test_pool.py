@@ -215,6 +215,19 @@ async def test_a_failed_start_is_no_failure_of_a_document(pool: ParsePool, monke
     assert (await feed_in(pool, document(SMALL))).name == "t"
 
 
+async def test_whatever_fails_at_a_start_reaches_the_caller(pool: ParsePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a thread that has ended."""
+
+    def broken(*_given: object) -> ParserProcess:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("microsub.parsing.pool.ParserProcess", broken)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await asyncio.wait_for(feed_in(pool, document(SMALL)), 10)
+    assert (await feed_in(pool, document(SMALL))).name == "t"
+
+
 async def test_a_process_is_ended_when_it_takes_too_much_memory() -> None:
     """Only the document fails."""
     pool = ParsePool(TASKS, memory=8 * 1024 * 1024)
