@@ -29,7 +29,7 @@ _DOTS = re.compile(r"(?i)(?:\.|%2e){1,2}")
 UNFIT = re.compile(r"[\x00-\x20\x7f-\xa0\\\ud800-\udfff\u2028\u2029\ufffe\uffff]")
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._[]|"
 _QUERY_SAFE = _PATH_SAFE + "?"
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 PROFILE = (
     "an http or https URL of somebody's site, such as https://alice.example/, without user, password, fragment or dot "
@@ -114,7 +114,7 @@ def _port(text: str | None, scheme: str) -> int | None:
         return None
     if len(text) > 5 or not 0 < int(text) < 65536:
         raise ValueError("with an invalid port")
-    return int(text) if int(text) != _DEFAULT_PORTS[scheme] else None
+    return int(text) if int(text) != DEFAULT_PORTS[scheme] else None
 
 
 def _host(text: str) -> str:

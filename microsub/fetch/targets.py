@@ -9,10 +9,9 @@ from urllib.parse import unquote_to_bytes, urljoin, urlunsplit
 
 import httpx
 
+from microsub.base.identifiers import DEFAULT_PORTS
 from microsub.base.urls import LONGEST_URL, ascii_host, parts_of, trimmed
 from microsub.fetch.values import HopError
-
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def target_of(url: str) -> HopTarget:
         # The error's own text quotes the part before the host, credentials and all.
         raise HopError("bad_url", "the URL can't be read: its host or port is malformed") from None
     scheme = parts.scheme.lower()
-    if scheme not in _DEFAULT_PORTS:
+    if scheme not in DEFAULT_PORTS:
         found = f"only http and https can be fetched: found '{scheme[:20]}'"
         raise HopError("bad_url", found if scheme else "the URL must begin with http:// or https://")
     if not parts.hostname:
@@ -81,14 +80,14 @@ def target_of(url: str) -> HopTarget:
     if not host:
         raise HopError("bad_url", "the URL names no host")
     netloc = f"[{host}]" if ":" in host else host
-    if port is not None and port != _DEFAULT_PORTS[scheme]:
+    if port is not None and port != DEFAULT_PORTS[scheme]:
         netloc = f"{netloc}:{port}"
     try:
         clean = httpx.URL(urlunsplit((scheme, netloc, parts.path or "/", parts.query, "")))
     except (httpx.InvalidURL, UnicodeError):
         raise HopError("bad_url", "the URL can't be requested: its host, path or query is malformed") from None
     userinfo = parts.netloc.rpartition("@")[0]
-    return HopTarget(str(clean), scheme, host, port or _DEFAULT_PORTS[scheme], userinfo)
+    return HopTarget(str(clean), scheme, host, port or DEFAULT_PORTS[scheme], userinfo)
 
 
 def follow(current: HopTarget, location: str) -> HopTarget:
@@ -114,4 +113,4 @@ def follow(current: HopTarget, location: str) -> HopTarget:
 def _same_service(current: HopTarget, target: HopTarget) -> bool:
     if current.scheme == target.scheme:
         return current.port == target.port
-    return current.port == _DEFAULT_PORTS[current.scheme] and target.port == _DEFAULT_PORTS[target.scheme]
+    return current.port == DEFAULT_PORTS[current.scheme] and target.port == DEFAULT_PORTS[target.scheme]

@@ -28,7 +28,7 @@ from microsub.formats.html.sanitise import clean_html, text_to_html, with_links,
 from microsub.formats.html.text import html_to_text, without_controls
 from microsub.formats.podcast import bounded_podcast
 from microsub.formats.xml.media import kind_of
-from microsub.model.jf2 import Card, Content, Entry, Feed, Review
+from microsub.model.jf2 import LINK_LISTS, Card, Content, Entry, Feed, Review
 
 MAX_ENTRIES = 300
 MAX_LIST = 100
@@ -252,7 +252,7 @@ def _is_post(raw: RawEntry) -> bool:
     texts = (raw.html, raw.text, raw.summary_html, entry.name, entry.summary, entry.rsvp)
     if entry.url or any(text and not text.isspace() for text in texts):
         return True
-    return bool(entry.enclosure or entry.checkin or any(getattr(entry, name) for name in (*_URLS, *_URL_LISTS)))
+    return bool(entry.enclosure or entry.checkin or any(getattr(entry, name) for name in (*_URLS, *LINK_LISTS)))
 
 
 def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
@@ -334,7 +334,7 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
     if changes["url"] is None:
         files = changes.get("enclosure") or ()
         changes["fallback_url"] = files[0].url if files else changes["fallback_url"] or home
-    for field in _URL_LISTS:
+    for field in LINK_LISTS:
         if urls := getattr(entry, field):
             changes.setdefault(field, _safe_urls(urls))
     for field in ("checkin", "location"):
@@ -392,10 +392,6 @@ _CARD_TEXTS = ("note", "street_address", "locality", "region", "country_name")
 _CARD_WORDS = ("type", "latitude", "longitude")
 _WORDS = ("type", "post_type", "rsvp", "start", "end")
 _URLS = ("url", "fallback_url", "featured", "quotation_of")
-_URL_LISTS = (
-    *("photo", "video", "audio", "syndication"),
-    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
-)
 
 
 def _word(text: str | None, most: int = MAX_WORD) -> str | None:

@@ -14,6 +14,8 @@ from typing import Any
 import orjson
 
 from microsub.model.jf2 import (
+    CARDS,
+    LINK_LISTS,
     Card,
     Content,
     Enclosure,
@@ -28,12 +30,8 @@ from microsub.model.jf2 import (
 )
 
 _STRINGS = ("uid", "url", "name", "summary")
-_LISTS = (
-    *("category", "photo", "video", "audio", "syndication"),
-    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
-)
+_LISTS = ("category", *LINK_LISTS)
 _LATE_STRINGS = ("featured", "quotation_of", "rsvp", "start", "end")
-_CARDS = ("author", "checkin", "location")
 _CARD = (
     "name",
     "url",
@@ -71,7 +69,7 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
             wire[name] = timestamp(instant)
     if content := _content(entry.content):
         wire["content"] = content
-    for name in _CARDS:
+    for name in CARDS:
         if (card := getattr(entry, name)) is not None and card != Card(type=card.type):
             wire[name] = card_to_wire(card)
     for name in _LISTS:
@@ -216,7 +214,7 @@ def from_wire(wire: Mapping[str, Any]) -> Entry:
         values[name] = datetime.fromisoformat(wire[name]) if name in wire else None
     if content := wire.get("content"):
         values["content"] = Content(content.get("html"), content.get("text"))
-    for name in _CARDS:
+    for name in CARDS:
         values[name] = card_from_wire(wire[name]) if name in wire else None
     for name in _LISTS:
         values[name] = tuple(wire.get(_HYPHEN[name], ()))

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from microsub.base.clock import EPOCH
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument, is_iri, link, permanent_id, title
 from microsub.model.jf2 import Entry, Feed
 
 __all__ = ["write_atom", "write_jsonfeed", "write_rss"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def write_rss(feed: Feed) -> bytes:
@@ -36,7 +35,7 @@ def _document(feed: Feed, form: str) -> FeedDocument:
         id=feed.url if is_iri(feed.url) else permanent_id("", feed.url),
         title=feed.name or feed.url,
         addresses={form: feed.url, "html": feed.home or feed.url},
-        updated=max(map(_aware, moments), default=_EPOCH),
+        updated=max(map(_aware, moments), default=EPOCH),
         entries=tuple(_identified(feed)),
         description=feed.description or "",
         image=feed.photo or "",

@@ -22,7 +22,7 @@ from microsub.hub.subscriptions import request_of
 from microsub.hub.topics import Topic, Topics
 from microsub.redis.protocol import Redis
 from microsub.web.actions import Action, Call, Reply, Table, channel_in
-from microsub.web.headers import client_of
+from microsub.web.headers import FORM, client_of
 from microsub.web.params import read_body, urlencoded
 from microsub.web.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
 
@@ -73,8 +73,8 @@ class HubEndpoint(HttpEndpoint):
         network = public_network(client_of(scope))
         self._limits.require(HUB_REQUESTS_OF_NETWORK, network)
         body = await read_body(scope, exchange.receive, LARGEST)
-        if body.content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-            raise InvalidRequest("the body can't be used: expected application/x-www-form-urlencoded")
+        if body.content_type.partition(";")[0].strip().lower() != FORM:
+            raise InvalidRequest(f"the body can't be used: expected {FORM}")
         pairs = list(urlencoded(body.content))
         form: dict[str, str] = {}
         for name, value in pairs:

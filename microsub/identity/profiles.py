@@ -31,7 +31,7 @@ AT_ONCE = 200
 """Pages fetched at the same time. Many, because anybody can request slow ones, and token checks wait behind them."""
 
 
-_PAGE = SendLimits(total=5.0, body=MAX_PAGE)
+PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _DOCUMENT = SendLimits(total=5.0)
 _PARSING = 10.0
 """Seconds to wait until a page has been read, including earlier pages in the queue."""
@@ -217,7 +217,7 @@ class Profiles:
     async def _read(self, me: str) -> tuple[Endpoints, Claims, str]:
         """The links and facts of the page at `me`, and its address. Raises ProfileError."""
         self._parser.warm()
-        page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=_PAGE))
+        page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=PAGE))
         shown = mask_credentials(page.final_url)
         try:
             async with asyncio.timeout(_PARSING):

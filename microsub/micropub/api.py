@@ -40,9 +40,10 @@ from microsub.micropub.posting import PATH as POSTS
 from microsub.micropub.posting import Posting
 from microsub.micropub.properties import PostedItem, of_form, of_json
 from microsub.micropub.sources import Sources, source_in
+from microsub.model.jf2 import FILES
 from microsub.model.reader import Credential
 from microsub.timelines.channels import Channels
-from microsub.web.headers import bearer, client_of
+from microsub.web.headers import FORM, bearer, client_of
 from microsub.web.params import (
     MAX_BODY,
     MAX_PAIRS,
@@ -82,7 +83,6 @@ MOST_UPLOADED = MOST_BYTES + MAX_BODY
 MOST_FILES = 20
 
 _JSON_TYPES = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json", re.I)
-_FILES = ("photo", "video", "audio")
 _LISTED = 20
 _MOST_LISTED = 100
 _POLICY = "default-src 'none'; sandbox"
@@ -258,7 +258,7 @@ class MicropubEndpoint(HttpEndpoint):
         sender.require("create", "post")
         posting, source, base = self._micropub.posting, sender.source, self._micropub.base
         item = item or PostedItem("h-entry", {})
-        kept = tuple((name, data) for name, data in files if name in _FILES)
+        kept = tuple((name, data) for name, data in files if name in FILES)
         if not item.properties and not kept:
             raise InvalidRequest("the post is empty: expected at least one property, such as 'content'")
         self._micropub.count_said(sender, item.encoded())
@@ -400,7 +400,7 @@ async def read_form(body: RequestBody) -> FormWithFiles:
     kind = body.content_type.partition(";")[0].strip().lower()
     if is_multipart(body):
         return await form_with_files(body, MOST_FILES)
-    if kind not in {"", "application/x-www-form-urlencoded", "text/plain"}:
+    if kind not in {"", FORM, "text/plain"}:
         raise InvalidRequest(
             f"the Content-Type of the body can't be used: found '{shown(kind)}', expected JSON or a form"
         )

@@ -16,6 +16,7 @@ from typing import Literal
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import NotFound, QuotaReached
 from microsub.base.locks import KeyedLocks
+from microsub.formats.documents.values import UNKNOWN_TYPE
 from microsub.formats.xml.media import ENDINGS, type_of
 from microsub.model.reader import NAME
 from microsub.posts.items import Items
@@ -33,8 +34,6 @@ LEAST_COUNTED = 16 * 1024
 
 KEPT_UNUSED = 31 * 86_400
 """Seconds that an unused file is kept: a day longer than a deleted post can be restored."""
-
-UNKNOWN_TYPE = "application/octet-stream"
 
 _WRITE, _USE = load("medium_write"), load("medium_use")
 _SHOWN_BY = "post "

@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+FILES = ("photo", "video", "audio")
+LINK_LISTS = (*FILES, "syndication", "like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to")
+CARDS = ("author", "checkin", "location")
+"""Properties of an entry that list files or other URLs, and those that are cards."""
+
 
 @dataclass(frozen=True, slots=True)
 class Content:

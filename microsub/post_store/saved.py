@@ -21,18 +21,13 @@ import orjson
 from microsub.base.errors import InvalidRequest
 from microsub.base.urls import safe_url
 from microsub.formats.normalise import RawEntry, finish
-from microsub.model.jf2 import Card, Enclosure, Entry
+from microsub.model.jf2 import CARDS, LINK_LISTS, Card, Enclosure, Entry
 
 MOST_BYTES = 1_000_000
 """Maximum bytes of a post's fields as JSON."""
 
 _TEXTS = ("type", "uid", "name", "summary", "rsvp", "start", "end")
 _LINKS = ("featured", "quotation_of")
-_LINK_LISTS = (
-    *("photo", "video", "audio", "syndication"),
-    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
-)
-_CARDS = ("author", "checkin", "location")
 _CARD = frozenset(Card.__dataclass_fields__)
 _SHOWN = 80
 
@@ -59,8 +54,8 @@ def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: 
     base = url or source
     values: dict[str, Any] = {name: _text(fields, name) for name in _TEXTS}
     values |= {name: safe_url(_text(fields, name), base) for name in _LINKS}
-    values |= {name: _links(_texts(fields, name), base) for name in _LINK_LISTS}
-    values |= {name: _card(fields, name, base) for name in _CARDS}
+    values |= {name: _links(_texts(fields, name), base) for name in LINK_LISTS}
+    values |= {name: _card(fields, name, base) for name in CARDS}
     updated = _found(fields, "updated")
     entry = Entry(
         **{**values, "type": values["type"] or "entry"},
@@ -76,7 +71,7 @@ def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: 
 
 
 _USED = frozenset({"guid", "timestamp", "url", "updated", "category", "content", "enclosure"}).union(
-    _TEXTS, _LINKS, _LINK_LISTS, _CARDS
+    _TEXTS, _LINKS, LINK_LISTS, CARDS
 )
 """Names of fields that readers see, with `_`, and of the two that every post has."""
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from microsub.base.clock import EPOCH
 from microsub.base.digests import short_digest
 from microsub.base.urls import normalise_profile, safe_url
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity, identities, identity
 from microsub.formats.lookups import lacking
 from microsub.formats.parse import Listed, reread
 from microsub.formats.wire import dump, to_wire
-from microsub.model.jf2 import Entry, Feed
+from microsub.model.jf2 import FILES, Entry, Feed
 from microsub.parsing.task import Task
 from microsub.posts.values import OWN, WRITTEN_GUID, ItemToStore, Listing
 from microsub.web.links import links_of
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
 _SAID = (
     "name",
@@ -38,7 +38,6 @@ _SAID = (
     "quotation-of",
 )
 _SAID_MORE = ("rsvp", "start", "end", "checkin", "location")
-_FILES = ("photo", "video", "audio")
 _COUNTED = (
     "comments?|replies|reactions?|likes?|points?|views?|votes?|shares?|boosts?|kommentare?|commentaires?|comentarios?"
 )
@@ -129,7 +128,7 @@ def items_of(listed: Iterable[Listed], now: float, feed: Feed, source: str | Non
 
 def settled(published: datetime | None, now: float) -> datetime:
     """The time of publication, or `now` if it is unknown or in the future."""
-    discovered = _EPOCH + timedelta(seconds=now)
+    discovered = EPOCH + timedelta(seconds=now)
     return discovered if published is None or published > discovered else published
 
 
@@ -144,7 +143,7 @@ def settle_dates(entry: Entry, now: float) -> Entry:
 
 def scores_of(published: Sequence[datetime]) -> list[float]:
     """Scores for entries with settled dates, in document order."""
-    instants = [(instant - _EPOCH) // timedelta(milliseconds=1) for instant in published]
+    instants = [(instant - EPOCH) // timedelta(milliseconds=1) for instant in published]
     behind: dict[int, int] = {}
     micros = [0] * len(instants)
     for place in range(len(instants) - 1, -1, -1):
@@ -175,7 +174,7 @@ def own_digest(wire: Mapping[str, Any], feed: Feed) -> str:
     said["text"] = _COUNTS.sub("", wire.get("content", {}).get("text", ""))
     files = [
         *(one["url"] for one in wire.get("enclosure", ())),
-        *(url for name in _FILES for url in wire.get(name, ())),
+        *(url for name in FILES for url in wire.get(name, ())),
     ]
     said["files"] = [re.split(r"[?#]", url, maxsplit=1)[0] for url in files]
     of_feed = {feed.name, feed.author.name if feed.author else None}
@@ -186,7 +185,7 @@ def own_digest(wire: Mapping[str, Any], feed: Feed) -> str:
 
 def dates_of(listed: Iterable[Listed]) -> tuple[float, ...]:
     """The publication times that a document names, as Unix seconds."""
-    return tuple((one.published - _EPOCH).total_seconds() for one in listed if one.published is not None)
+    return tuple((one.published - EPOCH).total_seconds() for one in listed if one.published is not None)
 
 
 def _item(guid: str, entry: Entry, score: float, feed: Feed, source: str | None) -> ItemToStore:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
 from functools import cache
@@ -37,6 +37,7 @@ from microsub.transfer.outlines import (
     OutlineFolder,
     write_list,
 )
+from microsub.transfer.reports import Progress
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -60,9 +61,6 @@ _SPAN = MOST_OUTLINES * _STEP
 _SHOWN = 20
 _LOCAL = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 _MASK = "***"
-
-Progress = Callable[[int, int], None]
-"""Called with the number of feeds done, and of all."""
 
 
 @dataclass(slots=True)

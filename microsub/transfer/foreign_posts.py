@@ -22,16 +22,12 @@ from microsub.formats.html.text import without_controls
 from microsub.formats.normalise import MAX_BODY, MAX_LIST, MAX_SUMMARY, RawEntry, finish, safe_review
 from microsub.formats.podcast import bounded_podcast
 from microsub.formats.wire import from_wire
-from microsub.model.jf2 import Card, Content, Enclosure, Entry
+from microsub.model.jf2 import LINK_LISTS, Card, Content, Enclosure, Entry
 from microsub.parsing.task import Task
 
 _DEEPEST = 4
 """How deep posts may be nested: a post, what it replies to, and so on."""
 _LINKS = ("url", "featured", "quotation_of")
-_LINK_LISTS = (
-    *("photo", "video", "audio", "syndication"),
-    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
-)
 _TEXTS = ("type", "post_type", "name", "summary", "rsvp", "start", "end")
 _MOST_BODY = 2 * MAX_BODY
 _MOST_TEXTS = 4_000_000
@@ -77,7 +73,7 @@ def _cleaned(entry: Entry, depth: int) -> Entry:
         raise ValueError("posts are nested too deeply")
     url = safe_url(entry.url)
     changes: dict[str, Any] = {name: safe_url(getattr(entry, name)) for name in _LINKS}
-    changes |= {name: _links(getattr(entry, name)) for name in _LINK_LISTS}
+    changes |= {name: _links(getattr(entry, name)) for name in LINK_LISTS}
     changes |= {name: _text(getattr(entry, name)) for name in _TEXTS}
     changes["type"] = changes["type"] or "entry"
     changes["uid"] = None if entry.uid and EXECUTABLE.match(entry.uid) else _text(entry.uid)

@@ -12,6 +12,9 @@ from microsub.base.plaintext import counted, escaped
 P = TypeVar("P")
 R = TypeVar("R")
 
+Progress = Callable[[int, int], None]
+"""Called with the number of feeds or lines done, and of all."""
+
 _SHOWN = 20
 """How many skipped items the text lists individually."""
 

@@ -12,7 +12,7 @@ unless the file is `trusted`. If the feed lists such a post later, it replaces t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -55,7 +55,7 @@ from microsub.transfer.records import (
     ExportRecord,
     read_record,
 )
-from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Skipped, one_by_one
+from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Progress, Skipped, one_by_one
 from microsub.transfer.user_export import OWN_FIELDS
 
 if TYPE_CHECKING:
@@ -83,9 +83,6 @@ _WORDS = frozenset({"title", "description"})
 _SHOWN = 200
 """Characters shown of an item that can't be imported."""
 _REASONS = frozenset(map(int, Reason))
-
-Progress = Callable[[int, int], None]
-"""Called with the number of lines done, and of all."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from microsub.base.digests import is_same, keyed_digest
 from microsub.base.errors import Forbidden, InvalidRequest, TooLarge
 from microsub.base.texts import N_, Sentence, size
-from microsub.web.headers import origin
+from microsub.web.headers import FORM, origin
 from microsub.web.params import form_with_files, is_multipart, read_body
 
 FIELD = "form_token"
@@ -42,7 +42,7 @@ async def read_form(request: Request) -> SentForm:
     Raises TooLarge over 64 KiB, InvalidRequest for anything else, also for an incomplete body.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    if kind != FORM:
         raise InvalidRequest(Sentence("a form was expected, found '{kind}'", kind=kind[:80]))
     body = bytearray()
     try:

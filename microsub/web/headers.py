@@ -83,7 +83,7 @@ def bearer(scope: Scope) -> str | None:
     return None
 
 
-_FORM = "application/x-www-form-urlencoded"
+FORM = "application/x-www-form-urlencoded"
 _JSON = ("application/json", "application/*", "*/*")
 _WEIGHT = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|\Z)", re.IGNORECASE)
 
@@ -96,7 +96,7 @@ def prefers_form(scope: Scope) -> bool:
         weight = _WEIGHT.search(part)
         weights[part.partition(";")[0].strip().lower()] = float(weight[1]) if weight else 1.0
     json = next((weights[kind] for kind in _JSON if kind in weights), 0.0)
-    return weights.get(_FORM, 0.0) > json
+    return weights.get(FORM, 0.0) > json
 
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))(?::(?P<port>[0-9]{1,5}))?")

@@ -28,6 +28,7 @@ from microsub.base.errors import InvalidRequest, TooLarge, TooSlow
 from microsub.base.plaintext import shown
 from microsub.base.texts import size
 from microsub.base.urls import is_secret_name, mask_credentials
+from microsub.web.headers import FORM
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 """Parameter values for yes and no, in lower case."""
@@ -292,7 +293,7 @@ async def _pairs(body: bytes, content_type: str) -> Pairs:
     if len(content_type) > _LONGEST_TYPE:
         raise InvalidRequest(f"the Content-Type of the body has more than {_LONGEST_TYPE} characters")
     kind = _kind_of(content_type)
-    if kind in {"", "application/x-www-form-urlencoded", "text/plain"}:
+    if kind in {"", FORM, "text/plain"}:
         return urlencoded(body.strip())
     if kind == "application/json" or kind.endswith("+json"):
         return json_object(body)

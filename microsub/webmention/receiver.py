@@ -20,7 +20,7 @@ from microsub.base.plaintext import escaped
 from microsub.base.rate_limits import RateLimit, RateLimiter, is_public, network_of
 from microsub.base.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
-from microsub.web.headers import client_of
+from microsub.web.headers import FORM, client_of
 from microsub.web.params import collect, read_body, urlencoded
 from microsub.web.paths import WEBMENTION
 from microsub.web.responses import CORS, PLAIN, HttpEndpoint, HttpExchange, HttpReply
@@ -173,7 +173,6 @@ def _origin(url: str) -> tuple[str, int | None]:
 MAX_FORM = 32 * 1024
 """Maximum bytes of a request: two addresses and possible extensions."""
 
-_FORM = "application/x-www-form-urlencoded"
 _ACCEPTED = b"accepted: the source will be checked within a few minutes\n"
 
 
@@ -197,8 +196,8 @@ class WebmentionEndpoint(HttpEndpoint):
             body = await read_body(scope, exchange.receive, MAX_FORM)
         except TooLarge as error:
             raise InvalidRequest(error.description) from None
-        if body.content_type.partition(";")[0].strip().lower() not in {_FORM, ""}:
-            raise InvalidRequest(f"'Content-Type' can't be used: expected {_FORM}")
+        if body.content_type.partition(";")[0].strip().lower() not in {FORM, ""}:
+            raise InvalidRequest(f"'Content-Type' can't be used: expected {FORM}")
         params = collect(urlencoded(body.content))
         source = params.need("source", "the address of the page that contains the link")
         target = params.need("target", "the address of the linked page")

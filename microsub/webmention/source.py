@@ -16,6 +16,7 @@ import orjson
 
 from microsub.base.urls import host_of, normalise_url, parts_of
 from microsub.formats.encoding import decode
+from microsub.formats.html import HTML_TYPES
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.references import bounded, head_entry, post_on
 from microsub.model.jf2 import Card, Entry
@@ -40,7 +41,6 @@ KINDS = (
 """Relations of a page to another one other than a mention, and their properties."""
 MENTION = "mention"
 
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _BEFORE, _BEHIND = r"(?<![^\s<>(\[{\"'`,;|])", r"(?=[.,;:!?)\]}'\"`*_]*(?:[\s<>|]|\Z))"
 """Characters that may surround an address in a text; otherwise it is part of a longer one."""
@@ -55,7 +55,7 @@ def mention_in(body: bytes, url: str, content_type: str | None, source: str, tar
     text, kind = decode(body, content_type), (content_type or "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         return _finished(Entry(), source, target) if _in_json(text, target) else None
-    if kind in _HTML or (not kind and "<" in text):
+    if kind in HTML_TYPES or (not kind and "<" in text):
         return _finished(_said_by(text, source, url), source, target) if _in_html(text, url, target) else None
     return _finished(Entry(), source, target) if _in_text(text, target) else None
 

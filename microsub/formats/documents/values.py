@@ -19,7 +19,7 @@ from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 _ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,\d{4}[^\s:]*:)[^\s<>\"{}|\\^`]+", re.I)
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_UNKNOWN_TYPE = "application/octet-stream"
+UNKNOWN_TYPE = "application/octet-stream"
 _SAFE = "!#$%&'()*+,/:;=?@~"
 _PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:(?://(?:\[[0-9a-f:.]+\])?)?(?:[a-z0-9!#$&'()*+,/:;=?@~._-]|%[0-9a-f]{2})*", re.I)
@@ -150,7 +150,7 @@ def media_type(enclosure: Enclosure) -> str:
     if enclosure.type:
         return enclosure.type
     found, _ = mimetypes.guess_type(parts_of(enclosure.url).path)
-    return found or _UNKNOWN_TYPE
+    return found or UNKNOWN_TYPE
 
 
 def is_playable(enclosure: Enclosure) -> bool:

@@ -1,1 +1,3 @@
 """HTML: sanitising, nesting limits, and conversion to text."""
+
+HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})

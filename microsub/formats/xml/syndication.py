@@ -18,7 +18,7 @@ from typing import Any
 from microsub.base.errors import ParseError
 from microsub.base.urls import host_of, safe_url
 from microsub.formats.dates import from_text
-from microsub.formats.html import players
+from microsub.formats.html import HTML_TYPES, players
 from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import title_text
 from microsub.formats.normalise import RawEntry, RawFeed
@@ -26,8 +26,7 @@ from microsub.formats.podcast import place_of, podcast_of
 from microsub.formats.xml import media, xmlfeed
 from microsub.model.jf2 import Card, Entry, Feed
 
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
-_READABLE = _HTML | {"text/plain"}
+_READABLE = HTML_TYPES | {"text/plain"}
 _ADDRESS = re.compile(r"[<(\[]?(?:mailto:)?[^\s<>()@]+@[^\s<>()@]+\.[^\s<>()@]+[>)\]]?")
 _ADDRESS_ON_THE_WEB = re.compile(r"(?i)\s*https?://\S+\s*\Z")
 _NO_SCHEME = re.compile(r"(?i)www\.[\w-]+\.\w")
@@ -112,7 +111,7 @@ def _title(node: Node, atom: bool) -> str:
     """The title as text. Atom declares markup; in RSS, titles often contain markup without declaring it."""
     detail: Node = node.get("title_detail") or {}
     value = _without_section(str(node.get("title") or ""))
-    if detail.get("type", "text/html") in _HTML or (not atom and _MARKUP.search(value)):
+    if detail.get("type", "text/html") in HTML_TYPES or (not atom and _MARKUP.search(value)):
         return title_text(value)
     return " ".join(value.split())
 
@@ -256,7 +255,7 @@ def _host(url: str) -> str:
 
 def _page(node: Node, base: str) -> str | None:
     """The first web page among the alternates (others are translations), else feedparser's link."""
-    pages = (link for link in node.get("links") or [] if link.get("type") in _HTML)
+    pages = (link for link in node.get("links") or [] if link.get("type") in HTML_TYPES)
     return _rel(list(pages), "alternate", base) or safe_url(node.get("link"), base)
 
 
@@ -274,7 +273,7 @@ def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | N
     if link and (link != guid or ":" in link or link.startswith("/")) and (url := _page(node, base)):
         return url
     pages = [other for other in links if other.get("type") != "application/json"]
-    elsewhere = (content.get("src") for content in node.get("content") or () if content.get("type") in _HTML)
+    elsewhere = (content.get("src") for content in node.get("content") or () if content.get("type") in HTML_TYPES)
     page = _rel(pages, "alternate", base) or safe_url(next(elsewhere, None), base) or safe_url(guid)
     return page or safe_url(node.get("media_player_url"), base)
 
@@ -290,7 +289,7 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
     if not _readable(summary):
         summary = None
     if atom:
-        chosen = next((c for c in bodies if c["type"] in _HTML), bodies[0] if bodies else summary)
+        chosen = next((c for c in bodies if c["type"] in HTML_TYPES), bodies[0] if bodies else summary)
     else:
         chosen = max([*bodies, *([summary] if summary else [])], key=lambda c: len(c["value"]), default=None)
     if not chosen:

@@ -19,11 +19,10 @@ from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, parts_of
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sender, Sending, SendLimits
-from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
 from microsub.identity.page_check import findings
 from microsub.identity.page_check.findings import RELS, CheckedAgainst, PageFinding, PageReport, say
-from microsub.identity.profiles import trail_of
+from microsub.identity.profiles import PAGE, trail_of
 from microsub.identity.protocol.documents import (
     LinkLine,
     ServerMetadata,
@@ -38,7 +37,6 @@ from microsub.parsing.pool import ParsePool
 SECONDS = 20.0
 """For all requests together; each exchange has five seconds."""
 
-_PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _FEED = SendLimits(total=5.0, body=1024 * 1024)
 
 _Metadata = ServerMetadata | str | None
@@ -111,7 +109,7 @@ class PageDoctor:
 
     async def _examine(self, me: str, here: CheckedAgainst, found: list[PageFinding]) -> None:
         got, head, other = await asyncio.gather(
-            self._ask(me, limits=_PAGE, accept=PAGE_ACCEPT),
+            self._ask(me, limits=PAGE, accept=PAGE_ACCEPT),
             self._ask(me, head=True, accept=PAGE_ACCEPT),
             self._other_scheme(me),
         )

@@ -23,6 +23,7 @@ import orjson
 from microsub.base.errors import InvalidRequest, ParseError
 from microsub.base.identifiers import MAX_URL, Identifier, canonical_me, endpoint, identifier, shown
 from microsub.model.reader import ALL_SCOPES, read_scopes
+from microsub.web.headers import FORM
 from microsub.web.paths import ENDPOINT, MICROPUB, PROFILES, WEBMENTION
 
 MAX_BODY = 64 * 1024
@@ -67,7 +68,7 @@ def read_fields(body: bytes, url: str, content_type: str | None) -> Document:
     if body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return read_object(body, url)
     kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded" and not re.match(rb"[A-Za-z0-9_]{1,40}=", body):
+    if kind != FORM and not re.match(rb"[A-Za-z0-9_]{1,40}=", body):
         raise ParseError(url, "found neither JSON nor a form, expected a JSON object")
     if len(body) > MAX_BODY:
         raise ParseError(url, f"found {len(body)} bytes, expected a form of at most {MAX_BODY}")

@@ -20,12 +20,12 @@ from microsub.base.identifiers import canonical_me, endpoint
 from microsub.base.urls import safe_url
 from microsub.formats.encoding import decode
 from microsub.formats.feed_links import discover
+from microsub.formats.html import HTML_TYPES
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.parse import sniff
 from microsub.parsing.task import Task
 from microsub.web.links import links_of
 
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MOST_LINKS = 500
 _MOST_RELS = 50
 _LARGEST_FOR_FEEDS = 256 * 1024
@@ -98,7 +98,7 @@ EXAMINED = Task(examined, thorough=False)
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
     """The elements of an HTML page, recognised by its type or, if none is declared, by its content; otherwise None."""
     kind = (content_type or "").partition(";")[0].strip().lower()
-    if not body or (kind and kind not in _HTML):
+    if not body or (kind and kind not in HTML_TYPES):
         return None
     text = decode(body, content_type)
     return tree_of(text) if kind or sniff(text, None) == "html" else None

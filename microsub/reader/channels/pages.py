@@ -19,11 +19,11 @@ from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.feeds.condition import FeedCondition
 from microsub.feeds.record import Feeds
-from microsub.model.reader import BUILT_IN, NAME, SAVED, Channel, Subscription
+from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED, Channel, Subscription
 from microsub.model.settings import OwnChannelSettings, SettingsOf, UnreadStyle
 from microsub.polling.on_demand import PollOnRequest
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import EVERYBODYS, ChannelLink, ChannelLinks
+from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.reading.places import ITEM_ID, ListPart
 from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines.channels import Channels
@@ -80,7 +80,7 @@ async def _list(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Res
     """The channels in order; deleted ones can be restored for thirty days."""
     user = await reader.user(visit)
     everywhere, words = await reader.links(visit), visit.query.get("q", "").strip()
-    own = [one for one in everywhere.named(words) if one.uid not in EVERYBODYS]
+    own = [one for one in everywhere.named(words) if one.uid not in RESERVED]
     listed = ListPart.of(own, visit.query.get("from", ""), MOST_LISTED)
     removed = await channels.removed_names(user)
     return visit.page(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.reader.follow.pages import FOLLOW
-from microsub.web.headers import page_headers
+from microsub.web.headers import FORM, page_headers
 from microsub.web.routes import page
 from microsub.web.visit import PageSite, PageVisit
 
@@ -47,7 +47,7 @@ async def _manifest(visit: PageVisit) -> Response:
         "share_target": {
             "action": href(FOLLOW),
             "method": "GET",
-            "enctype": "application/x-www-form-urlencoded",
+            "enctype": FORM,
             "params": {"url": "url", "text": "text"},
         },
     }

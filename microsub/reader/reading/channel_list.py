@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from microsub.model.reader import BUILT_IN, GLOBAL, NOTIFICATIONS, SAVED, Channel
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
 from microsub.reader.reading.places import CHANNEL, TimelinePlace
 from microsub.timelines.channels import ChannelNames, Channels
 from microsub.timelines.views import StyleOf
@@ -16,8 +16,6 @@ from microsub.web.visit import PageVisit
 
 MOST_BESIDE = 100
 """Maximum number of a user's channels next to a page."""
-EVERYBODYS = frozenset({GLOBAL, *BUILT_IN})
-"""Channels that the user didn't create."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class ChannelLinks(tuple[ChannelLink, ...]):
     @property
     def own(self) -> list[ChannelLink]:
         """The channels that the user created."""
-        return [link for link in self if link.uid not in EVERYBODYS]
+        return [link for link in self if link.uid not in RESERVED]
 
     def beside(self, uid: str) -> list[ChannelLink]:
         """The channels next to a page on which that channel is open.
@@ -64,7 +62,7 @@ class ChannelLinks(tuple[ChannelLink, ...]):
             place = next((place for place, link in enumerate(own) if link.uid == uid), 0)
             first = max(0, min(place - MOST_BESIDE // 2, len(own) - MOST_BESIDE))
             own = own[first : first + MOST_BESIDE]
-        kept = {link.uid for link in own} | EVERYBODYS
+        kept = {link.uid for link in own} | RESERVED
         return [link for link in self if link.uid in kept]
 
     @property
@@ -75,7 +73,7 @@ class ChannelLinks(tuple[ChannelLink, ...]):
     @property
     def is_long(self) -> bool:
         """Whether there are too many channels for a short list."""
-        return len(self) > MOST_BESIDE + len(EVERYBODYS)
+        return len(self) > MOST_BESIDE + len(RESERVED)
 
     def chosen(self, field: str) -> ChannelLink | None:
         """The user's channel in a form field: by its name if there are many, otherwise by its uid."""
