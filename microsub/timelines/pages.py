@@ -111,7 +111,7 @@ async def read_range(
     redis: Redis, user: str, uid: str, span: TimelineRange, now: float, credential: Credential | None = None
 ) -> tuple[bytes, PageRows]:
     """The rows next to the range's cursor, and the token's scopes if any; one script call."""
-    token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
+    token = [keys.token(user, credential.digest)] if credential else []
     cursor = span.cursor or _NO_CURSOR
     of_user, patterns = _page_keys(user, span.unread_only)
     args: list[Arg] = [span.limit, span.direction, *cursor, now, *patterns, uid]
@@ -129,7 +129,7 @@ def _page_keys(user: str, unread_only: bool) -> tuple[tuple[str, ...], tuple[str
     """The keys and patterns that page.lua takes, the same for all pages of a user."""
     walked = keys.unread if unread_only else keys.posts
     patterns = tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread))
-    return (keys.channels(user), keys.user(user), keys.posts(user, SAVED)), patterns
+    return (keys.channels(user), keys.user(user), keys.posts(user, SAVED), keys.behind(user)), patterns
 
 
 def _range_of(query: PageQuery) -> TimelineRange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from sys import intern
+from typing import TypeVar
 
 import orjson
 
@@ -74,6 +76,13 @@ async def counted(_user: str) -> UnreadStyle:
     return "count"
 
 
+T = TypeVar("T")
+
+
+async def _nothing() -> None:
+    """What stands beside a page alone."""
+
+
 class ReaderViews:
     """Pages and lists of channels for their user.
 
@@ -133,10 +142,16 @@ class ReaderViews:
 
     async def page(self, user: str, uid: str, query: PageQuery, now: float) -> bytes:
         """A page as the bytes of the reply, for a user whose session was checked."""
-        if self._seen is not None:
-            self._seen.note(user, now)
-        await self.fill(user, uid, now)
-        return await self.shown(user, uid, query, await self.rows(user, uid, query, now), now)
+        return (await self.page_beside(user, uid, query, now, _nothing))[0]
+
+    async def page_beside(
+        self, user: str, uid: str, query: PageQuery, now: float, beside: Callable[[], Awaitable[T]]
+    ) -> tuple[bytes, T]:
+        """`page`, and what `beside` reads at the same time: once more if posts were added that waited."""
+        rows, found = await asyncio.gather(self.rows(user, uid, query, now), beside())
+        if await self.has_caught_up(Grant(user, frozenset(), rows.behind), uid, now):
+            rows, found = await asyncio.gather(self.rows(user, uid, query, now), beside())
+        return await self.shown(user, uid, query, rows, now), found
 
     async def rows(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
         """The rows of a page, without adding posts that wait."""

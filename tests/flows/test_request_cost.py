@@ -13,11 +13,13 @@ import pytest
 
 from microsub.accounts.grants import Codes, Consent
 from microsub.configuration.effective import EffectiveSettings
-from microsub.model.reader import POSTING_SCOPES
+from microsub.model.reader import POSTING_SCOPES, Cursor
 from microsub.redis.protocol import Redis
-from tests.support.readers import instance
+from microsub.timelines.item_cache import ItemCache
+from tests.support import world
+from tests.support.readers import FEED, instance, posts
 from tests.support.redis_wrappers import InRow
-from tests.support.visitor import BY_PASSWORD, PASSWORD, SIGN_IN, Visitor
+from tests.support.visitor import BY_PASSWORD, PASSWORD, SIGN_IN, Visitor, begin_session
 from tests.support.visitor import SESSION as COOKIE
 from tests.support.world import World
 
@@ -39,9 +41,10 @@ class Measured:
 
 
 @pytest.fixture
-async def measured(real_redis: Redis) -> AsyncIterator[Measured]:
-    """Settings stay remembered; the time is the real one, by which Redis expires keys."""
+async def measured(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Measured]:
+    """Settings and posts stay remembered; the time is the real one, by which Redis expires keys."""
     redis = InRow(real_redis)
+    monkeypatch.setattr(world, "ItemCache", lambda items, *_: ItemCache(items, None, 1 << 20, clock=lambda: 0.0))
     async with instance(redis, time.time(), base_url=ADDRESS) as server:
         server.effective = EffectiveSettings(server.declared, server.own_settings, remembered=600)
         await server.reader("ann", "home")
@@ -86,3 +89,33 @@ async def test_the_round_trips_of_a_sign_in_by_password(measured: Measured) -> N
         assert shown.location == "/account"
         assert measured.trips() <= 6
         browser.client.cookies.delete(COOKIE)
+
+
+OLDER = f"?after={Cursor('9999999999', '1').encode()}"
+
+
+@pytest.mark.parametrize("query", ["", "?show=unread", OLDER], ids=["all", "unread", "older"])
+async def test_the_round_trips_of_a_timeline_page(measured: Measured, query: str) -> None:
+    """Two, if its posts and the titles of their feeds are remembered: the session, and all that the page shows."""
+    server = measured.server
+    await server.follow_unscheduled(FEED, "ann", "home")
+    await server.publish(FEED, *posts("one", "two"))
+    browser = Visitor(server.app, ADDRESS)
+    await begin_session(browser, server)
+    for _ in range(2):
+        measured.trips()
+        shown = await browser.get(f"/channel/home{query}")
+        assert len(shown.tree.css(".post")) == 2
+    assert measured.trips() <= 2
+
+
+async def test_a_page_for_an_ended_session_reads_the_session_only(measured: Measured) -> None:
+    """What the page shows isn't read before the session is known to be valid."""
+    server = measured.server
+    browser = Visitor(server.app, ADDRESS)
+    await begin_session(browser, server)
+    assert (await browser.get("/channel/home")).status == 200
+    await server.identity.sessions.end_all("ann")
+    measured.trips()
+    assert (await browser.get("/channel/home")).location.startswith(SIGN_IN)
+    assert measured.trips() == 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
 from microsub.accounts.store import EVERY, Activity, ActivityNotes
 from microsub.base.errors import StoreUnavailable
 from microsub.configuration.model import DeliverySettings, InstanceSettings
+from microsub.model.reader import PageQuery
 from microsub.redis.protocol import Redis
 from microsub.server.stores import output_contents
 from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog
@@ -106,6 +108,16 @@ async def test_the_order_of_arrival_fills_before_it_answers(world: Deferring) ->
     listed = await ann.get(action="timeline", method="ids", order="oldest")
     assert [one["_id"] for one in listed["items"]] == list(reversed(await ann.ids()))
     assert len(listed["items"]) == 2
+
+
+async def test_what_is_read_beside_a_page_follows_the_fill(world: Deferring) -> None:
+    """The web interface's list of channels has the counts of the page's moment."""
+    await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("two", "one"))
+    counts = partial(world.it.channels.counts, "ann")
+    page, (_, unread) = await world.it.services.reading.page_beside("ann", "home", PageQuery(20), world.it.now, counts)
+    assert (page.count(b'"_is_read":false'), sum(unread)) == (2, 2)
 
 
 async def test_read_and_removed_items_stay_so(world: Deferring) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,9 +108,9 @@ class ChannelList:
     async def links(self, visit: PageVisit) -> ChannelLinks:
         """The list of the signed-in user: first all channels together, then each one. Raises SignInNeeded."""
         user = visit.require_session().user
-        inherited = await self._style_of(user)
-        names, counts, everything = await self._channels.distinct_counts(user)
-        troubled = await self._attention_of(user)
+        inherited, (names, counts, everything), troubled = await asyncio.gather(
+            self._style_of(user), self._channels.distinct_counts(user), self._attention_of(user)
+        )
         lines = _lines_of(names, inherited, visit)
         whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
         each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]

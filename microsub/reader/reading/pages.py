@@ -20,6 +20,7 @@ from microsub.model.reader import GLOBAL, SAVED, PageQuery
 from microsub.posts.items import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.frame import ReaderSite
+from microsub.reader.reading.channel_list import ChannelLinks
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.places import CHANNEL, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
@@ -107,14 +108,21 @@ class TimelinePages:
         user = await self._reader.user(visit)
         if visit.display.order == "oldest" and place.uid != SAVED:
             place = replace(place, oldest_first=True)
-        page = await self._reading.page(user, place.uid, place.page_query(), visit.now)
+
+        async def beside() -> tuple[ChannelLinks, str]:
+            return await asyncio.gather(self._reader.links(visit), self._newest(user, place, visit.now))
+
+        page, (channels, newest) = await self._reading.page_beside(
+            user, place.uid, place.page_query(), visit.now, beside
+        )
         reply = orjson.loads(page)
         source = reply.get("source", {})
         return await self._posts_page(
             visit,
             place,
             reply,
-            newest=await self._newest(visit, place, reply),
+            channels,
+            newest=newest if _is_inside(place) else str(reply["paging"].get("before", "")),
             source=source,
             home=is_home,
             lack="" if reply["items"] or "_unavailable" in reply else await self._lack(visit, user, place),
@@ -131,13 +139,14 @@ class TimelinePages:
                 reply = orjson.loads(await self._search.page(user, place.uid, place.search_request(), visit.now))
             except RequestError as error:
                 visit.problem = error
-        return await self._posts_page(visit, place, reply)
+        return await self._posts_page(visit, place, reply, await self._reader.links(visit))
 
     async def _posts_page(
         self,
         visit: PageVisit,
         place: TimelinePlace,
         reply: dict[str, Any],
+        channels: ChannelLinks,
         *,
         newest: str = "",
         source: dict[str, str] | None = None,
@@ -146,7 +155,6 @@ class TimelinePages:
         full: bool = False,
     ) -> Response:
         user = visit.require_session().user
-        channels = await self._reader.links(visit)
         named = next((link.name for link in channels if link.uid == place.uid), place.uid)
         paging, posts = reply["paging"], await self._views.of(visit, reply["items"])
         previous, following = _pages_around(place, paging, full=full)
@@ -184,12 +192,11 @@ class TimelinePages:
             return "unread"
         return "posts" if await self._channels.follows_anything(user) else "feeds"
 
-    async def _newest(self, visit: PageVisit, place: TimelinePlace, reply: dict[str, Any]) -> str:
-        """The cursor of the newest post that "mark all" on the page includes; empty for none."""
-        if not (place.before or place.after or place.oldest_first):
-            return str(reply["paging"].get("before", ""))
-        user = visit.require_session().user
-        rows = await self._reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), visit.now)
+    async def _newest(self, user: str, place: TimelinePlace, now: float) -> str:
+        """The cursor of the newest post that "mark all" on a page inside includes; empty for none."""
+        if not _is_inside(place):
+            return ""
+        rows = await self._reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), now)
         return rows.first.encode() if rows.first is not None else ""
 
     async def _news(self, visit: PageVisit) -> Response:
@@ -199,6 +206,11 @@ class TimelinePages:
         count = len(found.ids)
         text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
         return data_reply({"new": count, "text": text, "unread": (await self._reader.links(visit)).unread})
+
+
+def _is_inside(place: TimelinePlace) -> bool:
+    """Whether the page may not begin with the newest post."""
+    return bool(place.before or place.after or place.oldest_first)
 
 
 def _pages_around(place: TimelinePlace, paging: Mapping[str, str], *, full: bool) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.urls import mask_credentials
 from microsub.feeds.record import Feeds
 from microsub.formats.entry_id import post_type
@@ -25,6 +27,8 @@ from microsub.web.visit import PageVisit
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
 _MOST_TARGETS, _MOST_PHOTOS, _MOST_FILES, _MOST_CATEGORIES = 3, 12, 6, 12
 _MEGABYTE = 1024 * 1024
+TITLES_KEPT = 60.0
+_MOST_TITLES = 10_000
 PLAYED = frozenset({"video", "audio"})
 """Kinds of files for which a post's own page has a player."""
 
@@ -277,18 +281,37 @@ def _place(card: Card | None) -> str:
     return ", ".join(dict.fromkeys(part for part in parts if part))
 
 
+class FeedTitles:
+    """The titles that feeds give themselves, remembered for `TITLES_KEPT` seconds."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        self._feeds = feeds
+        self._known: BoundedCache[str, tuple[float, str]] = BoundedCache(_MOST_TITLES)
+
+    async def of(self, ids: Collection[str]) -> dict[str, str]:
+        """The titles of these feeds, by id; feeds that can't be read are left out. No round trip if all are known."""
+        now = time.monotonic()
+        known = {id_: held for id_ in ids if (held := self._known.get(id_)) and now - held[0] < TITLES_KEPT}
+        if missing := [id_ for id_ in ids if id_ not in known]:
+            records = await self._feeds.within_reach(missing)
+            read = {id_: (now, record.title or "") for id_, record in records.items()}
+            self._known.update(read)
+            known |= read
+        return {id_: title for id_, (_, title) in known.items()}
+
+
 class PostViews:
     """Shows posts to the signed-in user, with titles of feeds, and pictures at addresses of this server."""
 
     def __init__(self, feeds: Feeds, images: Images, own_names: OwnNames) -> None:
-        self._feeds = feeds
+        self._titles = FeedTitles(feeds)
         self._images = images
         self._own_names = own_names
 
     async def of(self, visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:
         """Items in wire form as pages show them."""
         user = visit.require_session().user
-        records = await self._feeds.within_reach({item["_source"] for item in items if "_source" in item})
+        titles = await self._titles.of({item["_source"] for item in items if "_source" in item})
         address = await self._images.addresses(user)
 
         def image(url: str) -> str:
@@ -296,7 +319,7 @@ class PostViews:
             return visit.site.pages.href(path) if path else ""
 
         own = self._own_names.last(user).own
-        titles = {id_: own.get(id_) or record.title or "" for id_, record in records.items()}
+        titles = {id_: own.get(id_) or title for id_, title in titles.items()}
         # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one
         # user can't occupy all threads.
         async with visit.site.turns.of(user):

@@ -7,7 +7,7 @@
 -- The score of an item is the same in every timeline, so all copies of an item reach the heads of their channels at the
 -- same time. Channels are read in small blocks, because most items of a page come from few channels.
 --
--- KEYS  1 channels  2 user  3 posts of `saved`  4 token  5 behind (4 and 5 only with a token)
+-- KEYS  1 channels  2 user  3 posts of `saved`  4 behind  5 token, if one is to be checked
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
 --       6, 7, 8 patterns: channel, the set to read (posts or unread), unread  9 uid or 'global'
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; otherwise
@@ -19,14 +19,13 @@
 -- include: rank
 -- include: active
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
-local scope, waiting = '', 0
+local scope, waiting = '', redis.call('EXISTS', KEYS[4])
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'names')
 local own_names = user[2] or ''
-if KEYS[4] then
-  scope = scope_of(KEYS[4], ARGV[5])
+if KEYS[5] then
+  scope = scope_of(KEYS[5], ARGV[5])
   if not scope then return { 'token' } end
   if user[1] then return { 'disabled' } end
-  waiting = redis.call('EXISTS', KEYS[5])
 end
 
 local walked_before, walked_behind = string.match(ARGV[7], '^(.-)%*(.*)$')

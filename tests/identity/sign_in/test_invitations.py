@@ -163,8 +163,9 @@ async def test_of_two_concurrent_uses_one_succeeds(local: LocalSignIn) -> None:
     )
     assert sorted(type(one).__name__ for one in chosen) == ["InvitationSpent", "str"]
     winner = PASSWORDS[chosen.index(ANN)]
-    passwords = local._passwords
-    assert [await passwords.is_right(ANN, one) for one in PASSWORDS] == [one == winner for one in PASSWORDS]
+    hashed = await local.credentials.password(ANN)
+    right = [await local._passwords.is_right(ANN, hashed, one) for one in PASSWORDS]
+    assert right == [one == winner for one in PASSWORDS]
 
 
 async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: LocalSignIn) -> None:
