@@ -16,7 +16,7 @@ from heapq import heapify, heapreplace
 from random import Random
 
 from benchmarks.publishers import DAY, MINUTE, WINDOW, Host, Publisher
-from microsub.feeds.queue import FEEDS_FOR_A_HOLD, LONGEST_HOLD
+from microsub.feeds.hosts import FEEDS_FOR_A_HOLD, LONGEST_HOLD
 from microsub.polling.plan import (
     Failed,
     FeedAnswered,

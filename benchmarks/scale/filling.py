@@ -20,7 +20,7 @@ from benchmarks.scale.plan import Size, deal, followers
 from benchmarks.shelves import entry
 from microsub.accounts.store import Accounts
 from microsub.base.urls import host_of
-from microsub.feeds.queue import HOST_RECORD, Schedule
+from microsub.feeds.hosts import HOST_RECORD, Schedule
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.model.jf2 import Feed
 from microsub.posts.entries import items_to_store

@@ -18,7 +18,7 @@ import structlog
 from microsub.accounts.store import Accounts, User
 from microsub.base.errors import NotFound
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
-from microsub.feeds.queue import Schedule
+from microsub.feeds.hosts import Schedule
 from microsub.feeds.record import Feeds
 from microsub.model.reader import ChannelKey, Subscription
 from microsub.redis.protocol import Redis

@@ -24,7 +24,7 @@ from microsub.timelines.follow import unsubscribe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from microsub.feeds.queue import Schedule
+    from microsub.feeds.hosts import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.fetch import FetchFailed
     from microsub.posts.items import Items

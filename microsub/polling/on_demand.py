@@ -15,7 +15,7 @@ from microsub.base.urls import host_of, mask_credentials
 from microsub.feeds.condition import held_until
 
 if TYPE_CHECKING:
-    from microsub.feeds.queue import Schedule
+    from microsub.feeds.hosts import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.polling.worker import Worker
 

@@ -314,21 +314,21 @@ Permanent, entries are deleted with the mute. `timelines.rules`.
 
 hosts_due = key("{hosts}:due")
 """Sorted set: host by Unix time of its next allowed request; for a leased host, the end of its lease. Permanent.
-`feeds.queue`.
+`feeds.hosts`.
 """
 
 hosts_leases = key("{hosts}:leases")
 """Hash: leased host → the lease's token, in the form of `{due:<what>:<shard>}:claims`. Permanent, entries are deleted
-with the lease. `feeds.queue`.
+with the lease. `feeds.hosts`.
 """
 
 host_due = key_of("host:{<host_name>}:due")
-"""Sorted set: feed id by Unix time of its next poll. Permanent, absent if empty. `feeds.queue`."""
+"""Sorted set: feed id by Unix time of its next poll. Permanent, absent if empty. `feeds.hosts`."""
 
 host = key_of("host:{<host_name>}")
 """Hash: `hold` (Unix time until which no request is sent), `held:<feed>` (end of the pause that a feed's publisher
 requested), `free` (Unix time at which its spacing ends), `token` (the newest lease that was used). Lifetime: 48 hours.
-`feeds.queue`.
+`feeds.hosts`.
 """
 
 # --- users -------------------------------------------------------------------------------------------------------

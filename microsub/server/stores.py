@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # most commands need only a few of these, and each takes time
     from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
     from microsub.delivery.delivery import Delivered, Delivery
     from microsub.feeds.events import Events
-    from microsub.feeds.queue import Schedule
+    from microsub.feeds.hosts import Schedule
     from microsub.feeds.record import Feeds
     from microsub.hub.topics import Topics
     from microsub.identity.admission import UserAddresses
@@ -64,7 +64,7 @@ _PARTS = {
     "outputs": "outputs.store:OutputFeeds",
     "presence": "redis.presence:Presence",
     "rules": "timelines.rules:Rules",
-    "schedule": "feeds.queue:Schedule",
+    "schedule": "feeds.hosts:Schedule",
 }
 """The module of each store's class."""
 

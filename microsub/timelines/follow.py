@@ -14,8 +14,8 @@ from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreUn
 from microsub.base.rate_limits import RateLimit
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
+from microsub.feeds.hosts import Schedule
 from microsub.feeds.internal import InternalAddress
-from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import SettingsOf

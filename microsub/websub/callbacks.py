@@ -41,7 +41,7 @@ from microsub.websub.subscriptions import (
 from microsub.work import Bounds, Stream, calendar_of
 
 if TYPE_CHECKING:
-    from microsub.feeds.queue import Schedule
+    from microsub.feeds.hosts import Schedule
     from microsub.feeds.record import Feeds
     from microsub.redis.protocol import Redis
     from microsub.websub.store import SubscriptionStore

@@ -11,7 +11,7 @@ from microsub.admin.check.keynames import kind_of
 from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Reader, Seen, batched, pairs, scores
 from microsub.feeds import url_index
 from microsub.feeds.followers import as_places
-from microsub.feeds.queue import Schedule
+from microsub.feeds.hosts import Schedule
 from microsub.feeds.record import Feeds
 from microsub.model.reader import GLOBAL
 from microsub.posts.imported import COPY

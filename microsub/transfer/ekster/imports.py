@@ -34,7 +34,7 @@ from microsub.transfer.ekster import OLD_POST, OldPost, source_among
 if TYPE_CHECKING:
     from microsub.accounts.store import Accounts
     from microsub.configuration.facts import UserChanges
-    from microsub.feeds.queue import Schedule
+    from microsub.feeds.hosts import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.model.settings import SettingsOf
     from microsub.parsing.pool import ParsePool

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from microsub.feeds.queue import Schedule
+from microsub.feeds.hosts import Schedule
 from microsub.redis import keys
 from tests.support.polling import next_time
 from tests.support.posts import NOON
