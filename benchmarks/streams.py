@@ -23,6 +23,7 @@ from benchmarks.report import aligned
 from benchmarks.shelves import fill
 from benchmarks.world import SETTINGS, rewritten, web
 from microsub.accounts.store import Accounts
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
@@ -30,7 +31,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.server.migrations import migrate
 from microsub.timelines.channels import Channels
-from microsub.timelines.read_state import mark
+from microsub.timelines.read_state import ReadState
 
 STREAMS = 1000
 TURNS, SECONDS = 12, 4.0
@@ -186,11 +187,12 @@ async def _streams(endpoint: str, tokens: Sequence[str]) -> AsyncIterator[Arriva
 
 async def _mark(redis: Redis, arrivals: Arrivals, took: list[float]) -> None:
     """Let one user after the other mark their post, and wait for its event."""
+    read_state = ReadState(redis, Items(redis).scores)
     for number in itertools.cycle(arrivals):
         (item,) = texts(await redis.command("ZRANGE", keys.posts(_user(number), "home"), 0, 0))
         is_unread = await redis.command("ZCARD", keys.unread(_user(number), "home"))
         began = time.perf_counter()
-        await mark(redis, _user(number), "home", [item], "read" if is_unread else "unread", time.time())
+        await read_state.mark(_user(number), "home", [item], "read" if is_unread else "unread", time.time())
         took.append(await arrivals[number].get() - began)
         await asyncio.sleep(PAUSE)
 

@@ -32,7 +32,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import score_text
 from microsub.timelines.add import Adder
 from microsub.timelines.channels import Channels
-from microsub.timelines.read_state import mark
+from microsub.timelines.read_state import ReadState
 
 T = TypeVar("T")
 
@@ -244,7 +244,7 @@ def _arrivals(name: str, there: Population, items: Sequence[bytes]) -> Iterator[
 async def by_the_stores(redis: Redis, there: Population) -> None:
     """Write the same as `subscriptions` and `timelines`, but with the product's own steps, which is slow."""
     follows, store, items = Channels(redis), Feeds(redis), Items(redis)
-    adder = Adder(redis, items)
+    adder, read_state = Adder(redis, items), ReadState(redis, items.scores)
     for user in range(there.size.users):
         name = user_name(user)
         for uid, ranks in there.channels(user):
@@ -255,7 +255,7 @@ async def by_the_stores(redis: Redis, there: Population) -> None:
                 known = await items.timeline_items(feed.ids)
                 await adder.add(name, uid, feed.record.id, known, now=there.now - SPAN, limit=0)
                 seen = [item for place, item in enumerate(feed.ids) if is_read(place)]
-                await mark(redis, name, uid, seen, "read", there.now)
+                await read_state.mark(name, uid, seen, "read", there.now)
 
 
 def _polled(record: FeedRecord, now: float) -> dict[str, str | None]:

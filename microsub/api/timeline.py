@@ -17,13 +17,11 @@ from microsub.discovery.picked import PickedPosts
 from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
-from microsub.timelines.read_state import mark, mark_all, mark_before
+from microsub.timelines.read_state import ReadState
 from microsub.timelines.remove import Leaving, move_items, take_out
 from microsub.timelines.restore import put_unread
 from microsub.timelines.rules import Rules
-from microsub.timelines.saved import move_to_saved, save_posts
-from microsub.timelines.saved import save as put_into_saved
-from microsub.timelines.saved import unsave as take_out_of_saved
+from microsub.timelines.saved import SavedPosts
 from microsub.timelines.sync.arrivals import Arrivals
 from microsub.timelines.views import ReaderViews
 from microsub.web.actions import (
@@ -80,6 +78,8 @@ class TimelineActions:
     ) -> None:
         self._redis = redis
         self._items = items
+        self._read_state = ReadState(redis, items.scores)
+        self._saved = SavedPosts(redis, items)
         self._reading = reading
         self._rules = rules
         self._picked = picked
@@ -118,23 +118,23 @@ class TimelineActions:
 
     async def mark_read(self, call: Call) -> Reply:
         """Mark the items in `entry`, or `last_read_entry` and older ones, or `everything`."""
-        uid, redis = channel_in(call.params), self._redis
+        uid = channel_in(call.params)
         last = call.params.text("last_read_entry")
         updated: set[str] = set()
         if call.params.many("entry"):
-            updated = await mark(redis, call.user, uid, entries_in(call.params), "read", call.now)
+            updated = await self._read_state.mark(call.user, uid, entries_in(call.params), "read", call.now)
         elif last is None:
             raise missing("entry", "the '_id' of one or more items, or 'last_read_entry'")
         if last == EVERYTHING:
-            updated |= await mark_all(redis, call.user, uid, call.now)
+            updated |= await self._read_state.mark_all(call.user, uid, call.now)
         elif last is not None:
-            updated |= await mark_before(redis, call.user, uid, last, self._items.scores, call.now)
+            updated |= await self._read_state.mark_before(call.user, uid, last, call.now)
         return _updated(len(updated))
 
     async def mark_unread(self, call: Call) -> Reply:
         """Mark the items in `entry` as unread again."""
         uid, entries = channel_in(call.params), entries_in(call.params)
-        return _updated(len(await mark(self._redis, call.user, uid, entries, "unread", call.now)))
+        return _updated(len(await self._read_state.mark(call.user, uid, entries, "unread", call.now)))
 
     async def remove(self, call: Call) -> Reply:
         """Remove the items in `entry` from the channel permanently."""
@@ -149,24 +149,22 @@ class TimelineActions:
         picked, unknown = await self._picked.among(call.user, call.params.many("entry"), call.now)
         if target == SAVED:
             most = await self._most_saved(call)
-            count = await save_posts(*stores, call.user, picked, now, most=most) if picked else 0
-            return _updated(count + await move_to_saved(*stores, call.user, entries, now, most=most), unknown)
+            count = await self._saved.save_posts(call.user, picked, now, most=most) if picked else 0
+            return _updated(count + await self._saved.move_in(call.user, entries, now, most=most), unknown)
         count = await put_unread(*stores, call.user, target, picked, now) if picked else 0
         return _updated(count + await move_items(*stores, call.user, target, entries, now), unknown)
 
     async def save(self, call: Call) -> Reply:
         """Put the items in `entry`, from the channel, any channel or a preview, into `saved` as well."""
         uid, entries = channel_or_global(call.params), entries_in(call.params)
-        stores, most = (self._redis, self._items), await self._most_saved(call)
+        most = await self._most_saved(call)
         picked, unknown = await self._picked.among(call.user, call.params.many("entry"), call.now)
-        count = await save_posts(*stores, call.user, picked, call.now, most=most) if picked else 0
-        return _updated(
-            count + await put_into_saved(*stores, call.user, entries, call.now, uid=uid, most=most), unknown
-        )
+        count = await self._saved.save_posts(call.user, picked, call.now, most=most) if picked else 0
+        return _updated(count + await self._saved.save(call.user, entries, call.now, uid=uid, most=most), unknown)
 
     async def unsave(self, call: Call) -> Reply:
         """Remove the items in `entry` from `saved`."""
-        return _updated(await take_out_of_saved(self._redis, call.user, entries_in(call.params), call.now))
+        return _updated(await self._saved.unsave(call.user, entries_in(call.params), call.now))
 
     async def muted(self, call: Call) -> Reply:
         """The muted authors and sources."""

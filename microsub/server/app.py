@@ -63,6 +63,8 @@ from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.surface import Services
+from microsub.timelines.read_state import ReadState
+from microsub.timelines.saved import SavedPosts
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
 from microsub.web.actions import Table
@@ -257,7 +259,9 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
     links = ChannelList(services.channels, services.reading.style, services.survey.attention)
     identity = services.identity
     reader = ReaderSite(site, identity.quotas, links, services.changed, services.topics_changed)
-    undo, views = UndoRecords(services.redis), PostViews(services.feeds, services.images, services.reading.own_names)
+    read_state = ReadState(services.redis, services.items.scores)
+    saved, undo = SavedPosts(services.redis, services.items), UndoRecords(services.redis, read_state)
+    views = PostViews(services.feeds, services.images, services.reading.own_names)
     posts = PostPages(reader, services.reading, views, services.outputs, services.answers)
     timelines = TimelinePages(
         reader, services.reading, views, services.post_search, services.channels, services.answers, undo
@@ -268,7 +272,7 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
         *posts.routes(),
         *answering.routes(reader, services.answers, identity.signing_in, posts),
         *reading.routes(reader, services.redis, services.listeners, services.images),
-        *MarkForms(reader, services.reading, services.redis, services.items, identity.quotas, undo).routes(),
+        *MarkForms(reader, services.reading, read_state, saved, identity.quotas, undo).routes(),
         *FollowPages(
             reader,
             services.channels,
@@ -288,8 +292,7 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
             views,
             picked=services.picked,
             quotas=identity.quotas,
-            redis=services.redis,
-            items=services.items,
+            saved=saved,
             outputs=services.outputs,
             contents=services.output_contents,
         ),
@@ -322,7 +325,7 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
             applied=services.applied,
             backend=services.backend,
         ),
-        *filters.routes(reader, services.channels, services.reading, undo, services.redis),
+        *filters.routes(reader, services.channels, services.reading, undo, read_state),
         *menu.routes(reader),
         *list_pages.routes(
             reader,

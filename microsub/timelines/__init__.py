@@ -3,7 +3,7 @@
 Also answers other features' questions about saved items and the order of arrival.
 """
 
-from microsub.timelines.saved import count_saved, save, save_posts, saved_among, unsave
+from microsub.timelines.saved import SavedPosts, count_saved, saved_among
 from microsub.timelines.sync.arrivals import (
     Arrival,
     ArrivalQuery,
@@ -19,12 +19,10 @@ __all__ = [
     "ArrivalQuery",
     "Arrivals",
     "Newcomers",
+    "SavedPosts",
     "count_saved",
     "last_position",
     "read_arrivals",
     "read_newcomers",
-    "save",
-    "save_posts",
     "saved_among",
-    "unsave",
 ]

@@ -20,59 +20,63 @@ from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_bac
 from microsub.timelines.timelinekeys import distinct, members_at, set_keys, shown_keys, split
 
 
-async def save(
-    redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, uid: str = GLOBAL, most: int = 0
-) -> int:
-    """Save items that the channel or (`global`) any channel of the user shows; returns the number newly saved.
+class SavedPosts:
+    """Puts items into `saved`, and removes them."""
 
-    They also stay where they are. Unknown ids and saved items are ignored. If the user would have more than `most`
-    (0: any number), none is saved and QuotaReached is raised. Raises NotFound.
-    """
-    shown = await shown_among(redis, user, uid, distinct(ids))
-    return await save_posts(redis, items, user, shown, now, most=most)
+    def __init__(self, redis: Redis, items: Items) -> None:
+        self._redis = redis
+        self._items = items
 
+    async def save(self, user: str, ids: Sequence[str], now: float, *, uid: str = GLOBAL, most: int = 0) -> int:
+        """Save items that the channel or (`global`) any channel of the user shows; returns the number newly saved.
 
-async def save_posts(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, most: int = 0) -> int:
-    """Save stored posts for a user, whether or not any channel shows them; returns the number newly saved.
+        They also stay where they are. Unknown ids and saved items are ignored. If the user would have more than `most`
+        (0: any number), none is saved and QuotaReached is raised. Raises NotFound.
+        """
+        shown = await shown_among(self._redis, user, uid, distinct(ids))
+        return await self.save_posts(user, shown, now, most=most)
 
-    The caller must know that the user may see these posts, so never pass on ids from an app. Unknown and saved posts
-    are ignored. Up to a thousand are saved all or none. Raises NotFound and QuotaReached.
-    """
-    count = 0
-    for batch in batches(distinct(ids)):
-        known = await items.timeline_items(batch)
-        args: list[Arg] = [now, most]
-        for item in known:
-            args += [item.id, item.score]
-        script_keys = [keys.channels(user), *set_keys(user, SAVED), *shown_keys(user)]
-        reply = await redis.script(load("timeline_save"), script_keys, args)
-        if isinstance(reply, int):
-            raise await absent(redis, user)
-        if len(reply) > 1:
-            raise QuotaReached(SAVED_POSTS, reply[1], most)
-        came = split(reply[0])
-        dead = await take_back(redis, items, user, SAVED, came, now)
-        count += len(came) - len(dead)
-    return count
+    async def save_posts(self, user: str, ids: Sequence[str], now: float, *, most: int = 0) -> int:
+        """Save stored posts for a user, whether or not any channel shows them; returns the number newly saved.
 
+        The caller must know that the user may see these posts, so never pass on ids from an app. Unknown and saved
+        posts are ignored. Up to a thousand are saved all or none. Raises NotFound and QuotaReached.
+        """
+        count = 0
+        for batch in batches(distinct(ids)):
+            known = await self._items.timeline_items(batch)
+            args: list[Arg] = [now, most]
+            for item in known:
+                args += [item.id, item.score]
+            script_keys = [keys.channels(user), *set_keys(user, SAVED), *shown_keys(user)]
+            reply = await self._redis.script(load("timeline_save"), script_keys, args)
+            if isinstance(reply, int):
+                raise await absent(self._redis, user)
+            if len(reply) > 1:
+                raise QuotaReached(SAVED_POSTS, reply[1], most)
+            came = split(reply[0])
+            dead = await take_back(self._redis, self._items, user, SAVED, came, now)
+            count += len(came) - len(dead)
+        return count
 
-async def unsave(redis: Redis, user: str, ids: Sequence[str], now: float) -> int:
-    """Remove items from `saved` only; returns their number. Raises NotFound."""
-    return len(await take_out(redis, user, SAVED, ids, Leaving(Reason.REMOVED), now))
+    async def unsave(self, user: str, ids: Sequence[str], now: float) -> int:
+        """Remove items from `saved` only; returns their number. Raises NotFound."""
+        return len(await take_out(self._redis, user, SAVED, ids, Leaving(Reason.REMOVED), now))
 
+    async def move_in(self, user: str, ids: Sequence[str], now: float, *, most: int) -> int:
+        """Move items from all other channels into `saved`, with their read state; returns the number moved.
 
-async def move_to_saved(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, most: int) -> int:
-    """Move items from all other channels into `saved`, with their read state; returns the number moved.
-
-    Unknown ids are ignored. If the user would have more than `most` (0: any number), none is moved; of hundreds, some
-    may be moved before other requests reach the limit. Raises NotFound and QuotaReached.
-    """
-    if most:  # move_items counts again with each batch; this check comes before the first one
-        new = set(await shown_among(redis, user, GLOBAL, distinct(ids))) - await saved_among(redis, user, ids)
-        count = await count_saved(redis, user)
-        if new and count + len(new) > most:
-            raise QuotaReached(SAVED_POSTS, count, most)
-    return await move_items(redis, items, user, SAVED, ids, now, most=most)
+        Unknown ids are ignored. If the user would have more than `most` (0: any number), none is moved; of hundreds,
+        some may be moved before other requests reach the limit. Raises NotFound and QuotaReached.
+        """
+        if most:  # move_items counts again with each batch; this check comes before the first one
+            new = set(await shown_among(self._redis, user, GLOBAL, distinct(ids))) - await saved_among(
+                self._redis, user, ids
+            )
+            count = await count_saved(self._redis, user)
+            if new and count + len(new) > most:
+                raise QuotaReached(SAVED_POSTS, count, most)
+        return await move_items(self._redis, self._items, user, SAVED, ids, now, most=most)
 
 
 async def count_saved(redis: Redis, user: str) -> int:

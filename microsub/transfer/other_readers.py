@@ -27,8 +27,8 @@ from microsub.model.reader import GLOBAL, SAVED
 from microsub.parsing.process import dumps
 from microsub.posts.entries import items_to_store
 from microsub.redis.replies import text
-from microsub.timelines.read_state import mark
-from microsub.timelines.saved import save_posts, saved_among
+from microsub.timelines.read_state import ReadState
+from microsub.timelines.saved import SavedPosts, saved_among
 from microsub.transfer.foreign_posts import POSTS_OF_READER, ReaderPost
 from microsub.transfer.reports import ChannelImport, ImportReport, Skipped, one_by_one
 
@@ -220,7 +220,7 @@ class OtherReaders:
         ids = [item for post in posts if (item := here.get(post.id))]
         self._marked += len(ids)
         if ids and not dry_run:
-            await mark(self.redis, user, GLOBAL, ids, state, now)
+            await ReadState(self.redis, self.items.scores).mark(user, GLOBAL, ids, state, now)
 
     async def _save(
         self,
@@ -245,7 +245,7 @@ class OtherReaders:
         ids = await self.imported.ids(user, list(own))
         await self.imported.write({ids[name]: _to_store(post, now) for name, post in own.items()}, now)
         found = [ids[name] if name in own else str(here[post.id]) for name, post in due.items()]
-        await save_posts(self.redis, self.items, user, found, now)
+        await SavedPosts(self.redis, self.items).save_posts(user, found, now)
         await self.imported.arrived(user, SAVED, list(due))
 
     async def _here(self, posts: Sequence[ReaderPost]) -> dict[str, str | None]:

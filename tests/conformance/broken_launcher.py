@@ -41,17 +41,19 @@ def cursor_ties_lost() -> None:
 @variant("revisions.read-stays", "revisions.edit-keeps-read", "revisions.counts")
 def read_items_come_back() -> None:
     """Each delivery of a poll marks its whole channel as unread."""
+    from microsub.posts.items import Items
     from microsub.timelines.add import Adder
     from microsub.timelines.pages import walk_rows
-    from microsub.timelines.read_state import mark
+    from microsub.timelines.read_state import ReadState
 
     add_to = Adder.add_to
 
     async def deliver(self: Adder, targets: Any, *rest: Any) -> Any:
         result = await add_to(self, targets, *rest)
+        read_state = ReadState(self._redis, Items(self._redis).scores)
         for one in targets:
             async for rows in walk_rows(self._redis, one.user, one.uid):
-                await mark(self._redis, one.user, one.uid, [row.id for row in rows], "unread", time.time())
+                await read_state.mark(one.user, one.uid, [row.id for row in rows], "unread", time.time())
         return result
 
     Adder.add_to = deliver  # type: ignore[assignment,method-assign]
@@ -98,10 +100,11 @@ def other_headers() -> None:
 def removed_items_come_back() -> None:
     """`remove` only marks as read."""
     from microsub.api import timeline
-    from microsub.timelines.read_state import mark
+    from microsub.posts.items import Items
+    from microsub.timelines.read_state import ReadState
 
     async def only_mark(redis: Any, user: str, uid: str, ids: Any, _how: Any, now: float) -> list[str]:
-        return list(await mark(redis, user, uid, ids, "read", now))
+        return list(await ReadState(redis, Items(redis).scores).mark(user, uid, ids, "read", now))
 
     timeline.take_out = only_mark
 

@@ -12,7 +12,7 @@ from microsub.model.reader import Reason
 from microsub.redis import keys
 from microsub.server.worker import post_bytes
 from microsub.timelines.remove import Leaving, take_out
-from microsub.timelines.saved import save
+from microsub.timelines.saved import SavedPosts
 from tests.support.polling import World, dated, rss
 
 
@@ -150,7 +150,7 @@ async def test_saved_posts_count_after_the_unfollow(it, site, feed):
     """Otherwise each feed could be saved and given up in turn."""
     ids = await it.feeds.item_ids(feed.id)
     sizes = dict(zip(ids, await it.items.sizes(ids), strict=True))
-    await save(it.redis, it.items, "alice", ids[:15], it.clock())
+    await SavedPosts(it.redis, it.items).save("alice", ids[:15], it.clock())
     await it.following.unfollow("alice", "home", feed.url, it.clock())
     assert await recounted(it) == [sum(sizes.values())]
     await take_out(it.redis, "alice", "home", ids, Leaving(Reason.REMOVED, removed_too=False), it.clock())

@@ -15,7 +15,7 @@ from microsub.reader.reading.undo import UndoRecords
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.channels import Channels
-from microsub.timelines.read_state import mark_until
+from microsub.timelines.read_state import ReadState
 from microsub.web.pages import Templates
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
 from tests.support.one_reader import ANN, NOW, OneReader
@@ -107,12 +107,12 @@ async def test_marking_takes_one_round_trip_per_eight_channels(real_redis: Redis
         pairs = [part for one in range(20) for part in (float(n * 20 + one + 1), str(n * 20 + one + 1))]
         await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for key in (keys.posts, keys.unread)])
     redis = CountingRedis(real_redis)
-    newest = str(len(uids) * 20)
-    marked = await mark_until(redis, ANN, "global", newest, world.items.scores, NOW)
+    newest, read_state = str(len(uids) * 20), ReadState(redis, world.items.scores)
+    marked = await read_state.mark_until(ANN, "global", newest, NOW)
     assert sum(map(len, marked.values())) == len(uids) * 20
     assert redis.trips == 3 + len(uids) // 8
     redis.trips = 0
-    undo = UndoRecords(redis)
+    undo = UndoRecords(redis, read_state)
     record = await undo.remember(ANN, marked)
     assert record is not None
     assert await undo.undo(ANN, record.id, NOW) == len(uids) * 20

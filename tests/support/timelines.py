@@ -20,6 +20,7 @@ class Timelines(Adder):
 
     def __init__(self, redis: Redis, items: Items) -> None:
         super().__init__(redis, items)
+        self._read_state = read_state.ReadState(redis, items.scores)
         self.move = partial(remove.move_items, redis, items)
         self.unfollow = partial(remove.take_out_feed, redis, items)
         self.stock = partial(remove.stock_of, redis)
@@ -42,16 +43,16 @@ class Timelines(Adder):
         return grant(user, scopes, behind=rows.behind), rows
 
     async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return len(await read_state.mark(self._redis, user, uid, ids, "read", now))
+        return len(await self._read_state.mark(user, uid, ids, "read", now))
 
     async def mark_all_read(self, user: str, uid: str, now: float) -> int:
-        return len(await read_state.mark_all(self._redis, user, uid, now))
+        return len(await self._read_state.mark_all(user, uid, now))
 
-    async def mark_read_before(self, user: str, uid: str, item: str, scores_of: pages.ScoresOf, now: float) -> int:
-        return len(await read_state.mark_before(self._redis, user, uid, item, scores_of, now))
+    async def mark_read_before(self, user: str, uid: str, item: str, now: float) -> int:
+        return len(await self._read_state.mark_before(user, uid, item, now))
 
     async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return len(await read_state.mark(self._redis, user, uid, ids, "unread", now))
+        return len(await self._read_state.mark(user, uid, ids, "unread", now))
 
     async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
         return len(await remove.take_out(self._redis, user, uid, ids, Leaving(Reason.REMOVED, removed_too=False), now))

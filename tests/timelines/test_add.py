@@ -60,7 +60,7 @@ async def test_long_timelines_are_marked_in_batches(world: OneReader) -> None:
     await world.follow("work", "1")
     for uid in ("home", "work"):
         await world.add(uid, *(item(n) for n in range(1, 2501)))
-    assert await world.timelines.mark_read_before(ANN, "home", "2400", world.items.scores, NOW) == 2400
+    assert await world.timelines.mark_read_before(ANN, "home", "2400", NOW) == 2400
     assert await world.timelines.mark_all_read(ANN, "global", NOW) == 2500
     assert await world.unread("work") == 0
 

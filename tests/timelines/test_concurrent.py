@@ -68,7 +68,7 @@ class Actor(OneReader):
                 self.change_a_rule,
                 lambda: timelines.mark_read(ANN, uid, self.some(), NOW),
                 lambda: timelines.mark_unread(ANN, uid, self.some(), NOW),
-                lambda: timelines.mark_read_before(ANN, uid, self.some()[0], self.items.scores, NOW),
+                lambda: timelines.mark_read_before(ANN, uid, self.some()[0], NOW),
                 lambda: timelines.remove(ANN, uid, self.some()[:1], NOW),
                 lambda: timelines.move(ANN, one, self.some(), NOW, hidden_too=self.chance.random() < 0.5),
                 lambda: timelines.expire_read(ANN, one, NOW - 1, NOW),

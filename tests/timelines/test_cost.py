@@ -169,7 +169,7 @@ async def test_reading_a_channel_up_to_an_item_is_one_request_to_redis(real_redi
     for item, trips, marked in (("600", 1, 601), ("1000", 1, 400), ("", 1, 499), ("1499", 1, 0)):
         world.redis.trips = 0
         if item:
-            found = await world.timelines.mark_read_before(ANN, "home", item, world.items.scores, NOW)
+            found = await world.timelines.mark_read_before(ANN, "home", item, NOW)
         else:
             found = await world.timelines.mark_all_read(ANN, "home", NOW)
         assert (found, world.redis.trips) == (marked, trips)

@@ -8,7 +8,7 @@ from microsub.base.errors import Unauthorized
 from microsub.model.reader import Credential
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
-from microsub.timelines import save
+from microsub.timelines import SavedPosts
 from microsub.timelines.sync.live_events import KEPT_SECONDS, EventPosition, LiveEvents, open_events, read_events
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -36,7 +36,7 @@ async def test_each_change_is_one_event(world: OneReader, credential: Credential
     await world.timelines.mark_read(ANN, "home", ["5", "99"], NOW)
     await world.timelines.move(ANN, "work", ["7"], NOW)
     await world.timelines.remove(ANN, "home", ["6"], NOW)
-    await save(world.redis, world.items, ANN, ["5"], NOW)  # type: ignore[arg-type]
+    await SavedPosts(world.redis, world.items).save(ANN, ["5"], NOW)  # type: ignore[arg-type]
     found = await told(world, credential, after)
     came = [(one.name, one.channel, [row.id for row in one.came]) for one in found.events]
     # The move and the channel's earlier events come in one step; items that have left since aren't listed.

@@ -21,7 +21,7 @@ from microsub.model.reader import SAVED, Cursor, Duplicate, PageQuery, Reason, T
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.replies import texts
-from microsub.timelines import save, unsave
+from microsub.timelines import SavedPosts
 from microsub.timelines.backlog import CatchUp, TimelineBacklog
 from tests.conftest import fake_redis
 from tests.support import THOROUGH, examples
@@ -73,6 +73,7 @@ class Machine(History):
     def __init__(self) -> None:
         super().__init__()
         self.world = OneReader(self.redis)
+        self.saved = SavedPosts(self.redis, self.world.items)  # type: ignore[arg-type]
         self.rules = self.world.rules
         self.now = START
         items, feed_of = universe()
@@ -195,7 +196,7 @@ class Machine(History):
     @rule(uid=anywhere, last=ids)
     def mark_before(self, uid: str, last: str) -> None:
         now = self.tick()
-        changed = self.run(self.world.timelines.mark_read_before(ANN, uid, last, self.world.items.scores, now))
+        changed = self.run(self.world.timelines.mark_read_before(ANN, uid, last, now))
         assert changed == self.model.mark_before(uid, last, now)
 
     @rule(uid=anywhere)
@@ -223,13 +224,13 @@ class Machine(History):
         now = self.tick()
         room = self.model.save(uid, chosen, now, most)
         try:
-            assert self.run(save(self.redis, self.world.items, ANN, chosen, now, uid=uid, most=most)) == room  # type: ignore[arg-type]
+            assert self.run(self.saved.save(ANN, chosen, now, uid=uid, most=most)) == room
         except QuotaReached:
             assert room is None
 
     @rule(chosen=some_ids)
     def unsave(self, chosen: list[str]) -> None:
-        left = self.run(unsave(self.redis, ANN, chosen, self.tick()))
+        left = self.run(self.saved.unsave(ANN, chosen, self.tick()))
         assert left == self.model.remove(SAVED, chosen, Reason.REMOVED)
 
     @rule(uid=ruled, url=urls, on=st.booleans())

@@ -12,9 +12,8 @@ from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
 from microsub.model.reader import SAVED, Cursor, PageQuery
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis.protocol import Redis
-from microsub.timelines import count_saved, save, save_posts, saved_among, unsave
+from microsub.timelines import SavedPosts, count_saved, saved_among
 from microsub.timelines.retention import Retention
-from microsub.timelines.saved import move_to_saved
 from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
@@ -32,8 +31,12 @@ async def world(redis: Redis) -> OneReader:
     return made
 
 
+def saving(world: OneReader) -> SavedPosts:
+    return SavedPosts(world.redis, world.items)  # type: ignore[arg-type]
+
+
 async def keep(world: OneReader, *ids: str, most: int = 0, uid: str = "global") -> int:
-    return await save(world.redis, world.items, ANN, ids, NOW, uid=uid, most=most)  # type: ignore[arg-type]
+    return await saving(world).save(ANN, ids, NOW, uid=uid, most=most)
 
 
 async def read_flags(world: OneReader, uid: str) -> dict[str, bool]:
@@ -80,10 +83,10 @@ async def test_only_what_a_reader_can_see_is_saved(world: OneReader) -> None:
     assert await keep(world, "1", uid="work") == 0
     with pytest.raises(NotFound, match="nowhere"):
         await keep(world, "1", uid="nowhere")
-    assert await save_posts(world.redis, world.items, ANN, ["50", "1", "404"], NOW) == 2  # type: ignore[arg-type]
+    assert await saving(world).save_posts(ANN, ["50", "1", "404"], NOW) == 2
     assert await world.ids("saved") == ["50", "1"]
     with pytest.raises(NotFound, match="nobody"):
-        await save_posts(world.redis, world.items, "nobody", ["50"], NOW)  # type: ignore[arg-type]
+        await saving(world).save_posts("nobody", ["50"], NOW)
 
 
 async def test_saved_items_outlive_their_channel(world: OneReader) -> None:
@@ -104,8 +107,8 @@ async def test_saved_items_outlive_their_channel(world: OneReader) -> None:
     await world.timelines.unfollow(ANN, "home", "1", NOW)
     await world.channels.delete(ANN, "home")
     assert set(await world.ids("saved")) == set(ids)
-    assert await unsave(world.redis, ANN, ids, NOW) == len(ids)
-    assert await save_posts(world.redis, world.items, ANN, ids[:1], NOW) == 1  # type: ignore[arg-type]
+    assert await saving(world).unsave(ANN, ids, NOW) == len(ids)
+    assert await saving(world).save_posts(ANN, ids[:1], NOW) == 1
     assert await world.ids("saved") == ids[:1], "also what is saved when its author is blocked already"
     assert await violations(world.redis, ANN, SAVED) == []
 
@@ -132,7 +135,7 @@ async def test_retention_leaves_saved_alone(world: OneReader) -> None:
 async def test_moving_into_saved_and_out_of_it(world: OneReader) -> None:
     """Moving into it works as with any channel, with the read state; moving out of it isn't possible."""
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
-    move_in = partial(move_to_saved, world.redis, world.items, ANN)  # type: ignore[arg-type]
+    move_in = partial(saving(world).move_in, ANN)
     assert await move_in(["1", "2"], NOW, most=0) == 2
     assert await world.ids("home") == ["3"]
     assert await read_flags(world, "saved") == {"2": False, "1": True}
@@ -148,7 +151,7 @@ async def test_moving_into_saved_and_out_of_it(world: OneReader) -> None:
 
 async def test_the_quota_holds_for_many_moves_at_once(world: OneReader) -> None:
     """Missing items and saved ones take no room; of one move all items come in or none, however many there are."""
-    move_in = partial(move_to_saved, world.redis, world.items, ANN)  # type: ignore[arg-type]
+    move_in = partial(saving(world).move_in, ANN)
     found = await asyncio.gather(*(move_in([one], NOW, most=1) for one in "123"), return_exceptions=True)
     assert sorted(map(str, found)) == ["1", *["the limit for saved posts is reached: 1 of 1"] * 2]
     (first,) = await world.ids("saved")
@@ -179,7 +182,7 @@ async def test_a_post_that_is_deleted_meanwhile_is_not_kept(world: OneReader) ->
             return found  # type: ignore[no-any-return]
 
     items = Vanishing(dict(world.items.items), dict(world.items.feeds))
-    assert await save(world.redis, items, ANN, ["1"], NOW) == 0
+    assert await SavedPosts(world.redis, items).save(ANN, ["1"], NOW) == 0
     assert await world.ids("saved") == []
 
 
@@ -191,11 +194,11 @@ async def test_killed_between_any_two_steps(real_redis: Redis) -> None:
     async def prepare() -> None:
         await dying.begin()
         await dying.add("home", item(1), item(2), item(3))
-        await save(redis, dying.items, ANN, ["3"], NOW)  # type: ignore[arg-type]
+        await saving(dying).save(ANN, ["3"], NOW)
 
     async def act() -> None:
-        await save(redis, dying.items, ANN, ["1", "2"], NOW)  # type: ignore[arg-type]
-        await unsave(redis, ANN, ["3"], NOW)
+        await saving(dying).save(ANN, ["1", "2"], NOW)
+        await saving(dying).unsave(ANN, ["3"], NOW)
 
     async def state() -> tuple[list[str], ...]:
         assert await violations(redis, ANN, SAVED) == []

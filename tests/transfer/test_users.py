@@ -28,8 +28,8 @@ from microsub.redis import keys
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.timelines.read_state import mark
-from microsub.timelines.saved import save
+from microsub.timelines.read_state import ReadState
+from microsub.timelines.saved import SavedPosts
 from microsub.transfer import user_export, user_import
 from microsub.transfer.foreign_posts import exported_posts
 from microsub.transfer.records import VERSION
@@ -97,9 +97,10 @@ async def live(world: World) -> None:
     await world.following.follow("ann", "friends", C, now - 30)
     await world.publish(A, *posts("late1", "late2", at=NOON + 9000, host="a.example"))
     found = await ann.ids("news", limit=100)
-    await mark(world.redis, "ann", "news", found[:7], "read", now)
-    await mark(world.redis, "ann", "news", found[20:25], "unread", now)
-    await save(world.redis, world.items, "ann", found[5:9], now)
+    read_state = ReadState(world.redis, world.items.scores)
+    await read_state.mark("ann", "news", found[:7], "read", now)
+    await read_state.mark("ann", "news", found[20:25], "unread", now)
+    await SavedPosts(world.redis, world.items).save("ann", found[5:9], now)
     await ann.post(action="timeline", method="remove", channel="news", **{"entry[]": found[10:13]})
     await ann.post(action="timeline", method="move", channel="empty", **{"entry[]": found[13:15]})
     await ann.post(action="mute", channel="friends", url="https://c.example/")

@@ -23,9 +23,8 @@ from microsub.model.settings import POST_TYPES, Filters
 from microsub.reader.channels.pages import CHANNELS, EXPECTED, asked_channel, writer_of
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.undo import UndoRecords
-from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels
-from microsub.timelines.read_state import mark
+from microsub.timelines.read_state import ReadState
 from microsub.timelines.views import ReaderViews
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit
@@ -42,12 +41,12 @@ MOST_WORDS = 50
 
 
 def routes(
-    reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, redis: Redis
+    reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, read_state: ReadState
 ) -> list[Route]:
     """The routes of this module."""
     path, shared = f"{CHANNELS}/{{uid}}/filter", (reader, channels, reading, undo)
     shown = partial(_filter, *shared)
-    return [page(reader.site, path, shown), reader.change(path, partial(_set_filter, *shared, redis), shown)]
+    return [page(reader.site, path, shown), reader.change(path, partial(_set_filter, *shared, read_state), shown)]
 
 
 Fields = ImmutableMultiDict[str, str]
@@ -101,7 +100,12 @@ async def _filter(
 
 
 async def _set_filter(
-    reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, redis: Redis, visit: PageVisit
+    reader: ReaderSite,
+    channels: Channels,
+    reading: ReaderViews,
+    undo: UndoRecords,
+    read_state: ReadState,
+    visit: PageVisit,
 ) -> Response:
     """Store the filter, or show its trial at an address of its own, which has only the filter's fields."""
     user, uid = await writer_of(reader, channels, visit)
@@ -114,7 +118,7 @@ async def _set_filter(
     record = None
     if "past" in visit.form:
         refused = await _refused_unread(reading, visit, uid, changed.filters)
-        record = await undo.remember(user, {uid: await mark(redis, user, uid, refused, "read", visit.now)})
+        record = await undo.remember(user, {uid: await read_state.mark(user, uid, refused, "read", visit.now)})
     return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=record.id if record is not None else "")
 
 

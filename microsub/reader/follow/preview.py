@@ -16,14 +16,12 @@ from microsub.discovery.picked import PickedPosts
 from microsub.discovery.search import Search, preview_items
 from microsub.feeds.record import Feeds
 from microsub.outputs import OutputContents, OutputFeeds
-from microsub.posts.items import Items
 from microsub.reader.follow.pages import FOLLOW, followers_of
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.places import given_address
 from microsub.reader.reading.posts import PostViews
-from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels
-from microsub.timelines.saved import save_posts
+from microsub.timelines.saved import SavedPosts
 from microsub.web.forms import began_elsewhere
 from microsub.web.routes import form, slow_page
 from microsub.web.visit import PageVisit
@@ -41,15 +39,14 @@ def routes(
     *,
     picked: PickedPosts,
     quotas: UserQuotas,
-    redis: Redis,
-    items: Items,
+    saved: SavedPosts,
     outputs: OutputFeeds,
     contents: OutputContents,
 ) -> list[Route]:
     """The routes of this module."""
     return [
         slow_page(reader.site, PREVIEW, partial(_preview, reader, search, entered, views, outputs, channels, feeds)),
-        form(reader.site, PICK, partial(_pick, reader, picked, quotas, redis, items, contents)),
+        form(reader.site, PICK, partial(_pick, reader, picked, quotas, saved, contents)),
     ]
 
 
@@ -92,8 +89,7 @@ async def _pick(
     reader: ReaderSite,
     picked: PickedPosts,
     quotas: UserQuotas,
-    redis: Redis,
-    items: Items,
+    saved: SavedPosts,
     contents: OutputContents,
     visit: PageVisit,
 ) -> Response:
@@ -106,7 +102,7 @@ async def _pick(
         raise NotFound(N_("This preview is too old, or its feed no longer has this post: open the preview again."))
     if saves:
         most = await quotas.most("saved", user)
-        await save_posts(redis, items, user, kept, visit.now, most=most)
+        await saved.save_posts(user, kept, visit.now, most=most)
     else:
         await contents.add(user, output, (), visit.now, kept)
         await reader.topics_changed(user, visit.now)

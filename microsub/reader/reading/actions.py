@@ -15,14 +15,12 @@ from microsub.accounts.quotas import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
-from microsub.posts.items import Items
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.pages import data_reply
 from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.undo import UndoRecords
-from microsub.redis.protocol import Redis
-from microsub.timelines.read_state import mark, mark_until
-from microsub.timelines.saved import save, unsave
+from microsub.timelines.read_state import ReadState
+from microsub.timelines.saved import SavedPosts
 from microsub.timelines.views import ReaderViews
 from microsub.web.headers import own_path
 from microsub.web.routes import form
@@ -47,15 +45,15 @@ class MarkForms:
         self,
         reader: ReaderSite,
         reading: ReaderViews,
-        redis: Redis,
-        items: Items,
+        read_state: ReadState,
+        saved: SavedPosts,
         quotas: UserQuotas,
         undo: UndoRecords,
     ) -> None:
         self._reader = reader
         self._reading = reading
-        self._redis = redis
-        self._items = items
+        self._read_state = read_state
+        self._saved = saved
         self._quotas = quotas
         self._undo = undo
         self._changes: Mapping[str, Change] = {
@@ -95,15 +93,15 @@ class MarkForms:
 
     async def _save(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
         most = await self._quotas.most("saved", user)
-        await save(self._redis, self._items, user, ids, visit.now, uid=GLOBAL, most=most)
+        await self._saved.save(user, ids, visit.now, uid=GLOBAL, most=most)
         return visit.translate(N_("Saved.")), {}
 
     async def _unsave(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-        await unsave(self._redis, user, ids, visit.now)
+        await self._saved.unsave(user, ids, visit.now)
         return visit.translate(N_("Removed from saved posts.")), {}
 
     async def _mark(self, visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> set[str]:
-        return await mark(self._redis, user, _channel(visit), ids, state, visit.now)
+        return await self._read_state.mark(user, _channel(visit), ids, state, visit.now)
 
     async def _mark_all(self, visit: PageVisit) -> Response:
         """Mark all posts that the page's place shows, up to the newest one when the page was made."""
@@ -113,13 +111,13 @@ class MarkForms:
         if source:
             marked = {uid: await self._mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), until)}
         else:
-            marked = await mark_until(self._redis, user, uid, until.item, self._items.scores, visit.now)
+            marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
         return await self._done(visit, "", marked)
 
     async def _mark_source(self, visit: PageVisit, user: str, place: TimelinePlace, until: Cursor) -> set[str]:
         """Mark the posts of one feed in the channel, from that position downwards."""
         behind = await self._reading.unread_of(user, place.uid, place.source, visit.now, until)
-        return await mark(self._redis, user, place.uid, [until.item, *behind], "read", visit.now)
+        return await self._read_state.mark(user, place.uid, [until.item, *behind], "read", visit.now)
 
     async def _mark_again(self, visit: PageVisit) -> Response:
         user = await self._reader.user(visit)

@@ -17,7 +17,7 @@ from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import raw_fields
-from microsub.timelines.read_state import mark_again
+from microsub.timelines.read_state import ReadState
 
 SECONDS = 600
 MOST = 500_000
@@ -35,8 +35,9 @@ class UndoRecord:
 class UndoRecords:
     """Keeps the record of each user."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, read_state: ReadState) -> None:
         self._redis = redis
+        self._read_state = read_state
 
     async def remember(self, user: str, marked: Mapping[str, Collection[str]]) -> UndoRecord | None:
         """Replace the record by posts that were marked as read, by channel; None for none or too many."""
@@ -74,7 +75,7 @@ class UndoRecords:
         if kept:
             await self._redis.command("DEL", keys.undo(user))
         ids = {uid: [str(item) for (item,) in struct.iter_unpack("<q", packed)] for uid, packed in kept.items()}
-        return await mark_again(self._redis, user, ids, now)
+        return await self._read_state.mark_again(user, ids, now)
 
     async def _kept(self, user: str, id_: str) -> dict[str, bytes]:
         """The ids of posts by channel; nothing if another record has replaced this one."""

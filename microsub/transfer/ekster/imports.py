@@ -27,7 +27,7 @@ from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
 from microsub.posts.entries import items_to_store, scores_of, settled
 from microsub.posts.ingest import PostWriter
-from microsub.timelines.read_state import mark
+from microsub.timelines.read_state import ReadState
 from microsub.transfer import ChannelImport, ImportReport, Skipped
 from microsub.transfer.ekster import OLD_POST, OldPost, source_among
 
@@ -226,7 +226,7 @@ class Importing:
             await self.adder.put(user, uid, items[item_id], now, limit, unfiltered=True)
         read = [ids[post.old] for post in due if post.is_read]
         if read:
-            await mark(self.redis, user, uid, read, "read", now)
+            await ReadState(self.redis, self.items.scores).mark(user, uid, read, "read", now)
         await self.imported.arrived(user, uid, [post.old for post in due])
 
     async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
@@ -250,7 +250,9 @@ class Importing:
                 )
             await self._begin(user, channel.uid, record, now)
         for start in range(0, len(arrivals.read), _FILL):
-            await mark(self.redis, user, channel.uid, arrivals.read[start : start + _FILL], "read", now)
+            await ReadState(self.redis, self.items.scores).mark(
+                user, channel.uid, arrivals.read[start : start + _FILL], "read", now
+            )
         for url in names:
             record = await self.feeds.ensure(url, now)
             if not record.gone:
