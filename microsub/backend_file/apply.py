@@ -113,12 +113,12 @@ class Applier:
                 mute, block = (await self.rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
                 outputs = await self.outputs.all_of(user.name)
                 changed.update({(user.name, f"output {feed.name}"): feed.changed for feed in outputs})
-                sources = await self.sources.all_of(user.name)
-                changed.update({(user.name, f"source {source.id}"): source.changed for source in sources})
+                sources = await self.sources.with_channels(user.name)
+                changed.update({(user.name, f"source {source.id}"): source.changed for source, _ in sources})
                 posting = {
                     source.id: SourceConfig(uid, source.name if source.name != source.id else None)
-                    for source in sources
-                    if not source.app and (uid := await self.sources.channel_of(source)) is not None
+                    for source, uid in sources
+                    if uid is not None and not source.app
                 }
             # A feed whose channel was removed gets no more posts, and a file can't declare it.
             there = {None, SAVED, *(channel.uid for channel in channels)}

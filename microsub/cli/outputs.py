@@ -159,7 +159,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
     await server.backend.require_user(settings, stores, user)
     if name is None:
         feeds = await stores.outputs.all_of(user)
-        sizes = [await stores.outputs.size(feed) for feed in feeds]
+        sizes = await stores.outputs.sizes(feeds)
         if as_json:
             base = await server_address(stores, settings) or settings.public_url
             print_json([feed.as_dict(base, size) for feed, size in zip(feeds, sizes, strict=True)])

@@ -55,8 +55,7 @@ async def source_list(settings: Settings, stores: Stores, user: str, as_json: bo
     Shows their ids, channels and names, and the app of a source that an app was granted.
     """
     await server.backend.require_user(settings, stores, user)
-    sources = server.stores.sources(stores)
-    found = [(one, await sources.channel_of(one)) for one in await sources.all_of(user)]
+    found = await server.stores.sources(stores).with_channels(user)
     if as_json:
         print_json(
             [

@@ -39,8 +39,8 @@ class Source:
 class SourceStore(Protocol):
     """The sources of all users, as other features need them. Methods with a source's id may raise NotFound."""
 
-    async def all_of(self, user: str) -> list[Source]:
-        """The user's sources, the oldest first."""
+    async def with_channels(self, user: str) -> list[tuple[Source, str | None]]:
+        """The user's sources, the oldest first, each with its channel, or None if its user has ended that."""
 
     async def get(self, user: str, source: str) -> Source:
         """The source with that id."""
@@ -50,6 +50,3 @@ class SourceStore(Protocol):
 
     async def revoke(self, user: str, source: str) -> None:
         """End the source with its token and its app's grants. Its posts stay."""
-
-    async def channel_of(self, source: Source) -> str | None:
-        """The channel into which it posts, or None if its user has ended that."""

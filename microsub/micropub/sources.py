@@ -123,8 +123,19 @@ class Sources:
 
     async def channels_of(self, user: str, sources: Collection[str]) -> dict[str, str | None]:
         """The channels into which these sources post; None for those whose user has ended that."""
-        found = [source for source in await self.all_of(user) if source.id in sources] if sources else []
-        return {source.id: await self.channel_of(source) for source in found}
+        found = await self.with_channels(user) if sources else []
+        return {source.id: uid for source, uid in found if source.id in sources}
+
+    async def with_channels(self, user: str) -> list[tuple[Source, str | None]]:
+        """The user's sources, the oldest first, each with its channel, or None if its user has ended that."""
+        found = await self.all_of(user)
+        feeds = await self.feeds.find_many(source.address for source in found)
+        everywhere = await self.channels.all_subscriptions(user) if feeds else {}
+        uids: dict[str, str] = {}
+        for uid, followed in everywhere.items():
+            for one in followed:
+                uids.setdefault(one.feed, uid)
+        return [(source, uids.get(feeds.get(source.address, ""))) for source in found]
 
     async def channel_of(self, source: Source) -> str | None:
         """The channel into which it posts, or None if its user has ended that."""

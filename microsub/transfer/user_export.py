@@ -115,8 +115,8 @@ class UserExport:
             yield record
         async for record in self._output_feeds(user.name, posts):
             yield record
-        for source in await self.sources.all_of(user.name):
-            if (uid := await self.sources.channel_of(source)) is not None:
+        for source, uid in await self.sources.with_channels(user.name):
+            if uid is not None:
                 yield ExportedSource(source.id, encode(SourceConfig(uid, source.name)))
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:

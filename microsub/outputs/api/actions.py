@@ -118,7 +118,9 @@ class OutputActions:
     async def listed(self, call: Call) -> Reply:
         """All output feeds of the user, or the items of the one in `output`, most recently edited first."""
         if call.params.text("output") is None:
-            return {"outputs": [await self._wire(feed) for feed in await self._outputs.all_of(call.user)]}
+            feeds = await self._outputs.all_of(call.user)
+            sizes = await self._outputs.sizes(feeds)
+            return {"outputs": [feed.as_dict(self._public_url, size) for feed, size in zip(feeds, sizes, strict=True)]}
         feed = await self._outputs.get(call.user, _name(call.params))
         await self._contents.refresh(feed, call.now)
         limit, offset = limit_in(call.params), _offset(call.params)

@@ -59,7 +59,7 @@ class PostingSource:
 async def _sources(reader: ReaderSite, sources: Sources, visit: PageVisit) -> Response:
     user, everywhere = await reader.user(visit), await reader.links(visit)
     by_uid = {link.uid: link for link in everywhere}
-    views = [PostingSource(one, by_uid.get(await sources.channel_of(one) or "")) for one in await sources.all_of(user)]
+    views = [PostingSource(one, by_uid.get(uid or "")) for one, uid in await sources.with_channels(user)]
     return visit.page(
         "sources.html",
         sources=views,

@@ -58,10 +58,10 @@ class OutputOverview:
 
 async def _list(reader: ReaderSite, outputs: OutputFeeds, visit: PageVisit) -> Response:
     feeds = await outputs.all_of(await reader.user(visit))
-    everywhere = await reader.links(visit)
+    sizes, everywhere = await outputs.sizes(feeds), await reader.links(visit)
     return await visit.long_page(
         "outputs.html",
-        feeds=[OutputOverview(feed, *await outputs.size(feed)) for feed in feeds],
+        feeds=[OutputOverview(feed, *size) for feed, size in zip(feeds, sizes, strict=True)],
         fields=visit.form if visit.problem is not None else {},
         sources=_sources(everywhere),
         deleted=visit.query.get("deleted", ""),
