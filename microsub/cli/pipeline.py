@@ -182,11 +182,9 @@ async def deadletter_retry(settings: Settings, stores: Stores, letter_ids: tuple
 
     Example: microsub deadletter retry --all
     """
-    from microsub.delivery.stage import retry
-
     dead = _dead_letters(stores)
     letters = await _chosen(dead, letter_ids, everything)
-    refused = await retry(dead, letters, server.stores.ingest(stores).add_found)
+    refused = await server.worker.letter_retry(stores)(letters)
     for why in refused:
         say(f"microsub: {why}", err=True)
     say(f"{counted(len(letters) - len(refused), 'message')} put back")

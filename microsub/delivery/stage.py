@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from microsub.redis.protocol import Redis
     from microsub.redis.tracking import Tracker
 
-STAGES = ("stored", "incomplete", "pushed")
-"""Streams with stages: ids for timelines, ids to be completed, and deliveries of hubs."""
-
 StorePosts = Callable[[EntriesFound], Awaitable[object]]
 """Stores posts that could not be stored before (`Ingest.add_found`)."""
 
@@ -156,21 +153,23 @@ class Stages:
                 stage.wake()
 
 
-async def retry(dead: DeadLetters, letters: Sequence[DeadLetter], store: StorePosts) -> list[str]:
+async def retry(
+    dead: DeadLetters, letters: Sequence[DeadLetter], store: StorePosts, stages: Sequence[str]
+) -> list[str]:
     """Put messages of dead letters back into their streams, as new ones, and `store` posts; returns failures as text.
 
     A message is added before its letter is deleted: a crash in between leaves both, which is harmless. Letters that
-    fail again are kept, as are those with an unknown stage. Raises StoreError if Redis is unavailable.
+    fail again are kept, as are those of none of the `stages`. Raises StoreError if Redis is unavailable.
     """
     failed = []
     for letter in letters:
         try:
             if letter.stage == "entries":
                 await store(EntriesFound.of(letter.fields))
-            elif letter.stage in STAGES:
+            elif letter.stage in stages:
                 await dead.put_back(letter)
             else:
-                failed.append(_unknown(letter))
+                failed.append(_unknown(letter, stages))
                 continue
         except Exception as error:
             if isinstance(error, StoreError) and error.passing:
@@ -181,9 +180,9 @@ async def retry(dead: DeadLetters, letters: Sequence[DeadLetter], store: StorePo
     return failed
 
 
-def _unknown(letter: DeadLetter) -> str:
+def _unknown(letter: DeadLetter, stages: Sequence[str]) -> str:
     stage = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in letter.stage[:80])
     return (
         f"letter {letter.id} can't be retried: it names the stage '{stage}', expected one of "
-        f"{', '.join(('entries', *STAGES))}; show it with 'deadletter show' or remove it with 'deadletter drop'"
+        f"{', '.join(('entries', *stages))}; show it with 'deadletter show' or remove it with 'deadletter drop'"
     )

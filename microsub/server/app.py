@@ -317,7 +317,7 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
             feeds=services.feeds,
             polls=services.polls,
             dead=services.dead_letters,
-            store=services.store_posts,
+            retry=services.retry_letters,
             hubs=services.subscription_store,
             accounts=services.accounts,
             activity=services.activity,

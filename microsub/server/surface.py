@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from microsub.admin.overview import ServerOverview
 from microsub.admin.survey import Survey
 from microsub.backend_file.store import Applied
 from microsub.configuration.effective import Status
-from microsub.delivery.stage import StorePosts
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.picked import PickedPosts
 from microsub.discovery.search import Search
@@ -50,7 +49,7 @@ from microsub.webmention.receiver import MentionReceiver
 from microsub.webpush.devices import Devices
 from microsub.websub.callbacks import Callbacks
 from microsub.websub.store import SubscriptionStore
-from microsub.work import DeadLetters
+from microsub.work import DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
     from microsub.reader.answering.answers import Answers  # whose pages get these services
@@ -82,8 +81,8 @@ class Services:
 
     `clock` returns Unix time in seconds; tests replace it. `post_search` is None if search is off. `changed` is called
     after a change of declarations of backend.json, which is then written back soon; it mustn't block. `name_instance`
-    returns the name of this server's data, `backend` the state of backend.json. `store_posts` stores posts for which
-    that failed before. `public_url` is the server's URL, if known; `topics` are those of the hub,
+    returns the name of this server's data, `backend` the state of backend.json. `retry_letters` puts dead letters
+    back, and returns failures as text. `public_url` is the server's URL, if known; `topics` are those of the hub,
     None without that URL. `topics_changed` is called with a user whose topics may have changed, and the time.
     """
 
@@ -115,7 +114,7 @@ class Services:
     survey: Survey
     polls: PollOnRequest
     dead_letters: DeadLetters
-    store_posts: StorePosts
+    retry_letters: Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
     subscription_store: SubscriptionStore
     applied: Applied
     activity: Activity

@@ -24,7 +24,6 @@ from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.effective import EffectiveSettings
 from microsub.configuration.model import Registration
-from microsub.delivery.stage import STAGES
 from microsub.discovery.directory import Directory
 from microsub.discovery.entered import EnteredAddresses
 from microsub.discovery.picked import PickedPosts
@@ -72,7 +71,7 @@ from microsub.server.stores import (
     user_export,
 )
 from microsub.server.surface import IdentityServices, Services
-from microsub.server.worker import can_search, figures, follower, post_store, survey
+from microsub.server.worker import STAGES, can_search, figures, follower, letter_retry, post_store, survey
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews
@@ -242,7 +241,7 @@ def app_services(
         survey=found,
         polls=PollOnRequest(stores.feeds, stores.schedule),
         dead_letters=DeadLetters(stores.redis),
-        store_posts=ingest(stores).add_found,
+        retry_letters=letter_retry(stores),
         subscription_store=subscription_store,
         applied=stores.applied,
         activity=Activity(stores.redis),

@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # a command needs only one of these, which is imported when i
     from microsub.webmention.verification import MentionVerifier
     from microsub.webpush.messages import DeviceMessages
     from microsub.websub.subscriber import Subscriber
-    from microsub.work import Patience
+    from microsub.work import DeadLetter, Handler, Patience
 
 log = structlog.get_logger(__name__)
 
@@ -133,11 +133,8 @@ def delivery_stages(
     tracker: Tracker | None,
     patience: Patience | None = None,
 ) -> Stages:
-    """The stages of the worker of that name: delivery, look-ups, and hubs' deliveries."""
+    """The stages of the worker of that name: delivery, look-ups, and `QUEUES`."""
     from microsub.delivery.stage import Stages
-    from microsub.polling.plan import pushed_fields
-    from microsub.websub.deliveries import STAGE, Deliveries
-    from microsub.websub.store import SubscriptionStore
 
     stages = Stages(
         *(stores.redis, stores.feeds, stores.items, filling, stores.events, completing),
@@ -146,14 +143,38 @@ def delivery_stages(
         tracker=tracker,
         clock=stores.clock,
     )
+    for queue, handler in QUEUES.items():
+        stages.serve(queue, handler(stores, stages, parser))
+    return stages
+
+
+def hub_deliveries(stores: Stores, stages: Stages, parser: ParsePool) -> Handler:
+    """The handler of what hubs delivered."""
+    from microsub.polling.plan import pushed_fields
+    from microsub.websub.deliveries import Deliveries
+    from microsub.websub.store import SubscriptionStore
+
     taking_in, subscription_store = ingest(stores, stages.wake), SubscriptionStore(stores.redis, clock=stores.clock)
-    deliveries = Deliveries(
+    return Deliveries(
         *(stores.feeds, subscription_store, taking_in, parser, pushed_fields),
         require_room=stores.room.require,
         clock=stores.clock,
-    )
-    stages.serve(STAGE, deliveries.handle)
-    return stages
+    ).handle
+
+
+QUEUES: Mapping[str, Callable[[Stores, Stages, ParsePool], Handler]] = {"pushed": hub_deliveries}
+"""The queues of features by name, with what makes the handler of their messages."""
+
+STAGES = ("stored", "incomplete", *QUEUES)
+"""All queues: ids for timelines, ids to be completed, and those of features."""
+
+
+def letter_retry(stores: Stores) -> Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]:
+    """The function that puts dead letters back, and returns failures as text; see `delivery.stage.retry`."""
+    from microsub.delivery.stage import retry
+    from microsub.work import DeadLetters
+
+    return functools.partial(retry, DeadLetters(stores.redis), store=ingest(stores).add_found, stages=STAGES)
 
 
 def feed_poller(

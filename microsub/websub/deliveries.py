@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-STAGE = "pushed"
-"""The stream of accepted deliveries."""
-
 _SOME = 20
 
 

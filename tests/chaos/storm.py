@@ -31,12 +31,11 @@ from microsub.admin.sweep import Sweeping
 from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.base.urls import host_of
-from microsub.delivery.stage import STAGES
 from microsub.hub.store import HubStore, KnownSubscription
 from microsub.hub.subscriptions import HubSubscription, subscription_id
 from microsub.hub.topics import ChannelTopics
 from microsub.redis.connect import connect
-from microsub.server.worker import rebuilding
+from microsub.server.worker import STAGES, rebuilding
 from microsub.websub.store import callback_fields
 from microsub.websub.subscriptions import Callback, WantedSubscription, address, new_callback
 from microsub.work import Stream, backlogs

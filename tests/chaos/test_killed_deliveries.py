@@ -12,10 +12,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from microsub.delivery.stage import STAGES
 from microsub.feeds.record import FeedRecord
 from microsub.redis import keys
 from microsub.redis.connect import connect
+from microsub.server.worker import STAGES
 from microsub.work import backlogs
 from tests.chaos.storm import Blog, start_worker
 from tests.support.cluster import running_server

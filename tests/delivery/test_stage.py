@@ -22,6 +22,7 @@ from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
+from microsub.server.worker import STAGES
 from microsub.work import Bounds, DeadLetters, Message, Patience, Stage, Stream, queue
 from tests.support.posts import NOON
 from tests.support.redis_wrappers import CountingRedis
@@ -299,7 +300,7 @@ async def test_a_dead_letter_can_be_tried_again_or_dropped(redis):
         await dead.add("stored", Message("1-1", {"name": name.encode()}, 5), "why", 5.0)
     again, never = await dead.list()
     assert await dead.get(again.id) == again
-    assert await retry(dead, [again], nothing) == []
+    assert await retry(dead, [again], nothing, STAGES) == []
     await dead.drop([never])
     assert await dead.count() == 0
     assert await dead.get(never.id) is None

@@ -17,6 +17,7 @@ from microsub.base.errors import InvalidRequest
 from microsub.delivery.stage import retry
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
 from microsub.redis.protocol import Redis
+from microsub.server.worker import STAGES
 from microsub.websub import callbacks, hubs
 from microsub.websub.hubs import Hubs
 from microsub.websub.subscriber import Subscriber
@@ -90,7 +91,7 @@ async def test_a_dead_letter_that_is_tried_again_undoes_no_edit(push: Push) -> N
         await dead.add("pushed", message, "it failed", push.it.now)
         await stream.done([message])
         assert await push.deliver(first.replace(b"About second", b"About second, edited")) == [202]
-        assert await retry(dead, await dead.list(), push.it.ingest.add_found) == []
+        assert await retry(dead, await dead.list(), push.it.ingest.add_found, STAGES) == []
     await push.it.stages.run_once()
     assert "edited" in (await push.it.texts())[0]
     assert await dead.count() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from microsub.delivery.stage import retry
 from microsub.redis import keys
+from microsub.server.worker import STAGES
 from microsub.work import DeadLetters
 from tests.support.polling import World, dated, rss
 from tests.support.web import Publisher
@@ -32,11 +33,11 @@ async def test_a_post_that_cannot_be_stored_stops_no_other(it: World, site: Publ
     assert (letter.stage, letter.why.partition(":")[0]) == ("entries", "StoreDamaged")
     assert len(await it.rows()) == 5
     assert (await it.poll(feed)).outcome in {"unchanged", "not_modified"}
-    (refused,) = await retry(dead, [letter], it.ingest.add_found)
+    (refused,) = await retry(dead, [letter], it.ingest.add_found, STAGES)
     assert "failed again: StoreDamaged" in refused
     assert await dead.count() == 1
     await it.redis.command("HSET", keys.item(item), "author", author)
-    assert await retry(dead, [letter], it.ingest.add_found) == []
+    assert await retry(dead, [letter], it.ingest.add_found, STAGES) == []
     assert await dead.count() == 0
     assert ['"name":"Edited"' in text for text in await it.texts()] == [False] * 3 + [True, False]
 

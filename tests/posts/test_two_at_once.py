@@ -18,6 +18,7 @@ from microsub.posts.items import Items
 from microsub.posts.values import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.server.worker import STAGES
 from microsub.work import DeadLetters, Message, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss
@@ -174,7 +175,7 @@ async def test_a_retried_dead_letter_overwrites_no_later_edit(it):
     dead = DeadLetters(it.redis)
     await dead.add("entries", Message("", message(feed.id, 1, "first").to_fields()), "it failed", NOON)
     await storing(it)(message(feed.id, 2, "second"))
-    assert await retry(dead, await dead.list(), storing(it)) == []
+    assert await retry(dead, await dead.list(), storing(it), STAGES) == []
     assert await dead.count() == 0
     assert await text_of(it, feed.id) == "second"
 

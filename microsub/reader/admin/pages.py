@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -31,7 +31,6 @@ from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.effective import Status
 from microsub.configuration.model import encode
-from microsub.delivery.stage import StorePosts, retry
 from microsub.feeds.condition import FeedCondition
 from microsub.feeds.record import Feeds
 from microsub.polling.on_demand import PollOnRequest
@@ -56,6 +55,8 @@ _BETWEEN = ' "<>\\'
 """Characters that end an address in a text."""
 _ESCAPED = re.compile(r"(?i)\\(?:/|u00([2-7][0-9a-f]))")
 
+RetryLetters = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
+
 SECTIONS: Mapping[str, str] = {
     ADMIN: N_("Overview"),
     f"{ADMIN}/feeds": N_("Feeds"),
@@ -76,7 +77,7 @@ def routes(
     feeds: Feeds,
     polls: PollOnRequest,
     dead: DeadLetters,
-    store: StorePosts,
+    retry: RetryLetters,
     hubs: SubscriptionStore,
     accounts: Accounts,
     activity: Activity,
@@ -86,7 +87,7 @@ def routes(
 ) -> list[Route]:
     """The routes of this module.
 
-    `store` stores posts for which that failed before; `backend` returns the state of backend.json.
+    `retry` puts dead letters back, and returns failures as text; `backend` returns the state of backend.json.
     """
     admins = partial(_admins, quotas)
     feed_path, feed, letters = f"{ADMIN}/feeds/{{id}}", partial(_feed, feeds), f"{ADMIN}/letters"
@@ -96,7 +97,7 @@ def routes(
         page(site, feed_path, admins(feed)),
         form(site, feed_path, admins(partial(_poll, polls)), feed),
         page(site, letters, admins(partial(_letters, dead))),
-        form(site, f"{letters}/retry", admins(partial(_retry, dead, store))),
+        form(site, f"{letters}/retry", admins(partial(_retry, dead, retry))),
         form(site, f"{letters}/drop", admins(partial(_drop, dead))),
         page(site, f"{ADMIN}/hubs", admins(partial(_hubs, survey, hubs))),
         page(site, f"{ADMIN}/users", admins(partial(_users, accounts, activity, credentials))),
@@ -318,8 +319,8 @@ async def _letters(dead: DeadLetters, visit: PageVisit, failed: Sequence[str] = 
     return _shown(visit, "letters.html", letters=shown, count=count, last=last, failed=told, done=done)
 
 
-async def _retry(dead: DeadLetters, store: StorePosts, visit: PageVisit) -> Response:
-    failed = await retry(dead, await _chosen(dead, visit), store)
+async def _retry(dead: DeadLetters, retry: RetryLetters, visit: PageVisit) -> Response:
+    failed = await retry(await _chosen(dead, visit))
     return await _letters(dead, visit, failed) if failed else visit.go(f"{ADMIN}/letters", done="retried")
 
 
