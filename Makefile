@@ -49,7 +49,7 @@ programs: # the programs that tests start besides Python
 test-matrix: $(VENV)/.dev programs ## the same, also on fakeredis and a Redis Cluster where possible, with four times the generated inputs
 	@TEST_MATRIX=1 TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
-check-fast: $(VENV)/.dev ## check format, lint, types, layers; no tests, about a minute
+check-fast: $(VENV)/.dev ## check format, lint, types, layers, Lua; no tests, about a minute
 	@scripts/check --fast
 
 check: $(VENV)/.dev ## check format, lint, types, layers, tests, as CI does
