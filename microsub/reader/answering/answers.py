@@ -25,7 +25,6 @@ from microsub.base.urls import safe_url
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
 from microsub.identity.protocol.documents import read_error
 from microsub.identity.sign_in import PostingAccess, provider_name
-from microsub.reader.reading.posts import web
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields
@@ -169,7 +168,7 @@ class Answers:
             raise AnswerFailed(Sentence(text, site=site, detail=reply.detail))
         if reply.status in _DONE:
             log.info("an answer was published", user=user, site=site)
-            return web(safe_url(reply.headers.get("location"), access.micropub))
+            return safe_url(reply.headers.get("location"), access.micropub) or ""
         if reply.status == 401:
             await self.end(user, secret, now)
             raise AnswerFailed(Sentence("{site} no longer accepts posts from this server. Allow it again.", site=site))
