@@ -45,6 +45,7 @@ from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, installed
 from microsub.reader.admin import pages as admin
 from microsub.reader.answering import pages as answering
+from microsub.reader.channel_list import ChannelList
 from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
 from microsub.reader.first import pages as first
@@ -54,7 +55,6 @@ from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading.actions import MarkForms
-from microsub.reader.reading.channel_list import ChannelList
 from microsub.reader.reading.pages import TimelinePages
 from microsub.reader.reading.post_page import PostPages
 from microsub.reader.reading.posts import PostViews
@@ -270,7 +270,7 @@ def _reader_routes(services: Services, site: PageSite, starters: Sequence[Starte
         *first.routes(reader, timelines, services.channels, services.following, identity.quotas, starters),
         *timelines.routes(),
         *posts.routes(),
-        *answering.routes(reader, services.answers, identity.signing_in, posts),
+        *answering.routes(reader, services.answers, identity.signing_in),
         *reading.routes(reader, services.redis, services.listeners, services.images),
         *MarkForms(reader, services.reading, read_state, saved, identity.quotas, undo).routes(),
         *FollowPages(

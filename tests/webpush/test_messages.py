@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from microsub.accounts.store import Activity
-from microsub.reader.reading import channel_list
+from microsub.reader import channel_list
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.webpush.devices import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER

@@ -34,7 +34,7 @@ from microsub.configuration.model import encode
 from microsub.feeds.condition import FeedCondition
 from microsub.feeds.record import Feeds
 from microsub.polling.on_demand import PollOnRequest
-from microsub.reader.reading.places import ITEM_ID
+from microsub.reader.places import ITEM_ID
 from microsub.search import PostSearch
 from microsub.web.pages import N_
 from microsub.web.routes import Handler, form, page

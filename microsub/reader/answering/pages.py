@@ -1,4 +1,4 @@
-"""The pages that allow a browser to answer from the user's own site, and the form for answers."""
+"""The pages that allow a browser to answer from the user's own site."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.base.digests import new_secret
-from microsub.base.errors import InvalidRequest, NotFound, SignInFailed
+from microsub.base.errors import InvalidRequest, SignInFailed
 from microsub.base.texts import N_
 from microsub.identity.pages.sign_in import next_path
 from microsub.identity.pages.visits import has_hosted_profile
 from microsub.identity.sign_in import CALLBACK_OF_POSTING, SignInClient, provider_name
-from microsub.reader.answering.answers import KINDS, Answer, Answers
+from microsub.reader.answering.answers import Answers
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.places import POST
-from microsub.reader.reading.post_page import PostPages
 from microsub.web.routes import form, page, slow_page
 from microsub.web.visit import PageVisit
 
 ANSWER = "/answer"
 
 
-def routes(reader: ReaderSite, answers: Answers, signing_in: SignInClient, posts: PostPages) -> list[Route]:
+def routes(reader: ReaderSite, answers: Answers, signing_in: SignInClient) -> list[Route]:
     """The routes of this module."""
     site, state = reader.site, partial(_state, reader, answers)
     return [
@@ -32,7 +30,6 @@ def routes(reader: ReaderSite, answers: Answers, signing_in: SignInClient, posts
         form(site, ANSWER, partial(_allow, reader, signing_in), state),
         slow_page(site, CALLBACK_OF_POSTING, partial(_allowed, reader, answers, signing_in)),
         form(site, f"{ANSWER}/end", partial(_end, reader, answers)),
-        form(site, f"{POST}/{{id}}/answer", partial(_answer, reader, answers, posts), posts.page),
     ]
 
 
@@ -88,18 +85,3 @@ async def _end(reader: ReaderSite, answers: Answers, visit: PageVisit) -> Respon
     """End this browser's permission."""
     await answers.end(await reader.user(visit), visit.posting_secret, visit.now)
     return visit.go(ANSWER)
-
-
-async def _answer(reader: ReaderSite, answers: Answers, posts: PostPages, visit: PageVisit) -> Response:
-    """Answer the post in the page's address.
-
-    The post's URL and title are the stored ones, whatever the form contains.
-    """
-    user, post = await reader.user(visit), await posts.find(visit)
-    kind = next((one for one in KINDS if one == visit.form.text("kind")), None)
-    if kind is None or not post.url:
-        raise NotFound(N_("You can't reply to this post."))
-    text = visit.form.text("content") if kind == "reply" else ""
-    answer = Answer(kind, post.url, text.replace("\r\n", "\n"), post.title)
-    published = await answers.publish(user, visit.posting_secret, answer, visit.now)
-    return visit.go(f"{POST}/{post.id}", answered=published)

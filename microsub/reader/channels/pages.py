@@ -22,9 +22,9 @@ from microsub.feeds.record import Feeds
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED, Channel, Subscription
 from microsub.model.settings import OwnChannelSettings, SettingsOf, UnreadStyle
 from microsub.polling.on_demand import PollOnRequest
+from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks
-from microsub.reader.reading.places import ITEM_ID, ListPart
+from microsub.reader.places import ITEM_ID, ListPart
 from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines.channels import Channels
 from microsub.timelines.follow import Followed, Following

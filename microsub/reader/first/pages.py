@@ -19,8 +19,8 @@ from microsub.base.urls import web_address
 from microsub.identity.pages.start import start_page
 from microsub.model.reader import BUILT_IN
 from microsub.reader.frame import ReaderSite
+from microsub.reader.places import CHANNEL, HOME
 from microsub.reader.reading.pages import TimelinePages
-from microsub.reader.reading.places import CHANNEL, HOME
 from microsub.timelines.channels import Channels
 from microsub.timelines.follow import Following
 from microsub.web.routes import page

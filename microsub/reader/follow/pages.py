@@ -18,10 +18,10 @@ from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinf
 from microsub.discovery.search import Search, SearchAnswer
 from microsub.feeds.record import Feeds
 from microsub.formats.feed_links import FeedLink
+from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import ChannelLink
+from microsub.reader.places import ITEM_ID, given_address
 from microsub.reader.reading.images import Images
-from microsub.reader.reading.places import ITEM_ID, given_address
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME, Channels
 from microsub.timelines.follow import Following

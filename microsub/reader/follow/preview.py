@@ -18,7 +18,7 @@ from microsub.feeds.record import Feeds
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.reader.follow.pages import FOLLOW, followers_of
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.places import given_address
+from microsub.reader.places import given_address
 from microsub.reader.reading.posts import PostViews
 from microsub.timelines.channels import Channels
 from microsub.timelines.saved import SavedPosts

@@ -16,8 +16,8 @@ from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.frame import ReaderSite
+from microsub.reader.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.pages import data_reply
-from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.saved import SavedPosts

@@ -19,11 +19,11 @@ from microsub.base.rate_limits import Slot, public_network
 from microsub.model.reader import GLOBAL, SAVED, PageQuery
 from microsub.posts.items import PIECE
 from microsub.reader.answering.answers import Answers
+from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import ChannelLinks
+from microsub.reader.places import CHANNEL, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
-from microsub.reader.reading.places import CHANNEL, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.post_page import answering_state
 from microsub.reader.reading.posts import PostViews, UnavailablePost, in_order
 from microsub.reader.reading.undo import UndoRecords

@@ -1,4 +1,4 @@
-"""The page of a single post."""
+"""The page of a single post, and its form for answers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from starlette.routing import Route
 from microsub.base.errors import NotFound, StoreUnavailable
 from microsub.identity.pages.visits import has_hosted_profile
 from microsub.outputs import OutputFeeds
-from microsub.reader.answering.answers import Answers
+from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.places import ITEM_ID, POST, TimelinePlace
+from microsub.reader.places import ITEM_ID, POST, TimelinePlace
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews
 from microsub.timelines.views import ReaderViews
 from microsub.web.pages import N_
-from microsub.web.routes import page
+from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
 
 MUTED_FOR = {"7": N_("for a week"), "30": N_("for 30 days"), "": N_("forever")}
@@ -38,11 +38,12 @@ class PostPages:
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
-        return [page(self._reader.site, f"{POST}/{{id}}", self.page)]
+        site, path = self._reader.site, f"{POST}/{{id}}"
+        return [page(site, path, self._page), form(site, f"{path}/answer", self._answer, self._page)]
 
-    async def page(self, visit: PageVisit) -> Response:
+    async def _page(self, visit: PageVisit) -> Response:
         """One complete post, in any of the user's channels; with the problem of an answer to it."""
-        user, post = await self._reader.user(visit), await self.find(visit)
+        user, post = await self._reader.user(visit), await self._find(visit)
         return visit.page(
             "post.html",
             # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before it is played.
@@ -58,7 +59,7 @@ class PostPages:
             written=visit.form.get("content", ""),
         )
 
-    async def find(self, visit: PageVisit) -> PostView:
+    async def _find(self, visit: PageVisit) -> PostView:
         """The post in the page's address. Raises NotFound, StoreUnavailable."""
         user, id_ = visit.require_session().user, visit.request.path_params["id"]
         found = await self._reading.post(user, id_) if ITEM_ID.fullmatch(id_) else None
@@ -69,6 +70,20 @@ class PostPages:
             raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
         (post,) = await self._views.of(visit, reply["items"], whole=True)
         return post
+
+    async def _answer(self, visit: PageVisit) -> Response:
+        """Answer the post from the user's own site.
+
+        The post's URL and title are the stored ones, whatever the form contains.
+        """
+        user, post = await self._reader.user(visit), await self._find(visit)
+        kind = next((one for one in KINDS if one == visit.form.text("kind")), None)
+        if kind is None or not post.url:
+            raise NotFound(N_("You can't reply to this post."))
+        text = visit.form.text("content") if kind == "reply" else ""
+        answer = Answer(kind, post.url, text.replace("\r\n", "\n"), post.title)
+        published = await self._answers.publish(user, visit.posting_secret, answer, visit.now)
+        return visit.go(f"{POST}/{post.id}", answered=published)
 
 
 async def answering_state(answers: Answers, visit: PageVisit) -> Literal["ready", "possible", ""]:

@@ -13,8 +13,8 @@ from microsub.accounts.sessions import device as browser_name
 from microsub.base.errors import NotFound
 from microsub.base.texts import N_
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
+from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.settings.menu import DEVICES
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit

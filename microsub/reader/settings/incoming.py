@@ -16,8 +16,8 @@ from microsub.feeds.sources import Source
 from microsub.identity.protocol.documents import micropub_line, webmention_line
 from microsub.micropub.sources import Sources
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
+from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import ChannelLink
 from microsub.reader.settings.menu import MENTIONS, SOURCES
 from microsub.timelines.rules import Rules
 from microsub.web.routes import form, page

@@ -15,9 +15,9 @@ from microsub.configuration.model import OutputConfig
 from microsub.model.reader import GLOBAL
 from microsub.outputs import OutputContents, OutputFeed, OutputFeeds, OutputItem
 from microsub.outputs.api.actions import output_settings
+from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks
-from microsub.reader.reading.places import ITEM_ID
+from microsub.reader.places import ITEM_ID
 from microsub.reader.settings.menu import OUTPUTS
 from microsub.timelines.channels import Channels, slug
 from microsub.web.params import collect

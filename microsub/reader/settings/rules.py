@@ -15,9 +15,9 @@ from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.model.reader import SAVED
+from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
-from microsub.reader.reading.channel_list import ChannelLink
-from microsub.reader.reading.places import given_address
+from microsub.reader.places import given_address
 from microsub.reader.reading.post_page import MUTED_FOR
 from microsub.reader.settings.menu import RULES
 from microsub.timelines.channels import Channels

@@ -9,7 +9,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
-from microsub.reader.reading.places import CHANNEL, TimelinePlace
+from microsub.reader.places import CHANNEL, TimelinePlace
 from microsub.timelines.channels import ChannelNames, Channels
 from microsub.timelines.views import StyleOf
 from microsub.web.pages import N_
