@@ -94,8 +94,12 @@ async def test_the_round_trips_of_a_sign_in_by_password(measured: Measured) -> N
 OLDER = f"?after={Cursor('9999999999', '1').encode()}"
 
 
-@pytest.mark.parametrize("query", ["", "?show=unread", OLDER], ids=["all", "unread", "older"])
-async def test_the_round_trips_of_a_timeline_page(measured: Measured, query: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/channel/home", "/channel/home?show=unread", f"/channel/home{OLDER}"],
+    ids=["home", "all", "unread", "older"],
+)
+async def test_the_round_trips_of_a_timeline_page(measured: Measured, path: str) -> None:
     """Two, if its posts and the titles of their feeds are remembered: the session, and all that the page shows."""
     server = measured.server
     await server.follow_unscheduled(FEED, "ann", "home")
@@ -104,7 +108,7 @@ async def test_the_round_trips_of_a_timeline_page(measured: Measured, query: str
     await begin_session(browser, server)
     for _ in range(2):
         measured.trips()
-        shown = await browser.get(f"/channel/home{query}")
+        shown = await browser.get(path)
         assert len(shown.tree.css(".post")) == 2
     assert measured.trips() <= 2
 

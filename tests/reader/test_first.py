@@ -91,3 +91,10 @@ def test_an_unusable_file_is_named_with_its_place(text: str, tmp_path: Path) -> 
         starter_feeds(file)
     with pytest.raises(ConfigError, match="absent"):
         starter_feeds(tmp_path / "absent.toml")
+
+
+async def test_who_follows_nothing_any_more_gets_the_offers_again(ann: ReadingVisitor) -> None:
+    """The channel that the process remembers as one with feeds may be deleted."""
+    assert (await ann.get("/")).title == (await ann.get("/")).title == "All"
+    await ann.reader.post(action="channels", method="delete", channel="home")
+    assert (await ann.get("/")).title == "What do you want to read?"

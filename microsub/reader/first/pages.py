@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,8 +47,9 @@ def routes(
         """All unread posts; for new users feeds to follow, without a session the page about this server."""
         if visit.session is None:
             return await start_page(visit)
-        follows = await channels.follows_anything(visit.session.user)
-        return await timelines.everything(visit) if follows else await offered(visit)
+        user = visit.session.user
+        follows, posts = await asyncio.gather(channels.follows_anything(user), timelines.everything(visit))
+        return posts if follows else await _offer(reader, starters, visit)
 
     return [
         page(reader.site, HOME, home),
@@ -58,6 +60,10 @@ def routes(
 
 async def _offered(reader: ReaderSite, starters: Sequence[StarterFeed], visit: PageVisit) -> Response:
     await reader.user(visit)
+    return await _offer(reader, starters, visit)
+
+
+async def _offer(reader: ReaderSite, starters: Sequence[StarterFeed], visit: PageVisit) -> Response:
     return visit.page("first.html", starters=starters, channels=await reader.links(visit), home=True)
 
 

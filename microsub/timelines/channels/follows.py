@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import orjson
 
 from microsub.accounts import absent
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, QuotaReached
 from microsub.model.reader import BUILT_IN, MOVE, SAVED, FeedMove, Subscription, read_moves
@@ -30,6 +31,8 @@ _MOST_FORMER = 1000
 """Maximum number of ids of former feeds per user; with one more, all are forgotten."""
 _LOOKED_AT = 5
 """Number of channels that are checked first for a follow; usually one of them has one. Then twice as many."""
+_MOST_USERS = 10_000
+"""Users of whom a process remembers a channel that follows feeds."""
 
 
 class Follows:
@@ -40,6 +43,7 @@ class Follows:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._following: BoundedCache[str, str] = BoundedCache(_MOST_USERS)
 
     async def follow(
         self,
@@ -144,11 +148,19 @@ class Follows:
         return dict(zip(uids, counts, strict=True))
 
     async def follows_anything(self, user: str) -> bool:
-        """Whether a channel that the user created follows a feed."""
+        """Whether a channel that the user created follows a feed. One round trip if the last one found still does."""
+        if (known := self._following.get(user)) is not None:
+            stands, follows = await self._redis.pipeline(
+                [("ZSCORE", keys.channels(user), known), ("EXISTS", keys.channel_feeds(user, known))]
+            )
+            if stands is not None and follows:
+                return True
         first, size = 0, _LOOKED_AT
         while uids := texts(await self._redis.command("ZRANGE", keys.channels(user), first, first + size - 1)):
-            lists = [keys.channel_feeds(user, uid) for uid in uids if uid not in BUILT_IN]
-            if lists and await self._redis.command("EXISTS", *lists):
+            own = [uid for uid in uids if uid not in BUILT_IN]
+            follow = await self._redis.pipeline([("EXISTS", keys.channel_feeds(user, uid)) for uid in own])
+            if (found := next((uid for uid, follows in zip(own, follow, strict=True) if follows), None)) is not None:
+                self._following[user] = found
                 return True
             first, size = first + size, 2 * size
         return False
