@@ -80,10 +80,11 @@ async def test_killed_between_any_two_steps(
 
     killing = Killing(real_redis)
     async with publisher() as site, world(killing, patience=IMPATIENT) as it:
-        feed_id = await ready(it, site)
-        begun = killing.trips
-        await it.poll_id(feed_id)
-        steps = killing.trips - begun
+        for _ in range(2):  # after the first time, the process remembers that the user has no quota
+            feed_id = await ready(it, site)
+            begun = killing.trips
+            await it.poll_id(feed_id)
+            steps = killing.trips - begun
         wanted = await _state(it)
         assert steps > 8
         for step in range(1, steps + 1):
