@@ -76,8 +76,11 @@ def test_help_loads_nothing_heavy() -> None:
         (("token list alice", "user list", "feed list"), set[str]()),
         (("check",), {"microsub.timelines.add"}),
         (("config check",), {"pydantic", "microsub.backend_file.sync", "microsub.timelines.add"}),
-        # A command that polls publishers has an HTTP client; separate processes load the parsers.
-        (("poll",), {"h11", "httpx", "microsub.timelines.add", "prometheus_client", "selectolax"}),
+        # A command that polls publishers has an HTTP client, and names the parsers' tasks by their functions.
+        (
+            ("poll",),
+            {"feedparser", "h11", "httpx", "microsub.timelines.add", "nh3", "prometheus_client", "selectolax"},
+        ),
     ],
 )
 def test_a_command_loads_what_its_work_needs(
