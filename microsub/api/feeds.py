@@ -20,8 +20,8 @@ from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
 from microsub.search import PostSearch
 from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.feed_names import feed_name
 from microsub.timelines.follow import Followed, Following
-from microsub.timelines.views import feed_name
 from microsub.web.actions import Action, Call, Reply, Table, channel_in, instant, url_in
 from microsub.web.params import missing
 

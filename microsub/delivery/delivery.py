@@ -30,7 +30,7 @@ from microsub.timelines.rules import settle_in
 from microsub.timelines.saved import saved_of
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import Activity
+    from microsub.accounts.activity import Activity
     from microsub.feeds.record import Feeds
     from microsub.model.reader import TimelineItem
     from microsub.posts.items import Items

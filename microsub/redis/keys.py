@@ -96,7 +96,7 @@ users = key("users")
 
 seen = key("users:seen")
 """Sorted set: user by Unix time of their last request, to within minutes. Permanent, members are deleted with their
-users. `accounts.store`; read by delivery.
+users. `accounts.activity`; read by delivery.
 """
 
 applied_config = key("config:applied")
@@ -340,7 +340,7 @@ feeds change; 0: there never was one), `rule_count` (number of mutes and blocks,
 `post_bytes` (the user's share of the bytes of posts, corrected by upkeep daily), `move <feed id> <uid>`
 (target and begin of a move of the feed's items from that channel; to the channel itself: of an unfollow). Permanent,
 or until 30 days after the user was disabled. `accounts.store`, `timelines.channels.store`,
-`timelines.channels.follows`, `timelines.views`.
+`timelines.channels.follows`, `timelines.feed_names`.
 """
 
 former_feeds = key_of("user:{<name>}:former-feeds")

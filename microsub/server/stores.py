@@ -284,7 +284,7 @@ def notifications(stores: Stores, taking_in: Ingest) -> Notifications:
 
 def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
     """The service that adds posts to timelines; `delivered` is called afterwards."""
-    from microsub.accounts.store import Activity
+    from microsub.accounts.activity import Activity
     from microsub.delivery.delivery import Delivery
     from microsub.timelines.backlog import TimelineBacklog
 

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from microsub.accounts.activity import Activity
 from microsub.accounts.quotas import UserQuotas
 from microsub.accounts.sessions import Sessions
-from microsub.accounts.store import Accounts, Activity, ServiceTokens
+from microsub.accounts.store import Accounts, ServiceTokens
 from microsub.admin.figures import Figures
 from microsub.admin.health import Health
 from microsub.admin.overview import ServerOverview

@@ -11,11 +11,12 @@ from functools import partial
 
 from starlette.types import ASGIApp
 
+from microsub.accounts.activity import Activity, ActivityNotes, TokenUse
 from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.foreign import ForeignTokens
 from microsub.accounts.quotas import RequestRate, UserQuotas
 from microsub.accounts.sessions import PendingStore, Sessions
-from microsub.accounts.store import Accounts, Activity, ActivityNotes, ServiceTokens, TokenUse
+from microsub.accounts.store import Accounts, ServiceTokens
 from microsub.admin.health import Health
 from microsub.admin.hours import Hours
 from microsub.admin.overview import ServerOverview

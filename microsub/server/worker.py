@@ -370,8 +370,8 @@ async def open_device_messages(settings: Settings, stores: Stores) -> AsyncItera
 
 def device_messages(settings: Settings, stores: Stores, sender: Sender) -> DeviceMessages:
     """See `open_device_messages`."""
+    from microsub.accounts.activity import Activity
     from microsub.accounts.sessions import Sessions
-    from microsub.accounts.store import Activity
     from microsub.webpush.messages import DeviceMessages
 
     return DeviceMessages(

@@ -3,51 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import chain
 from sys import intern
 from typing import TypeVar
 
-import orjson
-
-from microsub.accounts.store import ActivityNotes, grant
+from microsub.accounts.activity import ActivityNotes
+from microsub.accounts.store import grant
 from microsub.base.bounded_cache import BoundedCache
-from microsub.base.errors import NotFound, StoreError, StoreUnavailable
+from microsub.base.errors import NotFound
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import mask_credentials
-from microsub.feeds.record import FeedRecord, Feeds
-from microsub.model.reader import (
-    GLOBAL,
-    Channel,
-    Credential,
-    Cursor,
-    Grant,
-    PageQuery,
-    PageRows,
-    Row,
-    Subscription,
-)
+from microsub.feeds.record import Feeds
+from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
 from microsub.model.settings import UnreadStyle
-from microsub.posts.items import AWAY, Items
-from microsub.redis import keys
+from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.redis.scripts import load
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels import ChannelNames, Channels, in_turns
+from microsub.timelines.feed_names import OwnNames, feed_name
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.pages import read_page, shown, walk_rows
+from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals
 
 _UNREAD_PAGE = 100
 _MOST_ITEMS = 100_000
 """Maximum number of items whose feed a process caches."""
-MAX_PREFIXES = 20_000
 _MOST_MERGES = 5
 """Maximum number of replacements of a feed that are followed to find its current id."""
 
@@ -323,184 +307,3 @@ class ReaderViews:
             known |= {item: intern(text(feed or b"")) for item, (feed,) in zip(missing, rows, strict=True)}
             self._feed_of.update(known)
         return [known[item] for item in ids]
-
-
-def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> str:
-    """A feed's name for a user: the user's own, the feed's, or its address."""
-    own = subscription.name if subscription else None
-    url = subscription.url if subscription else record.url if record else ""
-    return own or (record.title if record else None) or mask_credentials(url)
-
-
-class FeedNames:
-    """A user's own names for feeds, by feed; false if there are none."""
-
-    def __init__(self, own: Mapping[str, str], titles: Mapping[str, str | None]) -> None:
-        """`titles` are the feeds' own titles."""
-        self.own = own
-        self._cards = {
-            feed.encode(): (_card(titles[feed] or ""), _card(name)) for feed, name in own.items() if feed in titles
-        }
-
-    def __bool__(self) -> bool:
-        return bool(self.own)
-
-    def put_into(self, item: bytes) -> bytes:
-        """The item's JSON with the user's name for its feed, if the feed replaces a missing author.
-
-        That is so if the author is called as the feed is, or has no name. Nothing is decoded.
-        """
-        found = self._cards.get(item[item.rfind(b'"', 0, -2) + 1 : -2])
-        if found is None:
-            return item
-        title, own = found
-        nameless = item.rfind(_NAMELESS)
-        if nameless >= 0 and item.startswith(b'_id":', nameless + len(_NAMELESS) + 2):
-            return item[:nameless] + own + item[nameless + len(_NAMELESS) - 1 :]
-        return item.replace(title, own, 1)
-
-
-_NAMELESS = b'"author":{"type":"card"}'
-"""The author in an item without one: its last member before the ids."""
-
-
-def _card(name: str) -> bytes:
-    return _NAMELESS[:-1] + b',"name":' + orjson.dumps(name)
-
-
-NO_NAMES = FeedNames({}, {})
-
-
-class OwnNames:
-    """The names that users gave their feeds.
-
-    Pages have the number by which a change of the names is seen, so names are read again only then; and after
-    `TITLES_KEPT`, because feeds change their titles.
-    """
-
-    def __init__(self, redis: Redis, channels: Channels, feeds: Feeds) -> None:
-        self._redis = redis
-        self._channels = channels
-        self._feeds = feeds
-        self._known: BoundedCache[str, tuple[bytes, float, FeedNames]] = BoundedCache(_MOST_KNOWN)
-
-    async def of(self, user: str, number: bytes | None = None) -> FeedNames:
-        """The user's names; `number` is as in `PageRows.own_names`, None if it must be read."""
-        if number is None:
-            number = await self._redis.command("HGET", keys.user(user), NAMES) or b""
-        if number == NEVER:
-            return NO_NAMES
-        known = self._known.get(user)
-        if known is not None and known[0] == number and time.monotonic() - known[1] < TITLES_KEPT:
-            return known[2]
-        names = await self._read(user)
-        if not number and not names:
-            with suppress(StoreError):  # a Redis that takes no changes hides no page
-                await self._redis.script(load("compare_and_set"), [keys.user(user)] * 2, [NAMES, "", NEVER])
-        self._known[user] = number, time.monotonic(), names
-        return names
-
-    def last(self, user: str) -> FeedNames:
-        """The names as last read, for pages that were read with them."""
-        known = self._known.get(user)
-        return NO_NAMES if known is None else known[2]
-
-    async def _read(self, user: str) -> FeedNames:
-        followed = await self._channels.all_subscriptions(user)
-        own = {one.feed: one.name async for one in in_turns(chain(*followed.values())) if one.name}
-        records: Mapping[str, FeedRecord] = {}
-        with suppress(StoreUnavailable):  # one master of a cluster is away, with the titles of its feeds
-            records = await self._feeds.get_many(own) if own else {}
-        return FeedNames(own, {feed: record.title for feed, record in records.items()})
-
-
-NAMES, NEVER = "names", b"0"
-"""The field of a user's record, and its value while the user has never named a feed."""
-
-TITLES_KEPT = 300.0
-_MOST_KNOWN = 10_000
-
-
-Prefixes = tuple[bytes, bytes, bytes, bytes]
-"""Prefixes by state: read, unread, saved, unread and saved."""
-
-
-class Splicer:
-    """Puts together the reply of a timeline page from bytes that are ready to send.
-
-    Items are stored as encoded JSON objects without the members that depend on the user; these are put in front.
-    Nothing is decoded, because that would cost more than the rest of the request. Remembers the encoded `_channel` of
-    channels.
-    """
-
-    def __init__(self) -> None:
-        self._prefixes: BoundedCache[tuple[str, str], Prefixes] = BoundedCache(MAX_PREFIXES)
-
-    def page(
-        self, rows: PageRows, data: Sequence[bytes | None], *, newer: bool = False, source: object = None
-    ) -> bytes:
-        """The reply as the bytes of a JSON object: `items`, `paging`, and `source` if given.
-
-        `data` is the JSON of `rows` from `ItemCache`, in the same order; rows without data (their item was just swept)
-        are left out. Those that are `AWAY` are listed as `_unavailable`, if there are any: so no app that keeps items,
-        or marks those it has shown, takes a placeholder for the post. `newer`: the page was read upwards, from a
-        `before` cursor.
-        """
-        return self.joined(rows, data, paging(rows, newer), source)
-
-    def joined(self, rows: PageRows, data: Sequence[bytes | None], paging: bytes, source: object = None) -> bytes:
-        """The same as `page`, with another `paging` object."""
-        head = b'{"source":' + orjson.dumps(source) + b',"items":[' if source is not None else b'{"items":['
-        parts = [head]
-        uid = None
-        prefixes: Prefixes = (b"", b"", b"", b"")
-        for item, state, channel in zip(data, rows.states, rows.channels, strict=True):
-            if not item:
-                continue
-            if channel != uid:
-                uid = channel
-                prefixes = self.prefixes(uid, rows.names.get(uid, uid))
-            parts += (prefixes[state], item)
-        if len(parts) > 1:
-            parts[1] = parts[1][1:]
-        parts += (b'],"paging":', paging)
-        if AWAY in data:
-            places = zip(rows.ids, rows.scores, data, strict=True)
-            away = [_unavailable(item_id, score) for item_id, score, item in places if item == AWAY]
-            parts += (b',"_unavailable":', orjson.dumps(away))
-        parts.append(b"}")
-        return b"".join(parts)
-
-    def prefixes(self, uid: str, name: str) -> Prefixes:
-        """The text before an item of this channel, by its state: a comma and its first members."""
-        found = self._prefixes.get((uid, name))
-        if found is None:
-            channel = b',"_channel":' + orjson.dumps({"id": uid, "uid": uid, "name": name}) + b","
-            unread, read, saved = b',{"_is_read":false', b',{"_is_read":true', b',"_saved":true'
-            found = (read + channel, unread + channel, read + saved + channel, unread + saved + channel)
-            self._prefixes[(uid, name)] = found
-        return found
-
-
-def _unavailable(item_id: str, score: str) -> dict[str, str]:
-    """An item that can't be read now: its id, and when it was published if the row has this."""
-    found = {"_id": item_id}
-    if score:
-        found["published"] = datetime.fromtimestamp(min(float(score), time.time()), UTC).isoformat()
-    return found
-
-
-def paging(rows: PageRows, newer: bool) -> bytes:
-    """The `paging` object.
-
-    `before` leads to newer items and is present on every page; `after` only if older items exist. If reading stopped
-    early, the next page continues there; the page may be empty.
-    """
-    before, after = rows.first, rows.last if rows.older else None
-    if rows.resume is not None:
-        if newer:
-            before = rows.resume
-        elif rows.older:
-            after = rows.resume
-    found = (("before", before), ("after", after))
-    return orjson.dumps({name: cursor.encode() for name, cursor in found if cursor is not None})

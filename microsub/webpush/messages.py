@@ -32,8 +32,8 @@ from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceStat
 from microsub.work import calendar_of
 
 if TYPE_CHECKING:
+    from microsub.accounts.activity import Activity
     from microsub.accounts.sessions import Sessions
-    from microsub.accounts.store import Activity
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels

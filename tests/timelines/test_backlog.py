@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from microsub.accounts.store import EVERY, Activity, ActivityNotes
+from microsub.accounts.activity import EVERY, Activity, ActivityNotes
 from microsub.base.errors import StoreUnavailable
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.model.reader import PageQuery

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from microsub.model.reader import Cursor, PageRows, Row
-from microsub.timelines.views import Splicer, paging
+from microsub.timelines.splicer import Splicer, paging
 
 ROWS = (Row("9", "1700000009.5", False, "home"), Row("8", "1700000008", True, "blogs"))
 DATA = [b'"type":"entry","_id":"9","_source":"1"}', b'"type":"entry","_id":"8","_source":"2"}']

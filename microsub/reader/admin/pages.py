@@ -17,9 +17,10 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts.activity import Activity
 from microsub.accounts.credentials import LocalCredentials
 from microsub.accounts.quotas import UserQuotas
-from microsub.accounts.store import Accounts, Activity, User
+from microsub.accounts.store import Accounts, User
 from microsub.admin.hours import HourFigures
 from microsub.admin.overview import ServerOverview, unless_away
 from microsub.admin.survey import STATES, FollowedFeed, Survey

@@ -27,8 +27,9 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, ListPart
 from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines.channels import Channels
+from microsub.timelines.feed_names import feed_name
 from microsub.timelines.follow import Followed, Following
-from microsub.timelines.views import ReaderViews, feed_name
+from microsub.timelines.views import ReaderViews
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
 

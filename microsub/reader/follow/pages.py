@@ -24,8 +24,8 @@ from microsub.reader.places import ITEM_ID, given_address
 from microsub.reader.reading.images import Images
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME, Channels
+from microsub.timelines.feed_names import feed_name
 from microsub.timelines.follow import Following
-from microsub.timelines.views import feed_name
 from microsub.web.forms import began_elsewhere
 from microsub.web.routes import slow_page
 from microsub.web.visit import PageVisit

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 import pytest
 
+from microsub.accounts.activity import ActivityNotes, TokenUse
 from microsub.accounts.grants import Codes
-from microsub.accounts.store import ActivityNotes, TokenUse
 from microsub.identity.clients import MAX_LOGO
 from microsub.server.app import create_app
 from microsub.web.pages import moment

@@ -1,0 +1,115 @@
+"""The names of feeds for a user: the user's own, or the feed's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import chain
+
+import orjson
+
+from microsub.base.bounded_cache import BoundedCache
+from microsub.base.errors import StoreError, StoreUnavailable
+from microsub.base.urls import mask_credentials
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.model.reader import Subscription
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
+from microsub.timelines.channels import Channels, in_turns
+
+NAMES, NEVER = "names", b"0"
+"""The field of a user's record, and its value while the user has never named a feed."""
+
+TITLES_KEPT = 300.0
+_MOST_KNOWN = 10_000
+
+
+def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> str:
+    """A feed's name for a user: the user's own, the feed's, or its address."""
+    own = subscription.name if subscription else None
+    url = subscription.url if subscription else record.url if record else ""
+    return own or (record.title if record else None) or mask_credentials(url)
+
+
+class FeedNames:
+    """A user's own names for feeds, by feed; false if there are none."""
+
+    def __init__(self, own: Mapping[str, str], titles: Mapping[str, str | None]) -> None:
+        """`titles` are the feeds' own titles."""
+        self.own = own
+        self._cards = {
+            feed.encode(): (_card(titles[feed] or ""), _card(name)) for feed, name in own.items() if feed in titles
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self.own)
+
+    def put_into(self, item: bytes) -> bytes:
+        """The item's JSON with the user's name for its feed, if the feed replaces a missing author.
+
+        That is so if the author is called as the feed is, or has no name. Nothing is decoded.
+        """
+        found = self._cards.get(item[item.rfind(b'"', 0, -2) + 1 : -2])
+        if found is None:
+            return item
+        title, own = found
+        nameless = item.rfind(_NAMELESS)
+        if nameless >= 0 and item.startswith(b'_id":', nameless + len(_NAMELESS) + 2):
+            return item[:nameless] + own + item[nameless + len(_NAMELESS) - 1 :]
+        return item.replace(title, own, 1)
+
+
+_NAMELESS = b'"author":{"type":"card"}'
+"""The author in an item without one: its last member before the ids."""
+
+
+def _card(name: str) -> bytes:
+    return _NAMELESS[:-1] + b',"name":' + orjson.dumps(name)
+
+
+NO_NAMES = FeedNames({}, {})
+
+
+class OwnNames:
+    """The names that users gave their feeds.
+
+    Pages have the number by which a change of the names is seen, so names are read again only then; and after
+    `TITLES_KEPT`, because feeds change their titles.
+    """
+
+    def __init__(self, redis: Redis, channels: Channels, feeds: Feeds) -> None:
+        self._redis = redis
+        self._channels = channels
+        self._feeds = feeds
+        self._known: BoundedCache[str, tuple[bytes, float, FeedNames]] = BoundedCache(_MOST_KNOWN)
+
+    async def of(self, user: str, number: bytes | None = None) -> FeedNames:
+        """The user's names; `number` is as in `PageRows.own_names`, None if it must be read."""
+        if number is None:
+            number = await self._redis.command("HGET", keys.user(user), NAMES) or b""
+        if number == NEVER:
+            return NO_NAMES
+        known = self._known.get(user)
+        if known is not None and known[0] == number and time.monotonic() - known[1] < TITLES_KEPT:
+            return known[2]
+        names = await self._read(user)
+        if not number and not names:
+            with suppress(StoreError):  # a Redis that takes no changes hides no page
+                await self._redis.script(load("compare_and_set"), [keys.user(user)] * 2, [NAMES, "", NEVER])
+        self._known[user] = number, time.monotonic(), names
+        return names
+
+    def last(self, user: str) -> FeedNames:
+        """The names as last read, for pages that were read with them."""
+        known = self._known.get(user)
+        return NO_NAMES if known is None else known[2]
+
+    async def _read(self, user: str) -> FeedNames:
+        followed = await self._channels.all_subscriptions(user)
+        own = {one.feed: one.name async for one in in_turns(chain(*followed.values())) if one.name}
+        records: Mapping[str, FeedRecord] = {}
+        with suppress(StoreUnavailable):  # one master of a cluster is away, with the titles of its feeds
+            records = await self._feeds.get_many(own) if own else {}
+        return FeedNames(own, {feed: record.title for feed, record in records.items()})
