@@ -30,7 +30,6 @@ from microsub.hub.api import HubEndpoint, TopicActions, TopicEndpoint
 from microsub.hub.topics import PATH as TOPICS
 from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.api import OAuthEndpoint, RequestCredentials
-from microsub.identity.app_channels import AppChannels
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
 from microsub.identity.pages import account, sign_in, start
 from microsub.identity.pages.consent import ConsentPages
@@ -62,7 +61,7 @@ from microsub.reader.reading.undo import UndoRecords
 from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
 from microsub.server.monitoring import Monitors, health, json_response, metrics
-from microsub.server.surface import Services
+from microsub.server.parts import WebParts
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.saved import SavedPosts
 from microsub.transfer.api import PATHS as LIST_PATHS
@@ -86,109 +85,11 @@ _BEGINNING = "the server is starting and waits for its store: try again in a few
 _ENDING = "the server is stopping: try again in a few seconds"
 
 
-def microsub_actions(services: Services) -> Table:
-    """All actions of the Microsub endpoint."""
-    most, url = services.identity.quotas.most, services.public_url
-    reading, channels, following = services.reading, services.channels, services.following
-    lists = ChannelActions(reading, channels, following, most, url)
-    return {
-        **lists.table(),
-        **TimelineActions(services.redis, services.items, reading, services.rules, services.picked, most).table(),
-        **FeedActions(following, services.search, services.entered, services.post_search, most).table(),
-        **EventActions(services.redis, channels, reading, services.listeners, lists.listed, services.clock).table(),
-        **OutputActions(services.outputs, services.output_contents, channels, services.picked.among, most, url).table(),
-        **TopicActions(services.topics).table(),
-    }
-
-
 class Application(Starlette):
-    """Starlette, with a shortcut to the Microsub endpoint."""
+    """Starlette with these routes, and with a shortcut to the Microsub `endpoint`."""
 
-    def __init__(
-        self, services: Services, base_url: str | None, monitors: Monitors, starters: Sequence[StarterFeed]
-    ) -> None:
-        self._endpoint = MicrosubEndpoint(
-            microsub_actions(services),
-            services.accounts,
-            services.identity.verification,
-            services.identity.quotas,
-            clock=services.clock,
-            changed=services.changed,
-            topics_changed=services.topics_changed,
-            used=services.token_used,
-            path=ENDPOINT,
-        )
-        site = PageSite.at(
-            services.identity.sessions,
-            services.clock,
-            base_url,
-            (IDENTITY_FOLDER, *READER_FOLDERS),
-            NAVIGATION,
-        )
-        identity, has_search = services.identity, services.post_search is not None
-        channels = AppChannels(services.channels, services.sources, identity.quotas, services.changed)
-        consent = ConsentPages(identity.provider, identity.profiles, identity.consents, channels, has_search=has_search)
-        oauth = OAuthEndpoint(identity.provider, services.clock, site.address.base)
-        lists = FeedListEndpoint(
-            services.feed_lists,
-            services.list_imports,
-            identity.quotas,
-            RequestCredentials(services.accounts, identity.verification).grant,
-            services.clock,
-            services.changed,
-        )
-        mentions = WebmentionEndpoint(services.mentions)
-        micropub = MicropubServices(
-            services.identity.provider.verify,
-            services.token_used,
-            services.accounts,
-            services.identity.quotas,
-            services.channels,
-            services.feeds,
-            services.sources,
-            services.posting,
-            services.media,
-            services.clock,
-            services.public_url,
-        )
-        routes = [
-            Route("/health", health(lambda: services.health.check(services.clock()), monitors)),
-            Route(
-                "/metrics", metrics(lambda: services.figures.exposition(services.clock(), services.health), monitors)
-            ),
-            Route(
-                f"{POST_STORE}/{{path:path}}",
-                PostStoreEndpoint(services.posts, services.service_tokens, services.clock),
-            ),
-            Route(
-                f"{OUTPUTS}/{{path:path}}",
-                OutputEndpoint(
-                    services.outputs,
-                    services.output_contents,
-                    services.accounts,
-                    identity.sessions,
-                    services.clock,
-                    site.address,
-                    site.pages.static("pages.css"),
-                ),
-            ),
-            *(Route(path, MicropubEndpoint(micropub)) for path in MICROPUB_PATHS),
-            *(Route(path, MediaEndpoint(micropub)) for path in MEDIA_PATHS),
-            Route(f"{POSTS}/{{name:path}}", PostEndpoint(micropub, site.pages.static("pages.css"))),
-            Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(services.callbacks)),
-            Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
-            Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
-            *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
-            static_route(site.pages),
-            *start.routes(site, identity.doctor),
-            *account.routes(site, identity.local, identity.provider, channels, has_search=has_search),
-            *consent.routes(site),
-            *sign_in.routes(site, identity.local, identity.signing_in, identity.provider, identity.quotas),
-            *installed.routes(site),
-            *_reader_routes(services, site, starters),
-            *(Route(path, oauth) for path in OAUTH_PATHS),
-            *(Route(path, lists) for path in LIST_PATHS),
-        ]
+    def __init__(self, endpoint: MicrosubEndpoint, routes: Sequence[Route], site: PageSite) -> None:
+        self._endpoint = endpoint
         super().__init__(routes=routes, exception_handlers={HTTPException: _http_error(site), 500: _server_error})
         self.router.redirect_slashes = False
 
@@ -218,7 +119,7 @@ class Application(Starlette):
 
 
 def create_app(
-    services: Services,
+    parts: WebParts,
     *,
     base_url: str | None = None,
     monitors: Monitors | None = None,
@@ -228,7 +129,106 @@ def create_app(
 
     `monitors` are the clients that may read metrics, by default this machine; `starters` are feeds for new users.
     """
-    return Application(services, base_url, monitors or Monitors(), starters)
+    folders = (IDENTITY_FOLDER, *READER_FOLDERS)
+    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION)
+    routes = [
+        *_monitoring_routes(parts, monitors or Monitors()),
+        *_program_routes(parts, site),
+        static_route(site.pages),
+        *_identity_routes(parts, site),
+        *installed.routes(site),
+        *_reader_routes(parts, site, starters),
+    ]
+    return Application(_microsub_endpoint(parts), routes, site)
+
+
+def _monitoring_routes(parts: WebParts, monitors: Monitors) -> list[Route]:
+    return [
+        Route("/health", health(lambda: parts.health.check(parts.clock()), monitors)),
+        Route("/metrics", metrics(lambda: parts.figures.exposition(parts.clock(), parts.health), monitors)),
+    ]
+
+
+def microsub_actions(parts: WebParts) -> Table:
+    """All actions of the Microsub endpoint."""
+    stores, reading, most, url = parts.stores, parts.reading, parts.quotas.most, parts.settings.public_url
+    lists = ChannelActions(reading, stores.channels, parts.following, most, url)
+    timelines = TimelineActions(stores.redis, stores.items, reading, stores.rules, parts.picked, most)
+    events = EventActions(stores.redis, stores.channels, reading, parts.listeners, lists.listed, parts.clock)
+    outputs = OutputActions(stores.outputs, parts.output_contents, stores.channels, parts.picked.among, most, url)
+    return {
+        **lists.table(),
+        **timelines.table(),
+        **FeedActions(parts.following, parts.search, parts.entered, parts.post_search, most).table(),
+        **events.table(),
+        **outputs.table(),
+        **TopicActions(parts.topics).table(),
+    }
+
+
+def _microsub_endpoint(parts: WebParts) -> MicrosubEndpoint:
+    return MicrosubEndpoint(
+        microsub_actions(parts),
+        parts.stores.accounts,
+        parts.verification,
+        parts.quotas,
+        clock=parts.clock,
+        changed=parts.changed,
+        topics_changed=parts.topics_changed,
+        used=parts.token_used,
+        path=ENDPOINT,
+    )
+
+
+def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
+    """The endpoints for programs, except the Microsub endpoint."""
+    stores, clock, stylesheet = parts.stores, parts.clock, site.pages.static("pages.css")
+    posts = PostStoreEndpoint(parts.posts, parts.service_tokens, clock)
+    outputs = OutputEndpoint(
+        stores.outputs, parts.output_contents, stores.accounts, parts.sessions, clock, site.address, stylesheet
+    )
+    micropub = MicropubServices(
+        parts.provider.verify,
+        parts.token_used,
+        stores.accounts,
+        parts.quotas,
+        stores.channels,
+        stores.feeds,
+        parts.sources,
+        parts.posting,
+        parts.media,
+        clock,
+        parts.settings.public_url,
+    )
+    mentions = WebmentionEndpoint(parts.mentions)
+    grant_of = RequestCredentials(stores.accounts, parts.verification).grant
+    lists = FeedListEndpoint(parts.feed_lists, parts.list_imports, parts.quotas, grant_of, clock, parts.changed)
+    return [
+        Route(f"{POST_STORE}/{{path:path}}", posts),
+        Route(f"{OUTPUTS}/{{path:path}}", outputs),
+        *(Route(path, MicropubEndpoint(micropub)) for path in MICROPUB_PATHS),
+        *(Route(path, MediaEndpoint(micropub)) for path in MEDIA_PATHS),
+        Route(f"{POSTS}/{{name:path}}", PostEndpoint(micropub, stylesheet)),
+        Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(parts.callbacks)),
+        Route(HUB, HubEndpoint(stores.redis, parts.topics, clock)),
+        Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(parts.topics)),
+        *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
+        *(Route(path, lists) for path in LIST_PATHS),
+    ]
+
+
+def _identity_routes(parts: WebParts, site: PageSite) -> list[Route]:
+    """The pages for signing in, consent and the account; then, as consent has the same path, the OAuth endpoints."""
+    provider, local, channels = parts.provider, parts.local, parts.app_channels
+    has_search = parts.post_search is not None
+    oauth = OAuthEndpoint(provider, parts.clock, site.address.base)
+    return [
+        *start.routes(site, parts.doctor),
+        *account.routes(site, local, provider, channels, has_search=has_search),
+        *ConsentPages(provider, parts.profiles, parts.consents, channels, has_search=has_search).routes(site),
+        *sign_in.routes(site, local, parts.signing_in, provider, parts.quotas),
+        *(Route(path, oauth) for path in OAUTH_PATHS),
+    ]
 
 
 def is_endpoint(path: str) -> bool:
@@ -254,91 +254,89 @@ def waiting_app(reason: str, monitors: Monitors) -> Starlette:
     return Starlette(routes=[Route("/health", health(check, monitors)), everything])
 
 
-def _reader_routes(services: Services, site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
+def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """The pages of the web interface."""
-    links = ChannelList(services.channels, services.reading.style, services.survey.attention)
-    identity = services.identity
-    reader = ReaderSite(site, identity.quotas, links, services.changed, services.topics_changed)
-    read_state = ReadState(services.redis, services.items.scores)
-    saved, undo = SavedPosts(services.redis, services.items), UndoRecords(services.redis, read_state)
-    views = PostViews(services.feeds, services.images, services.reading.own_names)
-    posts = PostPages(reader, services.reading, views, services.outputs, services.answers)
-    timelines = TimelinePages(
-        reader, services.reading, views, services.post_search, services.channels, services.answers, undo
-    )
+    stores = parts.stores
+    links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
+    reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed)
+    read_state = ReadState(stores.redis, stores.items.scores)
+    saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
+    views = PostViews(stores.feeds, parts.images, parts.reading.own_names)
+    posts = PostPages(reader, parts.reading, views, stores.outputs, parts.answers)
+    timelines = TimelinePages(reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo)
     return [
-        *first.routes(reader, timelines, services.channels, services.following, identity.quotas, starters),
+        *first.routes(reader, timelines, stores.channels, parts.following, parts.quotas, starters),
         *timelines.routes(),
         *posts.routes(),
-        *answering.routes(reader, services.answers, identity.signing_in),
-        *reading.routes(reader, services.redis, services.listeners, services.images),
-        *MarkForms(reader, services.reading, read_state, saved, identity.quotas, undo).routes(),
+        *answering.routes(reader, parts.answers, parts.signing_in),
+        *reading.routes(reader, stores.redis, parts.listeners, parts.images),
+        *MarkForms(reader, parts.reading, read_state, saved, parts.quotas, undo).routes(),
         *FollowPages(
             reader,
-            services.channels,
-            services.feeds,
-            services.following,
-            services.search,
-            services.entered,
-            services.images,
-            identity.quotas,
+            stores.channels,
+            stores.feeds,
+            parts.following,
+            parts.search,
+            parts.entered,
+            parts.images,
+            parts.quotas,
         ).routes(),
         *preview.routes(
             reader,
-            services.channels,
-            services.feeds,
-            services.search,
-            services.entered,
+            stores.channels,
+            stores.feeds,
+            parts.search,
+            parts.entered,
             views,
-            picked=services.picked,
-            quotas=identity.quotas,
+            picked=parts.picked,
+            quotas=parts.quotas,
             saved=saved,
-            outputs=services.outputs,
-            contents=services.output_contents,
+            outputs=stores.outputs,
+            contents=parts.output_contents,
         ),
         *channel_pages.routes(
             reader,
-            services.channels,
-            services.following,
-            services.feeds,
-            services.reading,
+            stores.channels,
+            parts.following,
+            stores.feeds,
+            parts.reading,
             undo,
-            quotas=identity.quotas,
-            polls=services.polls,
-            survey=services.survey,
-            settings_of=services.settings_of,
+            quotas=parts.quotas,
+            polls=parts.polls,
+            survey=parts.survey,
+            settings_of=stores.effective.of,
         ),
         *admin.routes(
             site,
-            identity.quotas,
-            overview=services.overview,
-            survey=services.survey,
-            post_search=services.post_search,
-            feeds=services.feeds,
-            polls=services.polls,
-            dead=services.dead_letters,
-            retry=services.retry_letters,
-            hubs=services.subscription_store,
-            accounts=services.accounts,
-            activity=services.activity,
-            credentials=identity.local.credentials,
-            applied=services.applied,
-            backend=services.backend,
+            parts.quotas,
+            overview=parts.overview,
+            survey=parts.survey,
+            post_search=parts.post_search,
+            feeds=stores.feeds,
+            polls=parts.polls,
+            dead=parts.dead_letters,
+            retry=parts.retry_letters,
+            hubs=parts.subscription_store,
+            accounts=stores.accounts,
+            activity=parts.activity,
+            credentials=parts.local.credentials,
+            applied=stores.applied,
+            backend=parts.backend,
         ),
-        *filters.routes(reader, services.channels, services.reading, undo, read_state),
+        *filters.routes(reader, stores.channels, parts.reading, undo, read_state),
         *menu.routes(reader),
         *list_pages.routes(
             reader,
-            services.feed_lists,
-            services.list_imports,
-            services.accounts,
-            services.user_export,
-            services.name_instance,
+            parts.feed_lists,
+            parts.list_imports,
+            stores.accounts,
+            parts.user_export,
+            stores.applied.name_instance,
         ),
-        *outputs.routes(reader, services.outputs, services.output_contents, services.channels, identity.quotas),
-        *rules.routes(reader, services.rules, services.channels, identity.quotas),
-        *incoming.routes(reader, services.sources, MentionStore(services.redis), services.rules, identity.quotas),
-        *devices.routes(reader, services.devices, identity.sessions),
+        *outputs.routes(reader, stores.outputs, parts.output_contents, stores.channels, parts.quotas),
+        *rules.routes(reader, stores.rules, stores.channels, parts.quotas),
+        *incoming.routes(reader, parts.sources, MentionStore(stores.redis), stores.rules, parts.quotas),
+        *devices.routes(reader, parts.devices, parts.sessions),
     ]
 
 

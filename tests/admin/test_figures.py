@@ -16,7 +16,7 @@ from tests.support.world import World
 
 
 async def read(server: World) -> dict[str, float]:
-    body, _ = await server.services.figures.exposition(server.now)
+    body, _ = await server.parts.figures.exposition(server.now)
     lines = [line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
 

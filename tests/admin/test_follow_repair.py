@@ -110,7 +110,7 @@ async def test_a_follow_of_a_removed_channel_or_user_ends(
     server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     """The feed keeps no follower that nobody would remove, either at once or within minutes."""
-    following, subscribe = server.services.following, Feeds.subscribe
+    following, subscribe = server.parts.following, Feeds.subscribe
 
     async def end() -> None:
         if ending == "channel deleted":

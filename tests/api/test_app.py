@@ -28,7 +28,7 @@ async def test_the_first_page_names_the_endpoint(server: World) -> None:
     response = await server.client.get("/")
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert "http://server.test/microsub" in response.text
-    app = create_app(server.services, base_url="https://reader.example/")
+    app = create_app(server.parts, base_url="https://reader.example/")
     server.client._transport = type(server.client._transport)(app)  # type: ignore[attr-defined,call-arg]
     assert "https://reader.example/microsub<" in (await server.client.get("/")).text
 
@@ -194,7 +194,7 @@ async def test_other_methods_on_pages(server: World) -> None:
 
 def test_no_route_hides_another(server: World) -> None:
     """For example by a form below another path: every fixed address reaches its own route, with its methods."""
-    routes = [one for one in create_app(server.services).routes if isinstance(one, Route)]
+    routes = [one for one in create_app(server.parts).routes if isinstance(one, Route)]
     for route in routes:
         for method in route.methods or {"DELETE"}:
             if "{" in route.path:

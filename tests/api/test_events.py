@@ -22,7 +22,7 @@ FEED = "https://blog.example/feed"
 
 @pytest.fixture(autouse=True)
 def quick(server: World) -> None:
-    server.services.listeners.patience = 0.02
+    server.parts.listeners.patience = 0.02
 
 
 @pytest.fixture
@@ -264,11 +264,11 @@ async def test_streams_have_bounds(server: World, alice: Reader, bob: Reader) ->
     async with listening(server.app, alice):
         pass
     await asyncio.gather(*(stream.leave() for stream in open_ones))
-    assert not server.services.listeners.limits._taken
+    assert not server.parts.listeners.limits._taken
 
 
 async def test_the_end_of_the_server_ends_all_streams(server: World, alice: Reader) -> None:
     """At once, with the connection closed properly."""
     async with listening(server.app, alice) as stream:
-        server.services.listeners.stop()
+        server.parts.listeners.stop()
         await stream.end()

@@ -76,7 +76,7 @@ async def test_new_follows_a_day_are_limited_without_a_quota(server: World, alic
     for number in range(5):
         await alice.post(action="follow", channel="home", url=FEED.format(number))
         await alice.post(action="unfollow", channel="home", url=FEED.format(number))
-    await server.services.following.follow("alice", "home", FEED.format(50), server.now)
+    await server.parts.following.follow("alice", "home", FEED.format(50), server.now)
     reply = await alice.post(403, action="follow", channel="home", url=FEED.format(99))
     assert "new follows in a day is reached: 10000 of 10000" in reply["error_description"]
     assert await server.feeds.find(FEED.format(99)) is None, "it leaves no record"
@@ -118,8 +118,8 @@ async def test_the_admin_isnt_limited(server: World, alice: Reader) -> None:
     """Changes by backend.json, an import or a command are made."""
     allow(server, channels=1, feeds=1, tokens=1)
     await server.channels.create("alice", "More", server.now)
-    await server.services.following.follow("alice", "home", FEED.format(1), server.now)
-    await server.services.following.follow("alice", "home", FEED.format(2), server.now)
+    await server.parts.following.follow("alice", "home", FEED.format(1), server.now)
+    await server.parts.following.follow("alice", "home", FEED.format(2), server.now)
     await server.accounts.create_token("alice", ["read"], "tests", server.now)
     await alice.get(action="channels")
 

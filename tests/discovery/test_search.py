@@ -579,7 +579,7 @@ async def test_preview_of_a_page_without_feed(server: World, url: str) -> None:
 async def test_errors_of_a_preview_show_no_password(server: World) -> None:
     """Credentials are masked."""
     with pytest.raises(InvalidRequest) as caught:
-        await server.services.search.preview("https://ann:sesame@nowhere.example/", server.now)
+        await server.parts.search.preview("https://ann:sesame@nowhere.example/", server.now)
     assert "sesame" not in caught.value.description
     assert_no_null(json.loads(json.dumps({"text": caught.value.description})))
 

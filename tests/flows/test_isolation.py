@@ -83,7 +83,7 @@ class Neighbours:
             "of another server": await self.elsewhere.grant("alice", *ALL_SCOPES),
             "of another provider": self.stranger.grant("alice", *ALL_SCOPES),
             "of a program": await self.server.service_tokens.create("crawler", now),
-            "a session": await self.server.identity.sessions.begin(
+            "a session": await self.server.parts.sessions.begin(
                 "alice", self.site.people["alice"].me, "tests", "", now
             ),
             "nonsense": "nonsense",
@@ -192,7 +192,7 @@ async def test_no_action_goes_beyond_its_scope(world: Neighbours, key: Key) -> N
 async def test_no_stream_contains_other_users_events(world: Neighbours) -> None:
     """Bob's posts, marks and channels are only in his own stream; his event ids don't give others access to it."""
     server, alice, bob = world.server, world.readers["alice"], world.readers["bob"]
-    server.services.listeners.patience = 0.02
+    server.parts.listeners.patience = 0.02
     async with listening(server.app, bob) as his, listening(server.app, alice) as hers:
         await server.publish(OTHER, *posts("more private words", host="other.example", at=server.now))
         await bob.post(action="channels", name="Private channel")
@@ -239,7 +239,7 @@ async def test_no_other_route_reaches_another_user(world: Neighbours) -> None:
     data, and a token opens no page.
     """
     server = world.server
-    sessions = server.identity.sessions
+    sessions = server.parts.sessions
     await sessions.begin("bob", world.site.people["bob"].me, "with bob.example", "Bob's Browser", server.now)
     (his,) = await sessions.all("bob")
     secret = ["private words", "other.example", his.id, "Bob's Browser"]
@@ -257,7 +257,7 @@ async def test_no_other_route_reaches_another_user(world: Neighbours) -> None:
     }
     me, browser = world.site.people["alice"].me, "b" * 43
     before = await kept_of(server.redis, "bob")
-    server.services.listeners.stop()  # so that streams end
+    server.parts.listeners.stop()  # so that streams end
     routes = list(dict.fromkeys([*walked(server.app, feed), *walked(server.app, post)]))
     routes.sort(key=lambda route: route[1].endswith(("/delete", "/end", "/end-all", "/sign-out")))  # deletions last
     assert {"/token", "/account", "/health"} <= {path for _, path, _ in routes}

@@ -80,7 +80,7 @@ async def test_the_round_trips_of_a_micropub_post(measured: Measured, by_app: bo
 async def test_the_round_trips_of_a_sign_in_by_password(measured: Measured) -> None:
     """Six, in a new browser and in one that is known."""
     server = measured.server
-    await server.identity.local.set_password("ann", PASSWORD, server.now)
+    await server.parts.local.set_password("ann", PASSWORD, server.now)
     browser = Visitor(server.app, ADDRESS)
     for _ in range(2):
         page = await browser.get(SIGN_IN)
@@ -119,7 +119,7 @@ async def test_a_page_for_an_ended_session_reads_the_session_only(measured: Meas
     browser = Visitor(server.app, ADDRESS)
     await begin_session(browser, server)
     assert (await browser.get("/channel/home")).status == 200
-    await server.identity.sessions.end_all("ann")
+    await server.parts.sessions.end_all("ann")
     measured.trips()
     assert (await browser.get("/channel/home")).location.startswith(SIGN_IN)
     assert measured.trips() == 1

@@ -92,7 +92,7 @@ async def test_callbacks_in_private_networks_get_no_requests(redis: Redis, callb
         app = await client.subscribe()
         guarded = Fetcher(FetchSettings(), resolver=named)
         client.server.hub_worker = HubWorker(
-            client.server.redis, client.server.services.topics, guarded, clock=client.server.clock
+            client.server.redis, client.server.parts.topics, guarded, clock=client.server.clock
         )
         assert (await client.ask(callback)).status_code == 202
         await client.publish("second")
@@ -107,7 +107,7 @@ async def test_callbacks_are_on_the_ports_of_websites(redis: Redis) -> None:
     async with hub_client(redis) as client:
         sender = Fetcher(FetchSettings(), resolver=lambda _host, _port: public())
         client.server.hub_worker = HubWorker(
-            client.server.redis, client.server.services.topics, sender, clock=client.server.clock
+            client.server.redis, client.server.parts.topics, sender, clock=client.server.clock
         )
         for port in (6379, 25):
             assert (await client.ask(f"http://somewhere.test:{port}/")).status_code == 400

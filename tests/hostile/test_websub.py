@@ -191,7 +191,7 @@ async def test_a_delivery_that_stops_half_way_has_counted(push: Push) -> None:
     """The received bytes count towards the hub's limit, whether the rest arrives or not."""
     one = await subscribed(push)
     with pytest.raises(InvalidRequest):
-        await push.it.services.callbacks.deliver(place_of(one), {}, broken_off(callbacks.LARGEST - 1000))
+        await push.it.parts.callbacks.deliver(place_of(one), {}, broken_off(callbacks.LARGEST - 1000))
     reply = await push.hub.deliver(one.callback, b" " * 2000, one.secret)
     assert (reply.status_code, await waiting(push)) == (429, 0)
 
@@ -207,7 +207,7 @@ async def test_slow_deliveries_of_a_hub_leave_room_for_others(push: Push, monkey
         yield b" " * 999
         await going_on.wait()
 
-    held = [asyncio.create_task(push.it.services.callbacks.deliver(place_of(one), {}, slow())) for _ in range(4)]
+    held = [asyncio.create_task(push.it.parts.callbacks.deliver(place_of(one), {}, slow())) for _ in range(4)]
     await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
     elsewhere = await other_hub(push)
     assert (await push.hub.deliver(elsewhere.callback, b" " * 500, elsewhere.secret)).status_code == 202

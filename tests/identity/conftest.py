@@ -55,7 +55,7 @@ def signed_in(server: World) -> SignIn:
 
     async def sign_in(visitor: Visitor, name: str = "ann") -> SignedIn:
         cookie = await begin_session(visitor, server, name)
-        found = await server.identity.sessions.find(cookie, server.now)
+        found = await server.parts.sessions.find(cookie, server.now)
         assert found is not None
         return found
 
@@ -65,7 +65,7 @@ def signed_in(server: World) -> SignIn:
 @pytest.fixture
 async def enrolled(server: World) -> World:
     """Give ann a password."""
-    await server.identity.local.set_password("ann", PASSWORD, server.now)
+    await server.parts.local.set_password("ann", PASSWORD, server.now)
     return server
 
 
@@ -73,5 +73,5 @@ async def enrolled(server: World) -> World:
 def apps(server: World) -> Apps:
     """Apps that answer requests for their metadata."""
     made = Apps()
-    server.identity.provider.clients = ClientApps(made, PARSER, patience=60)
+    server.parts.provider.clients = ClientApps(made, PARSER, patience=60)
     return made

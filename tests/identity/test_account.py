@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -150,7 +149,7 @@ class TestTokens:
         async def most_of(_: str) -> int:
             return 1
 
-        monkeypatch.setattr(server.identity.provider, "_most", most_of)
+        monkeypatch.setattr(server.parts.provider, "_most", most_of)
         await signed_in(ann)
         assert (await self.made(ann, days="")).status == 200
         shown = await self.made(ann)
@@ -175,7 +174,8 @@ class TestTokens:
     async def test_when_one_was_used_last(self, server: World, ann: Visitor, signed_in) -> None:
         """The time is exact to a few minutes, without a write per request; apps' tokens count for the app."""
         used = ActivityNotes(TokenUse(server.redis).note)
-        app = create_app(replace(server.services, token_used=used.note), base_url="https://reader.example")
+        server.use(token_used=used.note)
+        app = create_app(server.parts, base_url="https://reader.example")
         await signed_in(ann)
         shown = await self.made(ann, days="")
         token = shown.tree.css("main pre code")[1].text()
@@ -232,7 +232,7 @@ async def test_a_changed_password_ends_all_other_sessions(enrolled: World, ann: 
     before = ann.cookies["__Host-microsub-session"]
     assert (await changed(ann)).title == "New password"
     assert (await ann.get("/account")).status == 200
-    assert await enrolled.identity.sessions.find(before, enrolled.now) is None
+    assert await enrolled.parts.sessions.find(before, enrolled.now) is None
     assert (await other.get("/account")).status == 303
     assert (await tried(other)).status == 403
     assert (await tried(other, password=NEW)).status == 303
@@ -244,7 +244,7 @@ async def test_a_changed_password_makes_other_browsers_unknown(enrolled: World, 
     await tried(other)
     await changed(ann)
     cookie = other.cookies["__Host-microsub-devices"]
-    assert not await enrolled.identity.local.credentials.knows_device("ann", cookie, enrolled.now)
+    assert not await enrolled.parts.local.credentials.knows_device("ann", cookie, enrolled.now)
 
 
 async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: World, ann: Visitor) -> None:
@@ -266,7 +266,7 @@ async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: World, ann: 
     token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
     assert (await ann.post(f"{PAGE}/passkeys/begin", token)).status == 403
     assert f"{PAGE}/password" not in (await ann.get(PAGE)).response.text
-    (kept,) = (await enrolled.identity.local.credentials.overview("ann")).passkeys
+    (kept,) = (await enrolled.parts.local.credentials.overview("ann")).passkeys
     assert (kept.id, kept.name) == (b64(device.id), "Stick")
 
 
@@ -339,7 +339,7 @@ async def test_a_form_that_is_sent_slowly_outlives_no_session(
     page, read = await ann.get("/account"), routes.read_form
 
     async def slowly(request: Request) -> Any:
-        await enrolled.identity.sessions.end_all("ann")
+        await enrolled.parts.sessions.end_all("ann")
         return await read(request)
 
     monkeypatch.setattr(routes, "read_form", slowly)
@@ -353,11 +353,11 @@ async def test_a_session_that_ended_meanwhile_sets_no_password(
 ) -> None:
     """With a stolen session a client might wait in the hashing queue until the owner has ended all sessions."""
     await tried(ann)
-    hasher = enrolled.identity.local._passwords._hasher
+    hasher = enrolled.parts.local._passwords._hasher
     hashed = hasher.hash
 
     async def slowly(password: str) -> str:
-        await enrolled.identity.sessions.end_all("ann")
+        await enrolled.parts.sessions.end_all("ann")
         return await hashed(password)
 
     monkeypatch.setattr(hasher, "hash", slowly)
@@ -385,7 +385,7 @@ async def test_removing_a_passkey_ends_other_sessions(enrolled: World, ann: Visi
     assert (await other.get("/account")).status == 200
     await ann.submit(await ann.get(PAGE), f"{PAGE}/passkeys/remove", passkey=b64(device.id))
     assert (await other.get("/account")).location.startswith("/sign-in")
-    knows = enrolled.identity.local.credentials.knows_device
+    knows = enrolled.parts.local.credentials.knows_device
     assert not await knows("ann", other.cookies[DEVICES], enrolled.now)
     assert await knows("ann", ann.cookies[DEVICES], enrolled.now)
     assert (await ann.get("/account")).status == 200
@@ -400,7 +400,7 @@ async def test_other_users_passkeys_arent_found(enrolled: World, ann: Visitor) -
     for action in ("remove", "name"):
         shown = await ann.submit(page, f"{PAGE}/passkeys/{action}", passkey=b64(bobs.id), name="x")
         assert shown.status == 404
-    assert len((await enrolled.identity.local.credentials.overview("bob")).passkeys) == 1
+    assert len((await enrolled.parts.local.credentials.overview("bob")).passkeys) == 1
 
 
 async def test_guesses_at_a_confirmation_are_slowed(enrolled: World, ann: Visitor) -> None:

@@ -70,7 +70,7 @@ async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) 
         there.client.cookies.jar = here.client.cookies.jar  # the same browser
         for name, visitor in (("ann", here), ("bob", there)):
             await made.accounts.add_user(name, f"https://{name}.example/", made.now)
-            await made.identity.local.set_password(name, PASSWORD, made.now)
+            await made.parts.local.set_password(name, PASSWORD, made.now)
             assert (await tried(visitor, name)).location == "/account"
         for name, visitor in (("ann", here), ("bob", there)):
             assert f"signed in as {name}" in (await visitor.get("/account")).text
@@ -96,7 +96,7 @@ async def test_a_bug_is_a_page_without_details(server: World, ann: Visitor, sign
     async def fail(*_: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(type(server.identity.sessions), "all", fail)
+    monkeypatch.setattr(type(server.parts.sessions), "all", fail)
     shown = await ann.get("/account")
     assert shown.status == 500
     assert "secret detail" not in shown.response.text
@@ -119,7 +119,7 @@ async def test_without_redis_the_page_says_to_try_again(server: World, ann: Visi
     async def fail(*_: object) -> None:
         raise StoreUnavailable("redis://user:secret@host is away")
 
-    monkeypatch.setattr(type(server.identity.sessions), "find", fail)
+    monkeypatch.setattr(type(server.parts.sessions), "find", fail)
     shown = await ann.get("/account")
     assert shown.status == 503
     assert "Try again" in shown.text
@@ -233,7 +233,7 @@ async def test_every_form_refuses_what_has_no_token(server: World, ann: Visitor,
         shown = await ann.post(re.sub(r"\{.*?\}", "x", route.path), {"session": "x"})
         assert shown.status == 403, route.path
         assert "form" in shown.text.lower()
-    assert len(await server.identity.sessions.all("ann")) == 1
+    assert len(await server.parts.sessions.all("ann")) == 1
 
 
 async def test_every_post_of_the_pages_is_a_form(server: World) -> None:

@@ -110,7 +110,7 @@ async def test_strangers_checks_use_only_website_ports(
     the network or the user.
     """
     noted = Noted()
-    monkeypatch.setattr(server.identity.doctor, "_sender", noted)
+    monkeypatch.setattr(server.parts.doctor, "_sender", noted)
     visitor = Visitor(server.app, ADDRESS, client="8.8.4.4")
     await check(visitor, "https://eve.example/")
     assert noted.asked == {(True, "network 8.8.4.4")}
@@ -188,7 +188,7 @@ async def test_a_final_slash_is_redirected(ann: Visitor) -> None:
 async def test_one_signs_in_by_it(server: World, ann: Visitor) -> None:
     """The address works in place of the name, and is shown on the account page."""
     await server.accounts.add_user("carol", "", server.now)
-    await server.identity.local.set_password("carol", PASSWORD, server.now)
+    await server.parts.local.set_password("carol", PASSWORD, server.now)
     for who in ("https://reader.example/u/carol", "reader.example/u/carol", "carol"):
         page = await ann.get("/sign-in")
         shown = await ann.submit(page, "/sign-in/local", who=who, password=PASSWORD)

@@ -63,7 +63,7 @@ async def test_killed_while_a_post_is_taken_in(real_redis: Redis, kind: int, aft
             server.clock.advance(1)
         (feed,) = [one["_id"] for one in (await alice.get(action="follow", channel="home"))["items"]]
         assert not await server.items.outbox(feed)
-        assert len(await server.services.media.sizes("alice")) == (steps + 1 if kind == 2 else 0)
+        assert len(await server.parts.media.sizes("alice")) == (steps + 1 if kind == 2 else 0)
         assert (await server.check()).is_clean
     assert steps > 8
 

@@ -282,7 +282,7 @@ async def test_check_repairs_the_list_of_files(sender: SourceClient, server: Wor
         "a file that isn't listed",
         "a listed file that doesn't exist",
     ]
-    assert len(await server.services.media.sizes("alice")) == 1
+    assert len(await server.parts.media.sizes("alice")) == 1
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ async def test_files_that_no_post_shows_go_after_a_month(sender: SourceClient, a
 
     async def sweep(days: float) -> list[int]:
         server.clock.advance(days * 86_400)
-        await server.services.media.sweep("alice", server.items, server.now)
+        await server.parts.media.sweep("alice", server.items, server.now)
         return [(await server.client.get(address)).status_code for address in files]
 
     files = [await send(b"1"), await send(b"2", content=["shown"]), await send(b"3", category=["deleted"])]
@@ -361,7 +361,7 @@ async def test_files_that_no_post_shows_go_after_a_month(sender: SourceClient, a
     assert again.headers["location"] == files[0]
     assert await sweep(1.1) == [200, 200, 404]
     assert await sweep(32) == [404, 200, 404]
-    assert len(await server.services.media.sizes("alice")) == 1
+    assert len(await server.parts.media.sizes("alice")) == 1
     assert (await server.check()).left == ()
 
 

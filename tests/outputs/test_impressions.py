@@ -144,7 +144,7 @@ async def test_pages_and_the_owners_requests_count_nothing(alice: Publisher) -> 
     server = alice.server
     _, _, addresses = await one_item(alice)
     me = (await server.redis.command("HGET", keys.user("alice"), "me")).decode()
-    cookie = await server.services.identity.sessions.begin("alice", me, "password", "", server.now)
+    cookie = await server.parts.sessions.begin("alice", me, "password", "", server.now)
     bob = await server.reader("bob", "home")
     for headers in (
         {"authorization": f"Bearer {alice.reader.token}"},

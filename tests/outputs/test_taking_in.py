@@ -163,7 +163,7 @@ async def test_a_step_that_breaks_off_is_taken_again(
     monkeypatch.setattr(alice.server.outputs, "note_taken", die)
     feed_now = await alice.server.outputs.get("alice", "picks")
     with pytest.raises(ConnectionError):
-        await alice.server.services.output_contents.refresh(feed_now, alice.server.now)
+        await alice.server.parts.output_contents.refresh(feed_now, alice.server.now)
     monkeypatch.setattr(alice.server.outputs, "note_taken", note)
     await alice.shown(feed["json"])
     assert await titles(alice) == new | {"a", "b", "c"}

@@ -53,7 +53,7 @@ async def admin(ann: ReadingVisitor) -> ReadingVisitor:
 
 
 async def look(ann: ReadingVisitor) -> None:
-    await ann.server.services.survey.look(ann.server.now)
+    await ann.server.parts.survey.look(ann.server.now)
 
 
 def cells(node: Node) -> str:
@@ -93,7 +93,7 @@ async def test_the_overview_says_whether_all_is_well(admin: ReadingVisitor) -> N
         assert re.search(rf"\d{re.escape(sign)}\d [MG]iB", shown.text), language
     server = admin.server
     await server.feeds.update("1", {"failures": "2", "last_error": "status: 404"})
-    await server.services.dead_letters.add("stored", Message("1-1", {"feed": b"1"}, 5), "KeyError", server.now)
+    await server.parts.dead_letters.add("stored", Message("1-1", {"feed": b"1"}, 5), "KeyError", server.now)
     await look(admin)
     page = await admin.get("/admin")
     assert page.title == "Working, but needs attention"
@@ -114,7 +114,7 @@ async def test_the_overview_shows_what_can_be_read(admin: ReadingVisitor, monkey
 
     monkeypatch.setattr(overview, "PATIENCE", 0.5)
     monkeypatch.setattr(overview, "memory", silent)
-    found = admin.server.services.overview
+    found = admin.server.parts.overview
     monkeypatch.setattr(overview, "backlogs", away)
     for part, name in (
         (found.survey, "recent"),
@@ -182,7 +182,7 @@ async def test_a_feed_can_be_polled_at_once(admin: ReadingVisitor) -> None:
 
 async def test_dead_letters_are_retried_and_dropped(admin: ReadingVisitor) -> None:
     """One by one; if a letter can't be retried, the page says why."""
-    dead, now = admin.server.services.dead_letters, admin.server.now
+    dead, now = admin.server.parts.dead_letters, admin.server.now
     for stage in ("stored", "nonsense"):
         fields = {"feed": b"1", "note": b"https://x.example/?token=sesame"}
         fields["body"] = b'{"feed_url":"https:\\/\\/u:sesame@x.example\\/feed?page=2\\u0026token=sesame"}'
@@ -208,7 +208,7 @@ async def test_a_long_field_of_a_letter_is_cut_before_it_is_searched(admin: Read
     words = (b"a" * 7_990 + b" ") * 40
     for _ in range(50):
         letter = Message("1-1", {"body": cut, "more": words, "last": b"%" * 20_000}, 5)
-        await admin.server.services.dead_letters.add("pushed", letter, "KeyError", admin.server.now)
+        await admin.server.parts.dead_letters.add("pushed", letter, "KeyError", admin.server.now)
     page = await admin.get("/admin/letters")
     assert page.status == 200
     assert "sesame" not in page.text
@@ -224,10 +224,10 @@ async def test_hubs_users_and_configuration(admin: ReadingVisitor) -> None:
     hubs = [cells(row) for row in (await admin.get("/admin/hubs")).tree.css("tbody tr")]
     assert hubs == ["hub.example 1 0 0 0 0 7 0"]
     await server.accounts.add_user("bob", "", server.now)
-    await server.identity.local.credentials.invite("bob")
+    await server.parts.local.credentials.invite("bob")
     await server.accounts.add_user("carl", "", server.now)
     await server.accounts.disable_user("carl", server.now)
-    await server.services.activity.note("ann", server.now)
+    await server.parts.activity.note("ann", server.now)
     users = [cells(row) for row in (await admin.get("/admin/users")).tree.css("tbody tr")]
     assert users[0].startswith("ann admin https://ann.example/")
     assert users[1] == "bob invited – never"

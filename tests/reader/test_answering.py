@@ -239,7 +239,7 @@ def test_a_reply_says_something_and_not_too_much() -> None:
 
 async def test_ten_browsers_may_answer(ann: ReadingVisitor) -> None:
     """The oldest is removed: its key gives no access, and neither does an expired token."""
-    answers, access = ann.server.services.answers, PostingAccess("https://ann.example/micropub", "token", 2e9)
+    answers, access = ann.server.parts.answers, PostingAccess("https://ann.example/micropub", "token", 2e9)
     for number in range(MOST_BROWSERS + 1):
         await answers.keep("ann", f"browser {number}", access, 1e9 + number)
     assert await answers.access("ann", "browser 0", 1e9) is None

@@ -323,7 +323,7 @@ async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor)
 async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisitor) -> None:
     """Next to the channel, with a text for screen readers; it links to these feeds, and is correct from then on."""
     server, day = ann.server, 86_400.0
-    survey = server.services.survey
+    survey = server.parts.survey
     trouble = {"failures": "9", "last_error": "status: 500", "last_success": str(server.now - 2 * day)}
     await server.follow_unscheduled("https://broken.example/feed", "ann", "home")
     quiet = await server.follow_unscheduled("https://quiet.example/feed", "ann", "later")

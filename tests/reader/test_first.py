@@ -22,7 +22,7 @@ STARTERS = (StarterFeed("The blog", BLOG, "Of boats"), StarterFeed("The news", N
 async def new(server: World) -> Visitor:
     """A browser in which a user without follows is signed in."""
     await server.reader("new")
-    browser = Visitor(create_app(server.services, base_url=ADDRESS, starters=STARTERS), ADDRESS)
+    browser = Visitor(create_app(server.parts, base_url=ADDRESS, starters=STARTERS), ADDRESS)
     await begin_session(browser, server, "new")
     return browser
 
@@ -43,8 +43,8 @@ async def test_one_click_follows_what_is_ticked(new: Visitor, server: World) -> 
     followed = await new.submit(page, "/first", {}, feed=NEWS)
     assert followed.location.startswith("/channel/")
     assert followed.location.endswith("?show=all")
-    (uid,) = [one.uid for one in await server.services.channels.list("new") if one.name == "Home"]
-    everywhere = await server.services.channels.all_subscriptions("new")
+    (uid,) = [one.uid for one in await server.channels.list("new") if one.name == "Home"]
+    everywhere = await server.channels.all_subscriptions("new")
     assert [one.url for one in everywhere[uid]] == [NEWS]
     assert (await new.get("/")).title == "All"
 

@@ -233,7 +233,7 @@ async def test_an_episode_is_saved_from_its_preview_without_a_follow(ann: Readin
 async def test_an_episode_is_added_to_an_output_feed_from_its_preview(ann: ReadingVisitor) -> None:
     """Two sweeps later it is still there, though no channel shows it."""
     await _episodes(ann.server)
-    await ann.server.services.outputs.create("ann", "picks", OutputConfig(title="My picks"), ann.server.clock())
+    await ann.server.outputs.create("ann", "picks", OutputConfig(title="My picks"), ann.server.clock())
     page = await ann.get(f"/follow/preview?url={OTHER}")
     (_, second) = (button.attributes["value"] for button in page.tree.css("button[name=add]"))
     done = await ann.browser.submit(page, "/follow/pick", {"url": OTHER}, add=second, output="picks")
@@ -241,7 +241,7 @@ async def test_an_episode_is_added_to_an_output_feed_from_its_preview(ann: Readi
     for _ in range(2):
         ann.server.clock.advance(7200)
         await sweeping(ann.server).run(ann.server.clock())
-    items = await ann.server.services.outputs.items(await ann.server.services.outputs.get("ann", "picks"), 10)
+    items = await ann.server.outputs.items(await ann.server.outputs.get("ann", "picks"), 10)
     assert [item.state for item in items] == ["published"]
     assert (await ann.reader.get(action="timeline", channel="saved"))["items"] == []
 
@@ -254,7 +254,7 @@ async def test_a_post_of_a_followed_feed_is_picked_as_it_is(ann: ReadingVisitor)
     await app.post(**save, entry=first)
     (own,) = (await app.get(action="timeline", channel="saved"))["items"]
     await app.post(action="follow", channel="later", url=OTHER)
-    document = await ann.server.services.search.feed_at(OTHER)
+    document = await ann.server.parts.search.feed_at(OTHER)
     await ann.server.publish(OTHER, *items_to_store(document, ann.server.now))
     received = {one["name"]: one["_id"] for one in (await app.get(action="timeline", channel="later"))["items"]}
     assert await app.post(**save, **{"entry[]": [first, second]}) == {"result": "ok", "updated": 1}

@@ -120,7 +120,7 @@ async def test_slow_pictures_leave_slots_to_others(ann: ReadingVisitor) -> None:
 
 async def test_a_picture_has_its_place_until_it_is_sent(ann: ReadingVisitor, site: Publisher) -> None:
     """240 slow readers of one user filled two gigabytes with pictures that had been fetched."""
-    path, pictures = await address(ann, served(site, PNG + bytes(6_000_000))), ann.server.services.images
+    path, pictures = await address(ann, served(site, PNG + bytes(6_000_000))), ann.server.parts.images
     cookies = "; ".join(f"{name}={value}" for name, value in ann.browser.cookies.items())
     request = f"GET {path} HTTP/1.1\r\nHost: reader.example\r\nCookie: {cookies}\r\n\r\n".encode()
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -52,7 +52,7 @@ async def test_an_old_sign_in_makes_no_token_of_a_source(ann: ReadingVisitor) ->
         await ann.browser.submit(page, f"{SOURCES}/token", source="backups"),
     ):
         assert (refused.status, "Confirm your identity first" in refused.text) == (403, True)
-    assert [one.id for one in await ann.server.services.sources.all_of("ann")] == ["backups"]
+    assert [one.id for one in await ann.server.parts.sources.all_of("ann")] == ["backups"]
 
 
 async def test_invalid_sources_are_refused(ann: ReadingVisitor) -> None:
@@ -105,7 +105,7 @@ async def test_a_sender_is_blocked(ann: ReadingVisitor) -> None:
     """The block covers the whole site; another user's webmentions can't be reached."""
     mention = await _received(ann)
     await ann.browser.submit(await ann.get(MENTIONS), MENTIONS, block=mention.id)
-    assert await ann.server.services.rules.blocked("ann", "notifications") == ["https://bob.example/"]
+    assert await ann.server.rules.blocked("ann", "notifications") == ["https://bob.example/"]
     ben = await reading(ann.server, "ben", "own")
     page = await ann.get(MENTIONS)
     assert (await ann.browser.submit(page, MENTIONS, rejected="absent")).status == 404

@@ -100,11 +100,11 @@ async def test_the_first_page_doesnt_read_follows(real_redis: Redis) -> None:
     redis = AllCommands(real_redis)
     async with instance(redis, base_url=ADDRESS) as server:
         visitor = await reading(server, "ann", *[f"c{number}" for number in range(120)])
-        await server.services.following.move("ann", "c110", FEED, server.now)
+        await server.parts.following.move("ann", "c110", FEED, server.now)
         redis.keys.clear()
         assert (await visitor.get("/")).title == "All"
         assert not {key for key in redis.keys if key.endswith(":feeds")}
-        await server.services.following.unfollow("ann", "c110", FEED, server.now)
+        await server.parts.following.unfollow("ann", "c110", FEED, server.now)
         assert (await visitor.get("/")).title == "What do you want to read?"
 
 

@@ -24,7 +24,7 @@ async def server(real_redis: Redis) -> AsyncIterator[World]:
 
 
 async def link(server: World) -> str:
-    return f"/sign-in/link?code={await server.identity.local.make_link('ann')}"
+    return f"/sign-in/link?code={await server.parts.local.make_link('ann')}"
 
 
 async def test_the_link_signs_in_once(server: World) -> None:
@@ -68,7 +68,7 @@ async def test_the_link_is_not_passed_on(server: World, header: str) -> None:
 
 async def test_made_up_codes(server: World) -> None:
     """A made-up code doesn't sign anybody in; a passkey's challenge isn't a link."""
-    asked = await server.identity.local.passkeys.ask_to_use("http://localhost:8080")
+    asked = await server.parts.local.passkeys.ask_to_use("http://localhost:8080")
     visitor = Visitor(server.app, HERE)
     for code in ("", "x", "x" * 5000, asked.secret):
         reply = await visitor.get(f"/sign-in/link?code={code}")

@@ -129,9 +129,9 @@ async def test_an_unusable_list_is_reported(ann: ReadingVisitor) -> None:
 
 async def test_an_import_that_broke_off_is_named(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page shows the progress of a running import; after a minute without progress, it says what to do."""
-    imports = ann.server.services.list_imports
+    imports = ann.server.parts.list_imports
     with monkeypatch.context() as patch:
-        patch.setattr(ann.server.services.feed_lists, "import_list", _never)
+        patch.setattr(ann.server.parts.feed_lists, "import_list", _never)
         await send(ann, LIST)
     assert "Importing your feeds" in (await ann.get(LISTS)).text
     busy = await send(ann, LIST)
@@ -162,7 +162,7 @@ async def test_a_list_needs_a_user_and_our_form(ann: ReadingVisitor) -> None:
     stranger = await ann.browser.client.post(LISTS, files={"list": ("l", LIST)}, headers=headers)
     assert stranger.headers["location"].startswith("/sign-in")
     assert await followed(ann, "home") == [FEED]
-    assert await ann.server.services.list_imports.latest("ann") is None
+    assert await ann.server.parts.list_imports.latest("ann") is None
 
 
 async def test_lists_and_everything_go_out(ann: ReadingVisitor) -> None:
@@ -213,7 +213,7 @@ async def test_an_export_has_its_place_before_its_first_byte(ann: ReadingVisitor
 
 async def test_repeated_exports_leave_slots_to_others(ann: ReadingVisitor) -> None:
     """Half of the places are for a user's first import within an hour."""
-    imports, often = ann.server.services.list_imports, [f"often-{number}" for number in range(4)]
+    imports, often = ann.server.parts.list_imports, [f"often-{number}" for number in range(4)]
     for user in often:
         imports.admit(user)()
         imports.admit(user)

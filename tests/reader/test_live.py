@@ -16,7 +16,7 @@ async def test_a_change_is_announced(ann: ReadingVisitor) -> None:
     """By the next change of her channels, and not by another user's; the stream ends with the server, and releases its
     place.
     """
-    listeners = ann.server.services.listeners
+    listeners = ann.server.parts.listeners
     reply = asyncio.create_task(ann.get("/live"))
     await wait_until(lambda: keys.live_events("ann") in listeners._waiting)
     listeners.changed([keys.live_events("bob")])
@@ -44,7 +44,7 @@ async def test_strangers_get_no_stream(ann: ReadingVisitor) -> None:
     """The stream is for signed-in users, each with a limited number of streams."""
     stranger = Visitor(ann.server.app, ann.browser.address)
     assert (await stranger.get("/live")).status == 303
-    limits = ann.server.services.listeners.limits
+    limits = ann.server.parts.listeners.limits
     leave = limits.take([(EVENTS_OF_USER, "ann")] * EVENTS_OF_USER.most)
     assert (await ann.get("/live")).status == 429
     leave()
@@ -52,7 +52,7 @@ async def test_strangers_get_no_stream(ann: ReadingVisitor) -> None:
 
 async def test_people_behind_a_proxy_have_no_limit_in_common(ann: ReadingVisitor) -> None:
     """The proxy's address is shared by all users; a public address is that of a network."""
-    listeners = ann.server.services.listeners
+    listeners = ann.server.parts.listeners
     listeners.stop()  # so that a stream ends at once
     for address, status in (("127.0.0.1", 200), ("93.184.216.34", 429)):
         listeners.limits.take([(EVENTS_OF_NETWORK, address)] * EVENTS_OF_NETWORK.most)

@@ -68,7 +68,7 @@ async def test_all_channels_are_on_a_page_of_their_own(ann: ReadingVisitor) -> N
     assert found(page) == ["global", "notifications", *[f"c{number}" for number in range(MANY)], "saved"]
     assert f"{MANY + 3} channels" in page.text
     assert page.tree.css_first(".found [data-channel=c30] [data-count]").text() == "1"
-    await ann.server.services.channels.rename("ann", "c7", "Größe & more", ann.server.now)
+    await ann.server.channels.rename("ann", "c7", "Größe & more", ann.server.now)
     assert found(await ann.get("/channel?q=GRÖSSE %26")) == ["c7"]
     assert found(await ann.get("/channel?q=nothing")) == []
 
@@ -94,7 +94,7 @@ async def test_channels_are_tended_a_hundred_at_a_time(ann: ReadingVisitor) -> N
     assert shown == [f"c{number}" for number in range(100, 200)]
     moved = await ann.browser.submit(page, "/channels/order", down="c199")
     assert moved.location == "/channels?from=100"
-    order = [one.uid for one in await ann.server.services.channels.list("ann")]
+    order = [one.uid for one in await ann.server.channels.list("ann")]
     assert order[199:202] == ["c198", "c200", "c199"]
     page = await ann.get("/channels?q=c249")
     assert [node.attributes["data-uid"] for node in page.tree.css("[data-uid]")] == ["c249"]
@@ -109,17 +109,17 @@ async def test_a_feed_moves_to_a_channel_that_is_named(ann: ReadingVisitor) -> N
     refused = await ann.browser.submit(page, "/channels/c0/move", to="no such")
     assert refused.status == 404
     assert (await ann.browser.submit(page, "/channels/c0/move", to="c200 ")).status == 303
-    everywhere = await ann.server.services.channels.all_subscriptions("ann")
+    everywhere = await ann.server.channels.all_subscriptions("ann")
     assert [uid for uid, followed in everywhere.items() if followed] == ["c200"]
 
 
 async def test_a_name_isnt_read_as_another_channels_uid(ann: ReadingVisitor) -> None:
     """A renamed channel keeps the uid from its first name."""
-    await ann.server.services.channels.rename("ann", "c200", "Former", ann.server.now)
-    await ann.server.services.channels.rename("ann", "c7", "c200", ann.server.now)
+    await ann.server.channels.rename("ann", "c200", "Former", ann.server.now)
+    await ann.server.channels.rename("ann", "c7", "c200", ann.server.now)
     page = await ann.get("/channels/c0")
     assert (await ann.browser.submit(page, "/channels/c0/move", to="c200")).status == 303
-    everywhere = await ann.server.services.channels.all_subscriptions("ann")
+    everywhere = await ann.server.channels.all_subscriptions("ann")
     assert [uid for uid, followed in everywhere.items() if followed] == ["c7"]
 
 

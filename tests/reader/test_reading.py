@@ -6,7 +6,6 @@ import asyncio
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -236,8 +235,8 @@ async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
         async def page(self, *_: object) -> bytes:
             raise SearchUnavailable("the index of posts isn't built yet")
 
-    services = replace(ann.server.services, post_search=Building())  # type: ignore[arg-type]
-    browser = Visitor(create_app(services, base_url=ADDRESS), ADDRESS)
+    ann.server.use(post_search=Building())
+    browser = Visitor(create_app(ann.server.parts, base_url=ADDRESS), ADDRESS)
     browser.client.cookies.update(ann.browser.client.cookies)
     page = await browser.get("/search?q=words")
     assert (page.status, "its index is being built" in page.text) == (503, True)
@@ -433,11 +432,11 @@ async def test_a_read_only_redis_hides_no_page(ann: ReadingVisitor, server: Worl
             raise StoreFull("used memory > 'maxmemory'")
 
     other = server.through(Between(server.redis, refuse))
-    assert b"a post" in await other.services.reading.page("ann", "home", PageQuery(20), server.now)
+    assert b"a post" in await other.parts.reading.page("ann", "home", PageQuery(20), server.now)
     is_full = False
-    assert b"a post" in await server.services.reading.page("ann", "home", PageQuery(20), server.now)
+    assert b"a post" in await server.parts.reading.page("ann", "home", PageQuery(20), server.now)
     assert await server.redis.command("HGET", keys.user("ann"), "names") == b"0"
-    await server.services.reading.data("nobody", [])
+    await server.parts.reading.data("nobody", [])
     assert not await server.redis.command("EXISTS", keys.user("nobody"))
 
 
@@ -447,7 +446,7 @@ async def test_own_names_cost_a_page_no_round_trip(ann: ReadingVisitor, server: 
 
     async def page() -> tuple[int, bool]:
         counted.redis.trips = 0
-        data = await counted.services.reading.page("ann", "home", PageQuery(20), server.now)
+        data = await counted.parts.reading.page("ann", "home", PageQuery(20), server.now)
         return counted.redis.trips, b"ZZ my name" in data
 
     await ann.publish("a post")

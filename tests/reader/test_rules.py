@@ -35,7 +35,7 @@ async def test_an_author_is_muted_for_a_week_on_a_posts_page(ann: ReadingVisitor
     assert "Muted: 1 post is hidden." in page.text
     assert f"{LOUD} muted · in all channels · until" in page.text
     assert len(await ann.reader.ids("home")) == 1
-    rules = ann.server.services.rules
+    rules = ann.server.rules
     assert await rules.lift_ended(ann.server.now + WEEK - 1) == 0
     assert await rules.lift_ended(ann.server.now + WEEK + 1) == 1
     assert sorted(await ann.reader.ids("home")) == sorted(posts)
@@ -47,17 +47,17 @@ async def test_a_permanent_mute_has_no_end(ann: ReadingVisitor) -> None:
     page = await ann.get(RULES)
     for days in ("7", ""):
         await ann.browser.submit(page, RULES, url=LOUD, channel="home", days=days, kind="mute")
-    assert await ann.server.services.rules.lift_ended(ann.server.now + 2 * WEEK) == 0
+    assert await ann.server.rules.lift_ended(ann.server.now + 2 * WEEK) == 0
     page = await ann.get(RULES)
     assert f"{LOUD} muted · in Home Unmute" in page.text
     await ann.browser.submit(page, f"{RULES}/end")
-    assert await ann.server.services.rules.muted("ann", "home") == []
+    assert await ann.server.rules.muted("ann", "home") == []
 
 
 async def test_a_mute_ends_in_a_channel_that_is_removed_meanwhile(ann: ReadingVisitor) -> None:
     """It has ended when the channel is restored."""
     await _publish(ann)
-    posts, rules, now = ids(await ann.get("/channel/home?show=all")), ann.server.services.rules, ann.server.now
+    posts, rules, now = ids(await ann.get("/channel/home?show=all")), ann.server.rules, ann.server.now
     await rules.mute("ann", "home", LOUD, now, until=now + 1)
     await ann.server.following.remove_channel("ann", "home", now)
     assert await rules.lift_ended(now + 2) == 1
@@ -68,7 +68,7 @@ async def test_a_mute_ends_in_a_channel_that_is_removed_meanwhile(ann: ReadingVi
 
 async def test_a_mute_renewed_during_expiry_keeps_its_own_end(ann: ReadingVisitor) -> None:
     """It isn't ended with the others, and keeps its own end."""
-    rules, now, again = ann.server.services.rules, ann.server.now, "https://again.example/"
+    rules, now, again = ann.server.rules, ann.server.now, "https://again.example/"
     for url, end in ((LOUD, 1), (again, 2)):
         await rules.mute("ann", "home", url, now, until=now + end)
     real = rules._write
@@ -87,7 +87,7 @@ async def test_a_mute_renewed_during_expiry_keeps_its_own_end(ann: ReadingVisito
 
 async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> None:
     """Ends of mutes without a channel are deleted."""
-    rules, now = ann.server.services.rules, ann.server.now
+    rules, now = ann.server.rules, ann.server.now
     await rules.mute("ann", "later", LOUD, now, until=now + 1)
     await ann.server.channels.delete("ann", "later")
     assert await rules.lift_ended(now + 2) == 1
@@ -96,9 +96,9 @@ async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> Non
 
 async def test_channels_that_come_and_go_leave_no_ends_of_mutes(ann: ReadingVisitor) -> None:
     """They would stay in the store until they expire, outside the quota of rules."""
-    await ann.server.services.rules.mute("ann", "later", LOUD, ann.server.now, until=ann.server.now + WEEK)
+    await ann.server.rules.mute("ann", "later", LOUD, ann.server.now, until=ann.server.now + WEEK)
     assert await ann.server.redis.command("ZCARD", keys.mute_ends()) == 1
-    await ann.server.services.following.delete_channel("ann", "later")
+    await ann.server.parts.following.delete_channel("ann", "later")
     assert await ann.server.redis.command("ZCARD", keys.mute_ends()) == 0
 
 
@@ -111,7 +111,7 @@ async def test_a_block_takes_posts_out(ann: ReadingVisitor) -> None:
     assert "Blocked: 1 post was removed." in page.text
     assert len(await ann.reader.ids("home")) == 1
     await ann.browser.submit(page, f"{RULES}/end")
-    assert await ann.server.services.rules.blocked("ann", "home") == []
+    assert await ann.server.rules.blocked("ann", "home") == []
 
 
 async def test_a_follower_names_a_feed(ann: ReadingVisitor) -> None:

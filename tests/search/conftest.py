@@ -95,7 +95,7 @@ async def server(real_redis: Redis) -> AsyncIterator[World]:
 async def replica(server: World, tmp_path: Path) -> AsyncIterator[Replica]:
     """The index that the server's searches use; no follower runs yet."""
     made = Replica(server, tmp_path / "search")
-    search = PostSearch(server.redis, server.channels, server.feeds, server.services.reading, made.index)
+    search = PostSearch(server.redis, server.channels, server.feeds, server.parts.reading, made.index)
     server.use(post_search=search)
     yield made
     await made.aclose()

@@ -79,7 +79,7 @@ async def test_matches_among_given_items(alice: Reader, server: World, replica: 
     """The result doesn't depend on the number of other matches, and says whether the index has all these items yet."""
     await server.publish(FEED, *posts("tide three", "tide two", "fog", "tide one"))
     await built(replica)
-    search = server.services.post_search
+    search = server.parts.post_search
     assert search is not None
     three, two, fog, one = await alice.ids("home")
     assert await search.newest("alice", "home", "tide", server.now) == [three, two, one]
@@ -372,7 +372,7 @@ async def test_waiting_posts_of_an_absent_user_are_found(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user's timelines are filled before the search."""
-    reading = server.services.reading
+    reading = server.parts.reading
 
     async def has_caught_up(granted: Grant, uid: str, now: float) -> bool:
         assert (granted.user, granted.behind, uid) == ("alice", True, "home")
@@ -490,7 +490,7 @@ async def test_a_search_says_that_its_index_is_behind(
     server.now += 100
     found = await alice.get(action="search", channel="home", query="sailing")
     assert found["_behind"] == 130
-    browser = Visitor(create_app(server.services, base_url="https://reader.example"), "https://reader.example")
+    browser = Visitor(create_app(server.parts, base_url="https://reader.example"), "https://reader.example")
     await server.accounts.set_admin("alice", True)
     await begin_session(browser, server, "alice")
     assert "Posts of the last 3 minutes may be missing." in (await browser.get("/search?q=sailing")).text
@@ -503,7 +503,7 @@ async def test_a_search_says_that_its_index_is_behind(
 async def test_admins_see_that_this_machine_has_no_index(alice: Reader, server: World, replica: Replica) -> None:
     """It may never be written, for example on a full disk; users are only told to try again."""
     await server.publish(FEED, *posts("first sailing"))
-    browser = Visitor(create_app(server.services, base_url="https://reader.example"), "https://reader.example")
+    browser = Visitor(create_app(server.parts, base_url="https://reader.example"), "https://reader.example")
     await server.accounts.set_admin(alice.name, True)
     await begin_session(browser, server, alice.name)
     assert (await browser.get("/search?q=sailing")).status == 503
@@ -518,7 +518,7 @@ async def test_refusals_of_searches_are_translated(
     """All reasons that searches and their cursors give."""
     await server.publish(FEED, *posts("first sailing"))
     await built(replica)
-    browser = Visitor(create_app(server.services, base_url="https://reader.example"), "https://reader.example")
+    browser = Visitor(create_app(server.parts, base_url="https://reader.example"), "https://reader.example")
     await begin_session(browser, server, alice.name)
 
     async def problem(path: str) -> str:

@@ -124,7 +124,7 @@ SESSION, DEVICES = "__Host-microsub-session", "__Host-microsub-devices"
 async def begin_session(visitor: Visitor, server: World, name: str = "ann", me: str | None = None) -> str:
     """Give the browser a session, as a complete sign-in does; its cookie."""
     me, agent = f"https://{name}.example/" if me is None else me, visitor.client.headers["user-agent"]
-    cookie = await server.identity.sessions.begin(name, me, f"with {name}.example", agent, server.now)
+    cookie = await server.parts.sessions.begin(name, me, f"with {name}.example", agent, server.now)
     visitor.client.cookies.set(SESSION, cookie, domain=urlsplit(visitor.address).hostname or "", path="/")
     return cookie
 
@@ -157,7 +157,7 @@ async def with_passkey(visitor: Visitor, device: Authenticator, **lies: Any) -> 
 async def passkey_of(server: World, user: str = "ann") -> Authenticator:
     """A device with a passkey of the user, called Stick."""
     device = Authenticator(ORIGIN)
-    passkeys = server.identity.local.passkeys
+    passkeys = server.parts.local.passkeys
     asked = await passkeys.ask_to_make(ORIGIN, user)
     await passkeys.make(ORIGIN, user, PasskeyAnswer(asked.secret, device.make(asked.options)), "Stick", server.now)
     return device

@@ -60,9 +60,8 @@ from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
 from microsub.server.app import create_app
 from microsub.server.backend import applier
-from microsub.server.stores import Stores, delivery, following, hub_topics, ingest
-from microsub.server.surface import IdentityServices, Services
-from microsub.server.web import app_reading, app_services, make_identity, mention_receiver, noting_topics
+from microsub.server.parts import WebParts, mention_receiver, noting_topics
+from microsub.server.stores import Stores, delivery, following, ingest
 from microsub.server.worker import (
     checking,
     delivery_stages,
@@ -306,8 +305,8 @@ class World(Stores):
     @cached_property
     def hub_worker(self) -> HubWorker:
         """The work of the hub; only with a `base_url`."""
-        assert self.services.topics is not None
-        return HubWorker(self.redis, self.services.topics, self.fetcher, clock=self.clock)
+        assert self.parts.topics is not None
+        return HubWorker(self.redis, self.parts.topics, self.fetcher, clock=self.clock)
 
     def make_worker(
         self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
@@ -382,24 +381,22 @@ class World(Stores):
     # --- The application
 
     @cached_property
-    def services(self) -> Services:
-        identity = make_identity(self.process, self.redis, self.fetcher, self.parser, self.effective)
-        made = app_services(
-            self.process, self, app_reading(self, ItemCache(self.items, None, 0)), self.parser, self.configuration,
-            identity, Listeners(), searching=self.web, plain=self.fetcher,
+    def parts(self) -> WebParts:
+        """The use cases of the application."""
+        cache = ItemCache(self.items, None, 0)
+        made = WebParts(
+            self.process, self, self.configuration, cache, Listeners(), self.parser,
+            searching=self.web, plain=self.fetcher,
         )  # fmt: skip
-        topics = hub_topics(self.process, self, made.output_contents)
-        mentions = mention_receiver(self, self.process.public_url, steady=self.clock)
-        return replace(made, topics=topics, topics_changed=noting_topics(self), mentions=mentions)
+        made.topics_changed = noting_topics(self)
+        made.mentions = mention_receiver(self, self.process.public_url, steady=self.clock)
+        return made
 
     def use(self, **parts: Any) -> None:
         """Replace use cases of the application; clients go on with the new ones."""
-        self.__dict__["services"] = replace(self.services, **parts)
+        for name, part in parts.items():
+            setattr(self.parts, name, part)
         self.__dict__.pop("app", None)
-
-    @property
-    def identity(self) -> IdentityServices:
-        return self.services.identity
 
     @cached_property
     def mentions(self) -> MentionStore:
@@ -407,19 +404,19 @@ class World(Stores):
 
     @property
     def service_tokens(self) -> ServiceTokens:
-        return self.services.service_tokens
+        return self.parts.service_tokens
 
     @property
     def sources(self) -> Sources:
-        return self.services.sources
+        return self.parts.sources
 
     @property
     def posting(self) -> Posting:
-        return self.services.posting
+        return self.parts.posting
 
     @cached_property
     def app(self) -> ASGIApp:
-        return create_app(self.services, base_url=self.base_url)
+        return create_app(self.parts, base_url=self.base_url)
 
     @cached_property
     def client(self) -> httpx.AsyncClient:
@@ -511,7 +508,7 @@ async def world(redis: Redis, **parts: Any) -> AsyncIterator[World]:
             made.parser.close()
         if "client" in vars(made):
             await made.client.aclose()
-        if "services" in vars(made):
-            await made.services.reading.aclose()
+        if "parts" in vars(made):
+            await made.parts.reading.aclose()
         if "fetcher" in vars(made):
             await made.fetcher.aclose()

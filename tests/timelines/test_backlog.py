@@ -66,7 +66,7 @@ async def world(redis: Redis) -> AsyncIterator[Deferring]:
     async with instance(redis) as it:
         made = Deferring(it)
         yield made
-        await made.it.services.reading.aclose()
+        await made.it.parts.reading.aclose()
 
 
 async def test_absent_users_find_all_posts_at_the_first_request(world: Deferring) -> None:
@@ -116,7 +116,7 @@ async def test_what_is_read_beside_a_page_follows_the_fill(world: Deferring) -> 
     world.it.now += 30 * DAY
     await world.it.publish(URL, *posts("two", "one"))
     counts = partial(world.it.channels.counts, "ann")
-    page, (_, unread) = await world.it.services.reading.page_beside("ann", "home", PageQuery(20), world.it.now, counts)
+    page, (_, unread) = await world.it.parts.reading.page_beside("ann", "home", PageQuery(20), world.it.now, counts)
     assert (page.count(b'"_is_read":false'), sum(unread)) == (2, 2)
 
 
@@ -249,7 +249,7 @@ async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redi
 async def test_an_output_feed_shows_waiting_posts_without_a_visit(world: Deferring) -> None:
     """Its user stays inactive: the next posts wait again, and are shown again."""
     ann, it = await world.reader("ann", "home"), world.it
-    it.use(output_contents=output_contents(it, fill=it.services.reading.fill))
+    it.use(output_contents=output_contents(it, fill=it.parts.reading.fill))
     made = await ann.post(action="outputs", method="create", output="picks", channel="home")
     await world.seen.aclose()
     it.now += 30 * DAY

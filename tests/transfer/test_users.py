@@ -110,7 +110,7 @@ async def live(world: World) -> None:
     await ann.post(action="block", url="https://blocked.example/")
     await ann.post(action="unfollow", channel="news", url=B)
     output = await world.outputs.create("ann", "picks", OutputConfig(title="Picks", max_impressions=2), now)
-    versions = await world.services.output_contents.versions(found[:4])
+    versions = await world.parts.output_contents.versions(found[:4])
     await world.outputs.edit(output, "add", versions, now)
     for rows in (await world.outputs.rows(output, now), (await world.outputs.rows(output, now))[:2]):
         assert await world.outputs.settle(

@@ -35,7 +35,7 @@ async def test_killed_while_it_is_received(real_redis: Redis, after: bool) -> No
         await real_redis.command("FLUSHDB")
         async with mentioning(killing, patience=IMPATIENT) as mentions:
             source = mentions.serve(entry())
-            receiver = mentions.it.services.mentions
+            receiver = mentions.it.parts.mentions
             begun = killing.trips
             killing.kill_at, killing.after = begun + step if step > 1 else None, after
             answered = False

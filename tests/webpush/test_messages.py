@@ -53,7 +53,7 @@ class Told:
         await self.ann.publish(*names, at=self.server.now, **more)
 
     async def device_id(self) -> str:
-        (device,) = await self.server.services.devices.all("ann")
+        (device,) = await self.server.parts.devices.all("ann")
         return device.device.id
 
     async def only(self) -> Any:
@@ -243,8 +243,8 @@ async def test_a_push_service_says_when_to_come_again(told: Told) -> None:
 
 async def test_signing_out_ends_it(told: Told) -> None:
     """This holds for any way of signing out; the rest is deleted in the next round."""
-    (session,) = await told.server.identity.sessions.all("ann")
-    await told.server.identity.sessions.end("ann", session.id)
+    (session,) = await told.server.parts.sessions.all("ann")
+    await told.server.parts.sessions.end("ann", session.id)
     await told.publish("a")
     assert await told.look() == []
     assert await told.server.redis.command("EXISTS", keys.devices_told("ann")) == 0
@@ -340,8 +340,8 @@ async def test_a_hanging_push_service_delays_no_other(told: Told) -> None:
         other = await signed_in_again(told.server, 1)
         fields = {**PushedBrowser(f"{away}2").fields, "channel": "home"}
         assert (await other.submit(await other.get(PAGE), PAGE, **fields)).status == 303
-        for id_ in [one.device.id for one in await told.server.services.devices.all("ann")]:
-            await told.server.services.devices.ask_test("ann", id_, told.server.now)
+        for id_ in [one.device.id for one in await told.server.parts.devices.all("ann")]:
+            await told.server.parts.devices.ask_test("ann", id_, told.server.now)
         await told.look(30)
         assert sorted(await failures(told)) == [0, 1]
         await told.look(31)
@@ -350,13 +350,13 @@ async def test_a_hanging_push_service_delays_no_other(told: Told) -> None:
 
 
 async def failures(told: Told) -> list[int]:
-    return [one.state.failures for one in await told.server.services.devices.all("ann") if one.state is not None]
+    return [one.state.failures for one in await told.server.parts.devices.all("ann") if one.state is not None]
 
 
 async def signed_in_again(server: World, number: int) -> Visitor:
     """Another browser of the same user."""
     browser = Visitor(server.app, ADDRESS)
-    cookie = await server.identity.sessions.begin("ann", "https://ann.example/", "tests", f"B{number}", server.now)
+    cookie = await server.parts.sessions.begin("ann", "https://ann.example/", "tests", f"B{number}", server.now)
     browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
     return browser
 

@@ -29,7 +29,7 @@ async def test_polled_once_a_day_after_the_first_delivery(push: Push) -> None:
     assert await wait_of(push, feed) < 12 * HOUR
     await push.deliver(push.publish("second"))
     assert await wait_of(push, feed) > 19 * HOUR
-    metrics, _ = await push.it.services.figures.exposition(push.it.now)
+    metrics, _ = await push.it.parts.figures.exposition(push.it.now)
     assert b'microsub_websub_feeds{state="pushed"} 1.0' in metrics
 
 
@@ -266,7 +266,7 @@ async def test_the_store_is_clean_at_every_step(push: Push) -> None:
 
 async def test_health_reports_hubs_without_deliveries(push: Push) -> None:
     """`silent` if no hub answered after a request; `late` if deliveries wait."""
-    health = push.it.services.health
+    health = push.it.parts.health
 
     async def state() -> str | None:
         return (await health.check(push.it.now)).push

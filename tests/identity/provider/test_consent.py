@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -60,7 +59,7 @@ async def test_a_full_list_of_apps_is_explained(
         return 1
 
     await server.accounts.create_token("ann", ["read"], "command line", server.now)
-    monkeypatch.setattr(server.identity.provider, "_most", most_of)
+    monkeypatch.setattr(server.parts.provider, "_most", most_of)
     await signed_in(ann)
     shown = await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"])
     assert shown.status == 403
@@ -75,11 +74,11 @@ async def test_an_ended_session_allows_no_app(
 ) -> None:
     """The check of an app may take seconds, in which the owner of a stolen session may end all sessions."""
     await signed_in(ann)
-    page, clients = await ann.get(address()), server.identity.provider.clients
+    page, clients = await ann.get(address()), server.parts.provider.clients
     find = clients.find
 
     async def slowly(*of: Any) -> Any:
-        await server.identity.sessions.end_all("ann")
+        await server.parts.sessions.end_all("ann")
         return await find(*of)
 
     monkeypatch.setattr(clients, "find", slowly)
@@ -127,7 +126,7 @@ async def test_new_scopes_of_a_known_app_are_marked(ann: Visitor, apps: Apps, si
 async def test_search_is_promised_only_if_offered(ann: Visitor, apps: Apps, signed_in, server: World) -> None:
     """The description of a scope depends on what this server offers."""
     await signed_in(ann)
-    assert server.services.post_search is None
+    assert server.parts.post_search is None
     assert "search" not in (await ann.get(address())).text
     assert "search" not in (await ann.get("/account")).text
 
@@ -142,7 +141,7 @@ async def test_only_what_can_be_given_here_is_offered(
 ) -> None:
     """Posting scopes come last: into a channel, or at the user's own site if their page has a micropub link."""
     await signed_in(ann)
-    server.identity.profiles._sender = apps
+    server.parts.profiles._sender = apps
     asked = address(scope="post create blink delete update read follow email")
     page = await ann.get(asked)
     assert boxes(page) == ["read", "follow", "create", "delete", "update"]
@@ -152,7 +151,7 @@ async def test_only_what_can_be_given_here_is_offered(
     await server.sources.revoke("ann", (await server.sources.all_of("ann"))[0].id)
     link = '<link rel="{}" href="https://ann.example/x">'
     apps.say("https://ann.example/", f"<head>{link.format('token_endpoint')}{link.format('micropub')}".encode())
-    server.identity.profiles.forget("https://ann.example/")
+    server.parts.profiles.forget("https://ann.example/")
     page = await ann.get(asked)
     assert boxes(page) == ["read", "follow", "post", "create", "delete", "update"]
     assert not page.tree.css_first("select[name=channel]")
@@ -449,7 +448,8 @@ class TestTheAccount:
         """The time is exact to a few minutes, and isn't the time of consent."""
         server.now = 2e9
         used = ActivityNotes(TokenUse(server.redis).note)
-        app = create_app(replace(server.services, token_used=used.note), base_url="https://reader.example")
+        server.use(token_used=used.note)
+        app = create_app(server.parts, base_url="https://reader.example")
         await signed_in(ann)
         told = answer(await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"]))
         headers = {"Authorization": f"Bearer {(await redeem(server, told['code']))['access_token']}"}

@@ -131,7 +131,7 @@ async def test_the_account_names_the_channel(server: World, ann: Visitor, apps: 
     await let_in(server, ann, channel="+", new_channel="From my app")
     assert "posts to the channel From my app" in (await ann.get("/account")).text
     (source,) = await server.sources.all_of("ann")
-    await server.services.following.unfollow("ann", "from-my-app", source.address, server.now)
+    await server.parts.following.unfollow("ann", "from-my-app", source.address, server.now)
     assert "may not post" in (await ann.get("/account")).text
 
 
@@ -145,7 +145,7 @@ async def test_a_new_channel_needs_a_name(server: World, ann: Visitor, apps: App
     assert ticked(shown) == ["read", "create"]
     told = answer(await ann.submit(shown, CONSENT, **{**fields, "new_channel": "Mine"}))
     assert (await redeem(server, told["code"]))["scope"] == "create read"
-    assert [one.name for one in await server.services.channels.list("ann")] == ["Notifications", "Mine", "Saved"]
+    assert [one.name for one in await server.channels.list("ann")] == ["Notifications", "Mine", "Saved"]
 
 
 def ticked(page: Shown) -> list[str | None]:
@@ -165,7 +165,7 @@ async def test_a_post_only_app_gets_a_channel_of_its_own(
 ) -> None:
     """It is named after the app, unless a channel has this name; *Notifications* is offered last."""
     await signed_in(ann)
-    await server.services.channels.create("ann", "Quill", server.now)
+    await server.channels.create("ann", "Quill", server.now)
     apps.say(APP, {"client_id": APP, "client_name": "Quill"})
     with_name = await ann.get(address(scope="profile create media"))
     assert ticked(with_name) == ["profile", "create", "media"], "a name lets no app read"
@@ -179,7 +179,7 @@ async def test_a_post_only_app_gets_a_channel_of_its_own(
     again = await ann.get(address(scope="create read"))
     assert ticked(again) == ["read", "create"]
     assert pressed(again)["channel"] == "quill-2"
-    await server.identity.provider.revoke_app("ann", APP)
+    await server.parts.provider.revoke_app("ann", APP)
     afterwards = await ann.get(address(scope="create read"))
     assert (ticked(afterwards), pressed(afterwards)["channel"]) == (["read"], "quill-2")
 
@@ -189,11 +189,11 @@ async def test_an_app_that_finds_no_endpoint_is_not_offered_posting(
 ) -> None:
     """Where the user's page names none, until it does. A page that can't be read may name one."""
     await signed_in(ann)
-    server.identity.profiles._sender = apps
+    server.parts.profiles._sender = apps
     assert ticked(await ann.get(ASKED)) == ALL
     links = "<link rel=token_endpoint href=/t><link rel=authorization_endpoint href=/a>"
     apps.say("https://ann.example/", f"<head>{links}".encode())
-    server.identity.profiles.forget("https://ann.example/")
+    server.parts.profiles.forget("https://ann.example/")
     page = await ann.get(address(scope="create read"))
     assert (ticked(page), page.tree.css("select")) == (["read"], [])
     assert "your page names no address for that" in page.text

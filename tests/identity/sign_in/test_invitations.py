@@ -23,7 +23,7 @@ from tests.support.world import World
 
 
 async def code_for(server: World, user: str = "ann") -> str:
-    return await server.identity.local.credentials.invite(user)
+    return await server.parts.local.credentials.invite(user)
 
 
 async def chosen(visitor: Visitor, code: str, password: str = PASSWORD, again: str | None = None) -> Shown:
@@ -77,7 +77,7 @@ async def test_a_made_up_link_reveals_no_user(server: World, ann: Visitor) -> No
     await server.accounts.add_user("bob", "", server.now)
     await server.accounts.add_user("gone", "", server.now)
     await server.accounts.disable_user("gone", server.now)
-    await server.identity.local.set_password("bob", PASSWORD, server.now)
+    await server.parts.local.set_password("bob", PASSWORD, server.now)
     await code_for(server)
     seen = set()
     for name in ("ann", "bob", "gone", "nobody"):
@@ -119,12 +119,12 @@ async def test_a_link_makes_passkeys_only_for_its_user(server: World, ann: Visit
         page, "/enrol/passkey", code=await code_for(server), secret=asked["secret"], answer=answer, name="x"
     )
     assert shown.status == 400
-    assert (await server.identity.local.credentials.overview("ann")).passkeys == ()
+    assert (await server.parts.local.credentials.overview("ann")).passkeys == ()
 
 
 async def test_the_script_asks_whether_the_link_is_still_good(server: World, ann: Visitor) -> None:
     """It asks before the user chooses a password; the answer says what to do."""
-    code = await server.identity.local.credentials.invite("ann")
+    code = await server.parts.local.credentials.invite("ann")
 
     async def look() -> Shown:
         part = (await ann.get("/enrol")).tree.css_first("[data-look]")
@@ -132,7 +132,7 @@ async def test_the_script_asks_whether_the_link_is_still_good(server: World, ann
         return await ann.post(part.attributes["data-look"], {**token, "code": code})
 
     assert (await look()).status == 204
-    await server.identity.local.choose_password(code, PASSWORD, server.now)
+    await server.parts.local.choose_password(code, PASSWORD, server.now)
     shown = await look()
     assert shown.status == 400
     assert "already been used" in shown.tree.css_first("[role=alert]").text()

@@ -51,7 +51,7 @@ async def test_no_value_survives_the_sign_in(enrolled: World, ann: Visitor) -> N
     await tried(ann)
     assert ann.cookies["__Host-microsub-browser"] != before
     assert ann.cookies[SESSION] != session
-    assert await enrolled.identity.sessions.find(session, enrolled.now) is None
+    assert await enrolled.parts.sessions.find(session, enrolled.now) is None
 
 
 async def test_a_known_browser_gets_in_during_an_attack(enrolled: World, ann: Visitor, other: Visitor) -> None:
@@ -68,7 +68,7 @@ async def test_a_known_browser_gets_in_during_an_attack(enrolled: World, ann: Vi
 async def test_a_known_browser_is_known_for_its_users(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """Several users in one browser each keep it known; it doesn't help with other accounts."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
-    await enrolled.identity.local.set_password("bob", PASSWORD + "!", enrolled.now)
+    await enrolled.parts.local.set_password("bob", PASSWORD + "!", enrolled.now)
     await tried(ann)
     await tried(ann, "bob", PASSWORD + "!")
     assert ann.cookies[DEVICES].count("~") == 1

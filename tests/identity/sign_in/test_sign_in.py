@@ -345,7 +345,7 @@ async def test_without_base_url_sign_in_works_only_on_this_machine(real_redis: R
 async def test_strangers_with_slow_pages_delay_no_user(server: World, ann: Visitor, running: Running) -> None:
     """Users and strangers have separate places and separate limits."""
     async with running() as site, AsyncExitStack() as held:
-        limits = server.identity.signing_in.limits
+        limits = server.parts.signing_in.limits
         for number in range(WAITING_IN_ALL.most):
             me, host = f"https://{number}.example/", f"{number}.example"
             await held.enter_async_context(limits.place(me, f"2600:{number:x}::1", host))
@@ -386,7 +386,7 @@ async def test_slow_sign_ins_take_only_a_share_of_slots(
     async with running() as site, AsyncExitStack() as held:
         for me in {me for me, *_ in asked}:
             await server.accounts.add_user(f"u{hash(me) & 0xFFFFFF}", me, server.now)
-        limits = server.identity.signing_in.limits
+        limits = server.parts.signing_in.limits
         assert await taken(limits, held, asked) == most
         for number in range(75):
             async with limits.place(site.people["ann"].me, f"192.0.2.{number}", "ann.example"):
@@ -399,7 +399,7 @@ async def test_strangers_and_users_have_separate_limits(
 ) -> None:
     """There are two overall limits: one for addresses without an account, and one for users."""
     async with running() as site:
-        limits = server.identity.signing_in.limits
+        limits = server.parts.signing_in.limits
         for number in range(SIGN_INS_IN_ALL.most):
             await limits.enter(f"https://{number}.example/", "192.0.2.1")
         page = await ann.get("/sign-in")
@@ -409,7 +409,7 @@ async def test_strangers_and_users_have_separate_limits(
 
 async def test_bytes_of_open_sign_ins_are_bounded(server: World) -> None:
     """The limit counts bytes, because pages may name very long addresses."""
-    limits, size = server.identity.signing_in.limits, 14_000
+    limits, size = server.parts.signing_in.limits, 14_000
     for _ in range(SIGN_IN_BYTES.most // size):
         await limits.leave("https://eve.example/", size)
     with pytest.raises(SignInFailed):
@@ -423,7 +423,7 @@ async def test_an_open_sign_in_counts_by_its_size(
     """The size includes everything that page and browser contribute."""
     async with running() as site:
         stranger = site.person("eve").me
-        limits = server.identity.signing_in.limits
+        limits = server.parts.signing_in.limits
         counted: list[int] = []
 
         async def leave(me: str, size: int) -> None:
@@ -483,7 +483,7 @@ async def test_sign_ins_per_site_are_limited(ann: Visitor, running: Running, mon
 
 async def test_no_site_of_many_networks_begins_too_many(server: World) -> None:
     """A client with a /48 of IPv6 can't use up the overall limit."""
-    limits = server.identity.signing_in.limits
+    limits = server.parts.signing_in.limits
     for number in range(SIGN_INS_OF_WIDE_NETWORK.most):
         await limits.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
     with pytest.raises(SignInFailed):
