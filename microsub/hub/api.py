@@ -22,9 +22,10 @@ from microsub.hub.subscriptions import request_of
 from microsub.hub.topics import Topic, Topics
 from microsub.redis.protocol import Redis
 from microsub.web.actions import Action, Call, Reply, Table, channel_in
-from microsub.web.headers import FORM, client_of
+from microsub.web.headers import client_of
 from microsub.web.params import read_body, urlencoded
 from microsub.web.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
+from microsub.web.types import FORM
 
 HUB_REQUESTS_OF_NETWORK = RateLimit("requests to the hub", "network", 600)
 HUB_REQUESTS_TO_HOST = RateLimit("requests to the hub", "callback host", 600)

@@ -43,7 +43,7 @@ from microsub.micropub.sources import Sources, source_in
 from microsub.model.jf2 import FILES
 from microsub.model.reader import Credential
 from microsub.timelines.channels import Channels
-from microsub.web.headers import FORM, bearer, client_of
+from microsub.web.headers import bearer, client_of
 from microsub.web.params import (
     MAX_BODY,
     MAX_PAIRS,
@@ -63,6 +63,7 @@ from microsub.web.params import (
 )
 from microsub.web.paths import MICROPUB as PATH
 from microsub.web.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.web.types import FORM
 
 POSTS_OF_SOURCE = RateLimit("requests to post", "source", 120)
 POSTED_BYTES_OF_USER = RateLimit("bytes of posts", "user", 16 * 1024 * 1024, 3600)

@@ -13,8 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from microsub.base.digests import is_same, keyed_digest
 from microsub.base.errors import Forbidden, InvalidRequest, TooLarge
 from microsub.base.texts import N_, Sentence, size
-from microsub.web.headers import FORM, origin
+from microsub.web.headers import origin
 from microsub.web.params import form_with_files, is_multipart, read_body
+from microsub.web.types import FORM
 
 FIELD = "form_token"
 MAX_BODY = 1 << 16

@@ -25,6 +25,7 @@ from starlette.types import Scope
 
 from microsub.base.rate_limits import is_local
 from microsub.base.urls import ascii_host, parts_of
+from microsub.web.types import FORM
 
 
 def page_headers(
@@ -83,7 +84,6 @@ def bearer(scope: Scope) -> str | None:
     return None
 
 
-FORM = "application/x-www-form-urlencoded"
 _JSON = ("application/json", "application/*", "*/*")
 _WEIGHT = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|\Z)", re.IGNORECASE)
 

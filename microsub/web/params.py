@@ -28,7 +28,7 @@ from microsub.base.errors import InvalidRequest, TooLarge, TooSlow
 from microsub.base.plaintext import shown
 from microsub.base.texts import size
 from microsub.base.urls import is_secret_name, mask_credentials
-from microsub.web.headers import FORM
+from microsub.web.types import FORM
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 """Parameter values for yes and no, in lower case."""

@@ -20,10 +20,11 @@ from microsub.base.plaintext import escaped
 from microsub.base.rate_limits import RateLimit, RateLimiter, is_public, network_of
 from microsub.base.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
-from microsub.web.headers import FORM, client_of
+from microsub.web.headers import client_of
 from microsub.web.params import collect, read_body, urlencoded
 from microsub.web.paths import WEBMENTION
 from microsub.web.responses import CORS, PLAIN, HttpEndpoint, HttpExchange, HttpReply
+from microsub.web.types import FORM
 from microsub.webmention.mention import Mention, covers, id_of, is_refused
 from microsub.webmention.store import Written
 

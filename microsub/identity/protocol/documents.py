@@ -23,8 +23,8 @@ import orjson
 from microsub.base.errors import InvalidRequest, ParseError
 from microsub.base.identifiers import MAX_URL, Identifier, canonical_me, endpoint, identifier, shown
 from microsub.model.reader import ALL_SCOPES, read_scopes
-from microsub.web.headers import FORM
 from microsub.web.paths import ENDPOINT, MICROPUB, PROFILES, WEBMENTION
+from microsub.web.types import FORM
 
 MAX_BODY = 64 * 1024
 _MAX_TEXT = 4096

@@ -10,8 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.reader.follow.pages import FOLLOW
-from microsub.web.headers import FORM, page_headers
+from microsub.web.headers import page_headers
 from microsub.web.routes import page
+from microsub.web.types import FORM
 from microsub.web.visit import PageSite, PageVisit
 
 OFFLINE = "/offline"
