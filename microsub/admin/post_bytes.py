@@ -21,7 +21,7 @@ from microsub.redis.scripts import batches
 from microsub.timelines.timelinekeys import references
 
 if TYPE_CHECKING:
-    from microsub.accounts.quotas import PostRoom
+    from microsub.accounts.post_room import PostRoom
     from microsub.accounts.store import Accounts
     from microsub.feeds.record import Feeds
     from microsub.posts.items import Items

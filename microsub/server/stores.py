@@ -16,7 +16,7 @@ import structlog
 from microsub.base.settings import Settings, mask_password
 
 if TYPE_CHECKING:  # most commands need only a few of these, and each takes time to load
-    from microsub.accounts.quotas import PostRoom
+    from microsub.accounts.post_room import PostRoom
     from microsub.accounts.store import Accounts
     from microsub.backend_file.store import Applied
     from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
@@ -115,7 +115,7 @@ class Stores:
     @cached_property
     def room(self) -> PostRoom:
         """See `accounts.quotas`."""
-        from microsub.accounts.quotas import PostRoom
+        from microsub.accounts.post_room import PostRoom
 
         return PostRoom(self.redis, self.effective)
 

@@ -111,7 +111,7 @@ async def test_a_user_without_room_ends_nobody_elses_posts(it, site, feed):
 
 async def test_a_feed_that_many_follow_counts_once_a_day(it, site, feed, monkeypatch):
     """Polls change few accounts, however many follow; but the quota holds for many followers as well."""
-    monkeypatch.setattr("microsub.accounts.quotas.AT_ONCE", 2)
+    monkeypatch.setattr("microsub.accounts.post_room.AT_ONCE", 2)
     for user in ("bob", "carl"):
         await it.follow(feed.url, user)
     before = await it.post_bytes()

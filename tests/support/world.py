@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from microsub.accounts.quotas import PostRoom
+from microsub.accounts.post_room import PostRoom
 from microsub.accounts.store import ServiceTokens
 from microsub.admin.check.command import CheckReport
 from microsub.admin.follow_repair import FollowRepair
