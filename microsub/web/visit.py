@@ -213,19 +213,6 @@ class PageVisit:
         """Store the value in the browser."""
         self._new[name] = value
 
-    def keep_display(self, display: Display) -> None:
-        """Store the display settings in the browser."""
-        self._new["display"] = display.cookie()
-
-    @property
-    def posting_secret(self) -> str:
-        """The browser's secret for answers on the user's site; empty if it has none."""
-        return self.cookie("posting")
-
-    def keep_posting_secret(self, secret: str) -> None:
-        """Store that secret in the browser."""
-        self._new["posting"] = secret
-
     async def look(self) -> None:
         """Look up the session."""
         cookie = self.cookie("session")

@@ -36,7 +36,7 @@ def routes(reader: ReaderSite, answers: Answers, signing_in: SignInClient) -> li
 async def _state(reader: ReaderSite, answers: Answers, visit: PageVisit) -> Response:
     """Whether this browser may answer from the user's site, and the form to allow it."""
     user = await reader.user(visit)
-    access = await answers.access(user, visit.posting_secret, visit.now)
+    access = await answers.access(user, visit.cookie("posting"), visit.now)
     return visit.page(
         "answering.html",
         # The form leads to the provider that the user's page names, which can be any host.
@@ -75,13 +75,13 @@ async def _allowed(reader: ReaderSite, answers: Answers, signing_in: SignInClien
         # The page's address contains a code that may still be valid.
         response.headers["referrer-policy"] = "no-referrer"
         return response
-    secret = visit.posting_secret or new_secret()
+    secret = visit.cookie("posting") or new_secret()
     await answers.keep(user, secret, access, visit.now)
-    visit.keep_posting_secret(secret)
+    visit.keep_cookie("posting", secret)
     return visit.go(access.next or ANSWER)
 
 
 async def _end(reader: ReaderSite, answers: Answers, visit: PageVisit) -> Response:
     """End this browser's permission."""
-    await answers.end(await reader.user(visit), visit.posting_secret, visit.now)
+    await answers.end(await reader.user(visit), visit.cookie("posting"), visit.now)
     return visit.go(ANSWER)

@@ -288,7 +288,7 @@ async def _display(reader: ReaderSite, visit: PageVisit) -> Response:
 
 
 async def _set_display(visit: PageVisit) -> Response:
-    visit.keep_display(Display.of(visit.form))
+    visit.keep_cookie("display", Display.of(visit.form).cookie())
     return visit.go(DISPLAY, done="yes")
 
 

@@ -82,12 +82,12 @@ class PostPages:
             raise NotFound(N_("You can't reply to this post."))
         text = visit.form.text("content") if kind == "reply" else ""
         answer = Answer(kind, post.url, text.replace("\r\n", "\n"), post.title)
-        published = await self._answers.publish(user, visit.posting_secret, answer, visit.now)
+        published = await self._answers.publish(user, visit.cookie("posting"), answer, visit.now)
         return visit.go(f"{POST}/{post.id}", answered=published)
 
 
 async def answering_state(answers: Answers, visit: PageVisit) -> Literal["ready", "possible", ""]:
     """Whether this browser may answer from the user's site, or could be allowed to because the user has a site."""
-    if await answers.access(visit.require_session().user, visit.posting_secret, visit.now) is not None:
+    if await answers.access(visit.require_session().user, visit.cookie("posting"), visit.now) is not None:
         return "ready"
     return "" if has_hosted_profile(visit) else "possible"
