@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from microsub import server
 from microsub.base.settings import Settings
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.connect import connect, doubts, doubts_about
@@ -35,9 +36,9 @@ def test_settings_that_lose_data_are_named(info: str, named: list[str]) -> None:
 
 async def test_the_warning_is_logged_once_at_start(tmp_path: Path) -> None:
     """The warning is logged for a Redis of the admin, but not for the embedded one."""
-    server = start_embedded(tmp_path)
+    engine = start_embedded(tmp_path)
     try:
-        settings = Settings(redis_url=server.url)
+        settings = Settings(redis_url=engine.url)
         async with server.stores.open_stores(settings, create=True) as stores:
             with capture_logs() as lines:
                 await server.stores.warn_of_losses(settings, stores)
@@ -49,7 +50,7 @@ async def test_the_warning_is_logged_once_at_start(tmp_path: Path) -> None:
                 await server.stores.warn_of_losses(Settings(data_dir=tmp_path), stores)
             assert [line["log_level"] for line in lines] == ["warning", "warning"]
     finally:
-        server.stop()
+        engine.stop()
 
 
 async def test_a_redis_without_info_is_used(tmp_path: Path) -> None:
