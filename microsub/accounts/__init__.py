@@ -1,27 +1,89 @@
 """Users of this server in Redis: accounts, tokens, grants, sessions, credentials, quotas."""
 
-from __future__ import annotations
+from microsub.accounts.activity import Activity, ActivityNotes, TokenUse
+from microsub.accounts.credentials import (
+    ATTEMPTS,
+    PASSKEY_CHALLENGE,
+    AttemptCounts,
+    InvitationSpent,
+    LocalCredentials,
+    Passkey,
+)
+from microsub.accounts.foreign import ForeignTokens, KnownToken, Principal, TokenOrigin, UnknownTokens, Vouched
+from microsub.accounts.grants import (
+    SOURCE_MARK,
+    AppGrant,
+    Codes,
+    Consent,
+    Grants,
+    Issued,
+    OwnToken,
+    OwnTokens,
+    RedemptionResult,
+    end_source,
+    is_refresh,
+    owner_in,
+)
+from microsub.accounts.post_room import PostRoom
+from microsub.accounts.quotas import Most, RequestRate, UserQuotas, resolved
+from microsub.accounts.records import absent
+from microsub.accounts.sessions import (
+    SIGN_IN,
+    VISIT_NOTED,
+    PendingStore,
+    Sessions,
+    SignedInPerson,
+    SignInUnderWay,
+    device,
+)
+from microsub.accounts.store import MARK, Accounts, ServiceTokens, Token, User, grant, unauthorized
 
-from collections.abc import Callable
-
-from microsub.base.errors import NotFound
-from microsub.redis import keys
-from microsub.redis.protocol import Redis
-from microsub.redis.replies import fields, texts
-
-
-async def absent(redis: Redis, user: str, uid: str | None = None) -> NotFound:
-    """The error for a write to `user` (and their channel `uid`) that found no record."""
-    if uid is None or not await redis.command("EXISTS", keys.user(user)):
-        return NotFound(f"there is no user '{user[:80]}'")
-    return NotFound(f"there is no channel '{uid[:80]}'")
-
-
-async def listed(redis: Redis, names: str, record: Callable[[str], str]) -> dict[str, dict[str, str]]:
-    """The fields of the records that a set names, ordered by name. Removes the names of those that have ended."""
-    known = sorted(texts(await redis.command("SMEMBERS", names)))
-    rows = await redis.pipeline([("HGETALL", record(name)) for name in known])
-    found = {name: fields(row) for name, row in zip(known, rows, strict=True)}
-    if ended := [name for name, row in found.items() if not row]:
-        await redis.command("SREM", names, *ended)
-    return {name: row for name, row in found.items() if row}
+__all__ = [
+    "ATTEMPTS",
+    "MARK",
+    "PASSKEY_CHALLENGE",
+    "SIGN_IN",
+    "SOURCE_MARK",
+    "VISIT_NOTED",
+    "Accounts",
+    "Activity",
+    "ActivityNotes",
+    "AppGrant",
+    "AttemptCounts",
+    "Codes",
+    "Consent",
+    "ForeignTokens",
+    "Grants",
+    "InvitationSpent",
+    "Issued",
+    "KnownToken",
+    "LocalCredentials",
+    "Most",
+    "OwnToken",
+    "OwnTokens",
+    "Passkey",
+    "PendingStore",
+    "PostRoom",
+    "Principal",
+    "RedemptionResult",
+    "RequestRate",
+    "ServiceTokens",
+    "Sessions",
+    "SignInUnderWay",
+    "SignedInPerson",
+    "Token",
+    "TokenOrigin",
+    "TokenUse",
+    "UnknownTokens",
+    "User",
+    "UserQuotas",
+    "Vouched",
+    "absent",
+    "device",
+    "end_source",
+    "grant",
+    "is_refresh",
+    "owner_in",
+    "resolved",
+    "unauthorized",
+]

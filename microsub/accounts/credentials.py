@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
-from microsub.accounts import absent
 from microsub.accounts.grants import LONGEST_SECRET, owner_in
+from microsub.accounts.records import absent
 from microsub.base.clock import DAY
 from microsub.base.digests import new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from microsub.accounts import absent, listed
+from microsub.accounts.records import absent, listed
 from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.model.reader import NAME

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from microsub.accounts import listed
+from microsub.accounts.records import listed
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.base.errors import Unauthorized

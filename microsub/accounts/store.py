@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
-from microsub.accounts import absent, listed
 from microsub.accounts.credentials import forget_credentials
 from microsub.accounts.grants import LONGEST_SECRET, owner_in, revoke_token
+from microsub.accounts.records import absent, listed
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest, Unauthorized, UserDisabled

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts
 from microsub.admin.health import Health
 from microsub.admin.survey import sums_of
 from microsub.base.errors import SearchUnavailable, StoreError
-from microsub.feeds.record import Feeds
+from microsub.feeds import Feeds
 from microsub.redis.presence import TO_COME, Presence, ProcessCounts
 
 if TYPE_CHECKING:
     from microsub.admin.hours import Hours
-    from microsub.feeds.events import Events
+    from microsub.feeds import Events
 
 log = structlog.get_logger(__name__)
 

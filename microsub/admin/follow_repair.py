@@ -15,11 +15,10 @@ from dataclasses import asdict, dataclass
 
 import structlog
 
-from microsub.accounts.store import Accounts, User
+from microsub.accounts import Accounts, User
 from microsub.base.errors import NotFound
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
-from microsub.feeds.hosts import Schedule
-from microsub.feeds.record import Feeds
+from microsub.feeds import Feeds, Schedule
 from microsub.model.reader import ChannelKey, Subscription
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels

@@ -9,7 +9,7 @@ from typing import Literal
 
 from microsub.base.errors import StoreError
 from microsub.configuration.effective import Status
-from microsub.feeds.push_health import PushState
+from microsub.feeds import PushState
 from microsub.redis.presence import Presence, RedisState, ServerReply
 
 WORKER_SILENCE = 60.0

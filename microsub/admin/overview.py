@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts
 from microsub.admin.health import Health, HealthReport
 from microsub.admin.hours import HourFigures, Hours
 from microsub.admin.survey import FeedSums, Survey

@@ -13,18 +13,16 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from microsub.admin.sweep import Bitmap
-from microsub.posts import garbage
-from microsub.posts.imported import COPY
+from microsub.posts import COPY, garbage
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import batches
 from microsub.timelines.timelinekeys import references
 
 if TYPE_CHECKING:
-    from microsub.accounts.post_room import PostRoom
-    from microsub.accounts.store import Accounts
-    from microsub.feeds.record import Feeds
-    from microsub.posts.items import Items
+    from microsub.accounts import Accounts, PostRoom
+    from microsub.feeds import Feeds
+    from microsub.posts import Items
     from microsub.timelines.channels import Channels
     from microsub.timelines.erase import OtherReferences
 

@@ -18,10 +18,7 @@ import orjson
 from microsub.base.errors import StoreError, StoreUnavailable
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
-from microsub.feeds.condition import FeedCondition
-from microsub.feeds.hosts import Schedule
-from microsub.feeds.push_health import push_health
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds import FeedCondition, FeedRecord, Feeds, Schedule, push_health
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading, texts

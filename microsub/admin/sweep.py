@@ -16,12 +16,10 @@ from dataclasses import KW_ONLY, asdict, dataclass, replace
 
 import structlog
 
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts
 from microsub.configuration.model import InstanceSettings
-from microsub.feeds import url_index as addresses
-from microsub.feeds.record import Feeds
-from microsub.posts import garbage
-from microsub.posts.garbage import Candidate
+from microsub.feeds import Feeds, all_addresses, forget_gone_addresses
+from microsub.posts import Candidate, garbage
 from microsub.redis.protocol import Redis
 from microsub.timelines.erase import OtherReferences, erase, withdraw
 from microsub.timelines.timelinekeys import references, subscriptions
@@ -201,8 +199,8 @@ class Sweeping:
         for user in await self.accounts.users():
             followed |= await subscriptions(self.redis, user.name)
         forgotten = 0
-        async for batch in addresses.walk(self.redis):
-            forgotten += await addresses.forget_gone(self.redis, batch, followed, now, GRACE)
+        async for batch in all_addresses(self.redis):
+            forgotten += await forget_gone_addresses(self.redis, batch, followed, now, GRACE)
             await self.pause(_PAUSE)
         return forgotten
 

@@ -6,7 +6,7 @@ import re
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.plaintext import unprintable
-from microsub.feeds.internal import InternalAddress
+from microsub.feeds import InternalAddress
 from microsub.model.reader import Cursor, Order, PageQuery, PostSearchRequest, View
 from microsub.timelines.channels import MOST_OF_NAME
 from microsub.timelines.sync.arrivals import ArrivalQuery

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from microsub.accounts.quotas import Most
+from microsub.accounts import Most
 from microsub.api import arguments
 from microsub.model.reader import NAME, Channel, Credential, Grant
 from microsub.model.settings import UnreadStyle

@@ -14,8 +14,7 @@ import orjson
 import structlog
 from starlette.types import Receive, Scope
 
-from microsub.accounts.quotas import UserQuotas
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts, UserQuotas
 from microsub.base.errors import (
     InsufficientScope,
     InvalidRequest,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from microsub.accounts.quotas import Most
+from microsub.accounts import Most
 from microsub.api import arguments
 from microsub.base.errors import NotImplementedHere
 from microsub.base.urls import canonical_feed_url, mask_credentials
 from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
 from microsub.discovery.search import Search
-from microsub.feeds.push_health import push_health
-from microsub.feeds.record import FeedRecord
+from microsub.feeds import FeedRecord, push_health
 from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
 from microsub.search import PostSearch

@@ -11,11 +11,11 @@ from functools import partial
 
 import orjson
 
-from microsub.accounts.quotas import Most
+from microsub.accounts import Most
 from microsub.api import arguments
 from microsub.discovery.picked import PickedPosts
 from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis.protocol import Redis
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.remove import Leaving, move_items, take_out

@@ -19,15 +19,13 @@ from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, normalise_person, normalise_profile
 from microsub.configuration.facts import Change, ChangeKind, Clash, Current, Forms
 from microsub.configuration.model import ChannelConfig, FeedConfig, SourceConfig, UserConfig
-from microsub.feeds.internal import InternalAddress
+from microsub.feeds import InternalAddress
 from microsub.model.reader import GLOBAL, SAVED, Subscription
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import Accounts, User
+    from microsub.accounts import Accounts, User
     from microsub.configuration.effective import DeclaredSettings
-    from microsub.feeds.outputs import OutputStore
-    from microsub.feeds.record import Feeds
-    from microsub.feeds.sources import SourceStore
+    from microsub.feeds import Feeds, OutputStore, SourceStore
     from microsub.timelines.channels import Channels
     from microsub.timelines.follow import Following
     from microsub.timelines.rules import Rules

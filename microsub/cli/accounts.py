@@ -35,7 +35,7 @@ from microsub.cli.transfer import user_export, user_import
 from microsub.model.reader import ALL_SCOPES, BUILT_IN, read_scopes
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import ServiceTokens
+    from microsub.accounts import ServiceTokens
     from microsub.server.stores import Stores
 
 
@@ -368,7 +368,7 @@ async def service_revoke(settings: Settings, stores: Stores, name: str) -> None:
 
 
 def _tokens(stores: server.stores.Stores) -> ServiceTokens:
-    from microsub.accounts.store import ServiceTokens
+    from microsub.accounts import ServiceTokens
 
     return ServiceTokens(stores.redis)
 

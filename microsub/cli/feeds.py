@@ -322,7 +322,7 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
     from microsub.base.urls import mask_credentials
-    from microsub.feeds.push_health import push_health
+    from microsub.feeds import push_health
 
     record = one.record
     return {
@@ -342,7 +342,7 @@ def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
 
 def _feed_line(one: FollowedFeed, now: float) -> str:
     from microsub.base.urls import mask_credentials
-    from microsub.feeds.push_health import push_health
+    from microsub.feeds import push_health
 
     record = one.record
     parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]

@@ -24,7 +24,7 @@ from microsub.base.plaintext import escaped, escaped_json, escaped_lines
 from microsub.base.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 
 if TYPE_CHECKING:
-    from microsub.feeds.push_health import PushHealth
+    from microsub.feeds import PushHealth
     from microsub.server.stores import Stores
 
 T = TypeVar("T")

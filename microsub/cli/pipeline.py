@@ -28,7 +28,7 @@ from microsub.cli.options import (
 
 if TYPE_CHECKING:
     from microsub.delivery.rebuilding import Rebuilt
-    from microsub.feeds.events import Event, Events
+    from microsub.feeds import Event, Events
     from microsub.server.stores import Stores
     from microsub.work import DeadLetter, DeadLetters
 
@@ -76,7 +76,7 @@ async def events(settings: Settings, stores: Stores, follow: bool, since: str | 
 
     Example: microsub events --follow --json --since 1795244167090-0
     """
-    from microsub.feeds.events import Events, is_event_id
+    from microsub.feeds import Events, is_event_id
 
     if since is not None and not is_event_id(since):
         raise click.UsageError(

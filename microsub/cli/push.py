@@ -17,7 +17,7 @@ from microsub.cli.options import as_instant, as_push, json_flag, on_stores, prin
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from microsub.feeds.push_health import PushHealth
+    from microsub.feeds import PushHealth
     from microsub.hub.store import CallbackHealth
     from microsub.server.stores import Stores
     from microsub.websub.store import PushStatus

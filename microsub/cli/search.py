@@ -72,7 +72,7 @@ async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
 
     Prints its size, how many posts it has, how many changes it is behind, and when it was built.
     """
-    from microsub.feeds.events import Events
+    from microsub.feeds import Events
 
     _require_on(settings)
     figures = await _figures(settings)

@@ -21,7 +21,7 @@ from microsub.base.metrics import ITEMS_DELIVERED
 from microsub.configuration.model import DeliverySettings
 from microsub.model.reader import SAVED, ChannelKey, Reason
 from microsub.model.settings import ChannelSettings
-from microsub.posts.values import ItemsStored
+from microsub.posts import ItemsStored
 from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
 from microsub.timelines.backlog import TimelineBacklog
 from microsub.timelines.remove import Leaving, take_out
@@ -30,10 +30,10 @@ from microsub.timelines.rules import settle_in
 from microsub.timelines.saved import saved_of
 
 if TYPE_CHECKING:
-    from microsub.accounts.activity import Activity
-    from microsub.feeds.record import Feeds
+    from microsub.accounts import Activity
+    from microsub.feeds import Feeds
     from microsub.model.reader import TimelineItem
-    from microsub.posts.items import Items
+    from microsub.posts import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.add import Adder
     from microsub.work import Message

@@ -26,17 +26,15 @@ from microsub.base.errors import ParseError, ParserUnavailable
 from microsub.base.locks import KeyedLocks
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of, mask_credentials, normalise_profile
-from microsub.feeds.events import Event
+from microsub.feeds import Event
 from microsub.fetch import Fetched, Fetching, FetchRequest
 from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
 from microsub.formats.references import AUTHOR_ON, TARGET_ON
 from microsub.formats.wire import dump, from_wire, to_wire
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
-from microsub.posts import garbage
+from microsub.posts import WRITTEN_GUID, ItemIncomplete, Items, ItemsStored, garbage
 from microsub.posts.ingest import LookUpLeft, look_ups_of
-from microsub.posts.items import Items
-from microsub.posts.values import WRITTEN_GUID, ItemIncomplete, ItemsStored
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.work import Stream
@@ -44,8 +42,7 @@ from microsub.work import Stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from microsub.feeds.events import Events
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Events, Feeds
     from microsub.redis.protocol import Arg
     from microsub.work import Message
 

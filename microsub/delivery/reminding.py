@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
-from microsub.feeds.events import announce
-from microsub.posts.values import ItemsStored
+from microsub.feeds import announce
+from microsub.posts import ItemsStored
 
 if TYPE_CHECKING:
-    from microsub.feeds.events import Events
-    from microsub.feeds.record import Feeds
-    from microsub.posts.items import Items
+    from microsub.feeds import Events, Feeds
+    from microsub.posts import Items
     from microsub.work import Stream
 
 log = structlog.get_logger(__name__)

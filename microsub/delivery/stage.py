@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 from microsub.base.errors import StoreError
 from microsub.base.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 from microsub.delivery.look_ups import LookUpStage
-from microsub.posts.values import EntriesFound
+from microsub.posts import EntriesFound
 from microsub.redis import keys
 from microsub.work import Bounds, DeadLetter, DeadLetters, Handler, Patience, Stage, Stream
 
 if TYPE_CHECKING:
     from microsub.delivery.delivery import Delivery
     from microsub.delivery.look_ups import Completing
-    from microsub.feeds.events import Events
-    from microsub.feeds.record import Feeds
-    from microsub.posts.items import Items
+    from microsub.feeds import Events, Feeds
+    from microsub.posts import Items
     from microsub.redis.protocol import Redis
     from microsub.redis.tracking import Tracker
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from microsub.base.plaintext import normalised
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
-from microsub.feeds.public import is_public
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds import FeedRecord, Feeds, is_public
 
 FRESH_SECONDS = 300.0
 """How long a process caches the list: a search by words may be that much out of date."""

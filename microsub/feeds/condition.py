@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from microsub.base.clock import DAY
-from microsub.feeds.push_health import push_health
+from microsub.feeds.push_state import push_health
 from microsub.feeds.record import FeedRecord
 from microsub.model.moments import is_ahead, number
 

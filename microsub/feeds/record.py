@@ -403,7 +403,7 @@ class Feeds:
 
     async def all_ids(self) -> list[str]:
         """The ids of all feeds that a URL leads to, read in batches."""
-        found = {address.feed async for batch in url_index.walk(self._redis) for address in batch}
+        found = {address.feed async for batch in url_index.all_addresses(self._redis) for address in batch}
         return sorted(found, key=int)
 
     async def _apart(self, moved: FeedRecord, address: url_index.Address, now: float) -> FeedRecord:

@@ -52,7 +52,7 @@ async def find_many(redis: Redis, urls: Sequence[str]) -> list[Address | None]:
     return [_read(url, entry) if entry is not None else None for url, entry in zip(urls, found, strict=True)]
 
 
-async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
+async def all_addresses(redis: Redis) -> AsyncIterator[list[Address]]:
     """All entries in batches, possibly with repetitions."""
     cursor: Any = "0"
     while True:
@@ -74,7 +74,7 @@ async def lead(redis: Redis, address: Address, feed_id: str) -> bool:
     return bool(await redis.script(_CHANGE, [keys.feeds_by_url()], [address.url, address.text, feed_id]))
 
 
-async def forget_gone(
+async def forget_gone_addresses(
     redis: Redis, batch: Sequence[Address], followed: Collection[str], now: float, grace: float
 ) -> int:
     """Condemn entries of feeds that are gone, and delete those condemned `grace` s ago; the number deleted.

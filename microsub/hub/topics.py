@@ -22,13 +22,11 @@ from microsub.accounts import absent
 from microsub.base.digests import new_secret, short_digest
 from microsub.base.errors import RequestError
 from microsub.base.locks import KeyedLocks
-from microsub.feeds.outputs import OutputAddress, OutputFeed, OutputStore
-from microsub.feeds.public import is_public
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds import FeedRecord, Feeds, OutputAddress, OutputFeed, OutputStore, is_public
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
 from microsub.model.jf2 import Entry
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts

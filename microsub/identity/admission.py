@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from microsub.accounts.store import Accounts, User
+from microsub.accounts import Accounts, User
 from microsub.base import metrics
 from microsub.base.errors import InvalidRequest, ProfileError, SignInFailed
 from microsub.base.identifiers import known_me, path_of_me, site_of_me

@@ -15,8 +15,7 @@ from urllib.parse import urlencode
 import orjson
 from starlette.types import Receive, Scope
 
-from microsub.accounts.grants import OwnToken, is_refresh
-from microsub.accounts.store import MARK, Accounts
+from microsub.accounts import MARK, Accounts, OwnToken, is_refresh
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import (

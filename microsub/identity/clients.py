@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import structlog
 
-from microsub.accounts.credentials import AttemptCounts
+from microsub.accounts import AttemptCounts
 from microsub.base.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.base.identifiers import identifier, same_origin, shown
 from microsub.base.rate_limits import RateLimiter, Slot, is_public, network_of

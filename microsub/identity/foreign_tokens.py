@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from microsub.accounts.foreign import ForeignTokens, KnownToken, Principal, TokenOrigin, UnknownTokens, Vouched
+from microsub.accounts import ForeignTokens, KnownToken, Principal, TokenOrigin, UnknownTokens, Vouched
 from microsub.base import metrics
 from microsub.base.errors import (
     Forbidden,

@@ -22,10 +22,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.accounts.credentials import ATTEMPTS, PASSKEY_CHALLENGE, AttemptCounts, InvitationSpent, LocalCredentials
-from microsub.accounts.grants import owner_in
-from microsub.accounts.sessions import Sessions, SignedInPerson
-from microsub.accounts.store import Accounts, User
+from microsub.accounts import (
+    ATTEMPTS,
+    PASSKEY_CHALLENGE,
+    Accounts,
+    AttemptCounts,
+    InvitationSpent,
+    LocalCredentials,
+    Sessions,
+    SignedInPerson,
+    User,
+    owner_in,
+)
 from microsub.base.errors import NotRecognised, RequestError, TooManyRequests, Unauthorized
 from microsub.base.metrics import LOCAL_SIGN_INS
 from microsub.base.rate_limits import GrowingPauses, network_of, wide_network_of

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from microsub.accounts.credentials import LocalCredentials, Passkey
+from microsub.accounts import LocalCredentials, Passkey
 from microsub.base.digests import base64url
 from microsub.base.errors import InvalidRequest, NotImplementedHere
 from microsub.base.texts import N_, Sentence

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from microsub.accounts.credentials import LocalCredentials
+from microsub.accounts import LocalCredentials
 from microsub.base.digests import is_same
 from microsub.base.errors import InvalidRequest, TooManyRequests
 from microsub.base.texts import N_, Sentence

@@ -12,8 +12,19 @@ from itertools import groupby
 
 import structlog
 
-from microsub.accounts.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, RedemptionResult
-from microsub.accounts.store import Accounts, ServiceTokens, Token
+from microsub.accounts import (
+    Accounts,
+    AppGrant,
+    Codes,
+    Consent,
+    Grants,
+    Issued,
+    OwnToken,
+    OwnTokens,
+    RedemptionResult,
+    ServiceTokens,
+    Token,
+)
 from microsub.base import metrics
 from microsub.base.digests import is_same
 from microsub.base.errors import (

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import structlog
 
-from microsub.accounts.sessions import SIGN_IN, PendingStore, SignedInPerson, SignInUnderWay
+from microsub.accounts import SIGN_IN, PendingStore, SignedInPerson, SignInUnderWay
 from microsub.base import metrics
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.base.errors import (

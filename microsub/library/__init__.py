@@ -9,8 +9,7 @@ from pathlib import Path
 
 from microsub.base.errors import InvalidRequest, NotFound, PostDeleted, StoreError
 from microsub.base.settings import read_settings
-from microsub.feeds.events import Event
-from microsub.feeds.record import FeedRecord
+from microsub.feeds import Event, FeedRecord
 from microsub.model.reader import Cursor
 from microsub.post_store.posts import EventPage, FeedPage, Post, PostPage
 from microsub.post_store.store import PostStore, Saved

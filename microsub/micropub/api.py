@@ -15,9 +15,7 @@ from typing import Any, Self
 import orjson
 from starlette.types import Scope
 
-from microsub.accounts.grants import OwnToken
-from microsub.accounts.quotas import UserQuotas
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts, OwnToken, UserQuotas
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import (
     Forbidden,
@@ -31,8 +29,7 @@ from microsub.base.errors import (
 from microsub.base.locks import KeyedLocks
 from microsub.base.plaintext import shown
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
-from microsub.feeds.record import Feeds
-from microsub.feeds.sources import Source
+from microsub.feeds import Feeds, Source
 from microsub.formats.documents.page import PAGE_POLICY, write_post
 from microsub.micropub.media import MOST_BYTES, Media
 from microsub.micropub.media import PATH as MEDIA

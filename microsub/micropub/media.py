@@ -19,7 +19,7 @@ from microsub.base.locks import KeyedLocks
 from microsub.formats.documents.values import UNKNOWN_TYPE
 from microsub.formats.xml.media import ENDINGS, type_of
 from microsub.model.reader import NAME
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts

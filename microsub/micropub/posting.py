@@ -23,19 +23,16 @@ import orjson
 
 from microsub.base.digests import keyed_digest, sha256_hex, short_digest
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, PostGone
-from microsub.feeds.internal import InternalAddress
-from microsub.feeds.record import FeedRecord, Feeds
-from microsub.feeds.sources import KIND, Source
+from microsub.feeds import KIND, FeedRecord, Feeds, InternalAddress, Source
 from microsub.formats.hfeed import POSTED_ENTRY
 from microsub.formats.wire import dump, from_wire
 from microsub.micropub.media import Media
 from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
 from microsub.model.jf2 import Card, Entry, Feed
 from microsub.parsing.pool import ParsePool
+from microsub.posts import BY_USER, Items, ItemToStore, version_of
 from microsub.posts.entries import items_to_store
 from microsub.posts.ingest import Ingest
-from microsub.posts.items import Items
-from microsub.posts.values import BY_USER, ItemToStore, version_of
 from microsub.redis import keys
 from microsub.redis.lease import Lease, leased_in_turn
 from microsub.redis.protocol import Redis

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from microsub.accounts import absent
-from microsub.accounts.grants import SOURCE_MARK, OwnToken, end_source
-from microsub.accounts.store import Accounts
+from microsub.accounts import SOURCE_MARK, Accounts, OwnToken, absent, end_source
 from microsub.base.digests import new_secret
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.plaintext import unprintable
 from microsub.configuration.model import SourceConfig
-from microsub.feeds.record import Feeds
-from microsub.feeds.sources import Source
+from microsub.feeds import Feeds, Source
 from microsub.model.reader import NAME, POSTING_SCOPES, SAVED
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from microsub.base.digests import short_digest
 from microsub.base.errors import NotFound
 from microsub.base.urls import has_credentials, mask_credentials
-from microsub.feeds.trouble import FeedGone, FeedMoved, FeedUnreadable, Trouble
+from microsub.feeds import FeedGone, FeedMoved, FeedUnreadable, Trouble
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import NOTIFICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.feeds import FeedRecord, Feeds
     from microsub.model.settings import ChannelSettings
     from microsub.notices.notifications import Notifications
 

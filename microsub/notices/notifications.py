@@ -11,23 +11,20 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from microsub.feeds.events import Event
-from microsub.feeds.internal import InternalAddress
+from microsub.feeds import Event, InternalAddress
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
-from microsub.posts import garbage
+from microsub.posts import garbage, version_of
 from microsub.posts.entries import items_to_store
-from microsub.posts.values import version_of
 from microsub.timelines.erase import OtherReferences
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.saved import saved_among
 
 if TYPE_CHECKING:
-    from microsub.feeds.events import Events
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Events, Feeds
     from microsub.model.jf2 import Entry
+    from microsub.posts import Items
     from microsub.posts.ingest import Ingest
-    from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.follow import Following
 

@@ -4,7 +4,7 @@ OutputFeeds     the feeds in Redis, their items and impressions     OutputConten
 api.documents   /feeds, where they are served                       api.actions     the user's actions over HTTP
 """
 
-from microsub.feeds.outputs import OutputFeed, OutputItem, PostVersion, require_name, seconds_of
+from microsub.feeds import OutputFeed, OutputItem, PostVersion, require_name, seconds_of
 from microsub.outputs.contents import Edited, FillTimelines, ItemSearch, MostItems, OutputContents
 from microsub.outputs.store import OutputFeeds
 

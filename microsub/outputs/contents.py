@@ -24,16 +24,14 @@ from microsub.base.errors import MicrosubError, NotFound
 from microsub.base.rate_limits import FixedWindow
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import OutputConfig, encode
-from microsub.feeds.outputs import MOST_ITEMS, OutputFeed, OutputRow, PostVersion
-from microsub.feeds.record import Feeds
+from microsub.feeds import MOST_ITEMS, Feeds, OutputFeed, OutputRow, PostVersion
 from microsub.formats.documents.values import FeedDocument, is_iri, permanent_id, title
 from microsub.formats.wire import from_wire
 from microsub.model.filters import Filter, Searched
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import GLOBAL
 from microsub.outputs.store import ARCHIVE, OutputFeeds
-from microsub.posts.items import Items
-from microsub.posts.values import OWN, WRITTEN_GUID
+from microsub.posts import OWN, WRITTEN_GUID, Items
 from microsub.redis.scripts import batches
 
 SHOWN = 2 * ARCHIVE

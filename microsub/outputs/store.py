@@ -18,7 +18,7 @@ import orjson
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import AddressRevoked, InvalidRequest, NotFound, QuotaReached, TooManyRequests
 from microsub.configuration.model import OutputConfig, Republish, encode
-from microsub.feeds.outputs import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, PostVersion, require_name
+from microsub.feeds import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, PostVersion, require_name
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import Filters
 from microsub.redis import keys

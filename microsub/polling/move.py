@@ -16,7 +16,7 @@ import structlog
 
 from microsub.base.errors import NotFound
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
-from microsub.feeds.record import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
+from microsub.feeds import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
 from microsub.formats.feed_links import FeedLink, looks_like_feed
 from microsub.model.reader import TimelineItem
 from microsub.timelines.follow import unsubscribe
@@ -24,10 +24,9 @@ from microsub.timelines.follow import unsubscribe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from microsub.feeds.hosts import Schedule
-    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.feeds import FeedRecord, Feeds, Schedule
     from microsub.fetch import FetchFailed
-    from microsub.posts.items import Items
+    from microsub.posts import Items
     from microsub.timelines.channels import Channels
 
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from microsub.base.errors import InvalidRequest, NotFound, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.urls import host_of, mask_credentials
-from microsub.feeds.condition import held_until
+from microsub.feeds import held_until
 
 if TYPE_CHECKING:
-    from microsub.feeds.hosts import Schedule
-    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.feeds import FeedRecord, Feeds, Schedule
     from microsub.polling.worker import Worker
 
 POLLS_OF_USER = RateLimit("feeds asked at once", "user", 20)

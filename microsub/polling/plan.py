@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING
 from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
-from microsub.feeds.condition import LONGEST_HOLD
-from microsub.feeds.push_health import push_health
-from microsub.feeds.trouble import FeedGone, FeedUnreadable, Trouble
+from microsub.feeds import LONGEST_HOLD, FeedGone, FeedUnreadable, Trouble, push_health
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from microsub.feeds.record import FeedRecord
+    from microsub.feeds import FeedRecord
 
 
 @dataclass(frozen=True, slots=True)

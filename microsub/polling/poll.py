@@ -21,10 +21,7 @@ from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped, 
 from microsub.base.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.base.urls import host_of, mask_credentials
 from microsub.configuration.model import InstanceSettings
-from microsub.feeds.condition import answered, held_until
-from microsub.feeds.events import describe
-from microsub.feeds.record import NEVER_POLLED, UNANNOUNCED
-from microsub.feeds.trouble import FeedMoved
+from microsub.feeds import NEVER_POLLED, UNANNOUNCED, FeedMoved, answered, describe, held_until
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.formats.feed_links import BETTER_FEEDS, FeedLink, feeds_by_address
 from microsub.polling.move import instead_of_failure, instead_of_page
@@ -44,20 +41,18 @@ from microsub.polling.plan import (
     polled_first,
     trouble_of,
 )
+from microsub.posts import EntriesFound
 from microsub.posts.entries import POSTS_IN, PostsRead
 from microsub.posts.ingest import Ingested
-from microsub.posts.values import EntriesFound
 from microsub.work import Message
 
 if TYPE_CHECKING:
-    from microsub.feeds.events import Events
-    from microsub.feeds.record import FeedRecord, Feeds
-    from microsub.feeds.trouble import Trouble
+    from microsub.feeds import Events, FeedRecord, Feeds, Trouble
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.polling.move import Moved, Mover
+    from microsub.posts import Items
     from microsub.posts.ingest import Ingest
-    from microsub.posts.items import Items
     from microsub.redis.protocol import ScriptCall
     from microsub.work import DeadLetters
 

@@ -30,8 +30,7 @@ from microsub.work import HAND_BACK_SECONDS, Claim, Loop
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from microsub.feeds.hosts import DueFeeds, Schedule
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import DueFeeds, Feeds, Schedule
     from microsub.polling.poll import Ending, Poller
     from microsub.redis.presence import Presence
     from microsub.redis.protocol import ScriptCall

@@ -13,13 +13,12 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from microsub.accounts.store import ServiceTokens
+from microsub.accounts import ServiceTokens
 from microsub.base.digests import short_digest
 from microsub.base.errors import MethodNotAllowed, NotFound, Unauthorized
 from microsub.base.plaintext import shown
 from microsub.base.urls import mask_credentials, redacted
-from microsub.feeds.events import Event, is_event_id
-from microsub.feeds.record import FeedRecord
+from microsub.feeds import Event, FeedRecord, is_event_id
 from microsub.model.reader import Cursor
 from microsub.post_store.posts import NEWEST, Post, Posts, is_id
 from microsub.post_store.saved import dumps

@@ -12,15 +12,13 @@ from typing import Any
 
 import orjson
 
-from microsub.feeds.events import Event, Events, is_event_id
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds import Event, Events, FeedRecord, Feeds, is_event_id
 from microsub.formats.entry_id import identity
 from microsub.model.jf2 import Entry
 from microsub.model.moments import number
 from microsub.model.reader import Cursor
 from microsub.post_store.saved import loads, wrong
-from microsub.posts.items import PIECE, Items, within
-from microsub.posts.values import WRITTEN_GUID
+from microsub.posts import PIECE, WRITTEN_GUID, Items, within
 
 NEWEST = "newest"
 _MOST = 10**9

@@ -19,8 +19,7 @@ from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest, PostDeleted
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import is_usable, mask_credentials, normalise_url
-from microsub.feeds.events import Event, Events, describe
-from microsub.feeds.record import NEVER_POLLED, FeedRecord
+from microsub.feeds import NEVER_POLLED, Event, Events, FeedRecord, describe
 from microsub.model.jf2 import Card, Feed
 from microsub.post_store.posts import (
     Post,
@@ -32,16 +31,14 @@ from microsub.post_store.posts import (
     whole,
 )
 from microsub.post_store.saved import as_json, as_mapping, entry_of, loads, moment, unused, wrong
-from microsub.posts import garbage
+from microsub.posts import WRITTEN_GUID, ItemToStore, garbage, version_of
 from microsub.posts.entries import items_to_store
-from microsub.posts.values import WRITTEN_GUID, ItemToStore, version_of
 from microsub.redis.lease import leased_in_turn
 
 if TYPE_CHECKING:
-    from microsub.feeds.events import Listener
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Feeds, Listener
+    from microsub.posts import Items
     from microsub.posts.ingest import Ingest
-    from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
 
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.base.urls import host_of
-from microsub.feeds.record import KEEP_UNFOLLOWED
+from microsub.feeds import KEEP_UNFOLLOWED
 from microsub.posts import duplicates
 from microsub.posts.guid_changes import FORMER_GUID
 from microsub.redis import keys

@@ -38,7 +38,7 @@ from microsub.redis.replies import filled, text
 from microsub.redis.scripts import batches, load
 
 if TYPE_CHECKING:
-    from microsub.feeds.record import FeedRecord
+    from microsub.feeds import FeedRecord
 
 FORMER_GUID = "former_guid"
 """The field of an item with the guid that it had before its present one."""

@@ -21,8 +21,7 @@ import structlog
 
 from microsub.base.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.base.urls import host_of, normalise_url
-from microsub.feeds.events import Event
-from microsub.feeds.record import COPIED, KEEP_UNFOLLOWED, MERGED, FeedRecord, reading_text
+from microsub.feeds import COPIED, KEEP_UNFOLLOWED, MERGED, Event, FeedRecord, reading_text
 from microsub.formats.entry_id import guid_digest, told_apart
 from microsub.formats.wire import identified, redated
 from microsub.posts import duplicates
@@ -48,8 +47,7 @@ from microsub.redis.scripts import load
 from microsub.work import Bounds, Stream
 
 if TYPE_CHECKING:
-    from microsub.feeds.events import Events
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Events, Feeds
     from microsub.posts.items import Items
 
 log = structlog.get_logger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.reader.channel_list import ChannelLinks, ChannelList
 from microsub.web.routes import Handler, form
 from microsub.web.visit import PageSite, PageVisit

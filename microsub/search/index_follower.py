@@ -20,9 +20,8 @@ import orjson
 import structlog
 
 from microsub.base.errors import StoreError
-from microsub.feeds.events import Events
-from microsub.posts.garbage import newest_id, stored_ids
-from microsub.posts.items import Items
+from microsub.feeds import Events
+from microsub.posts import Items, newest_id, stored_ids
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text

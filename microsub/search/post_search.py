@@ -21,8 +21,7 @@ import orjson
 from microsub.base.errors import InvalidRequest, SearchUnavailable, StoreError, TooManyRequests
 from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
-from microsub.feeds.events import Events
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds import Events, FeedRecord, Feeds
 from microsub.model.query import PostQuery, parsed
 from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row, Subscription
 from microsub.model.words import Phrase, words_of

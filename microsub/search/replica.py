@@ -27,7 +27,7 @@ from typing import TypeVar
 import structlog
 
 from microsub.base.errors import SearchUnavailable
-from microsub.feeds.events import Events
+from microsub.feeds import Events
 from microsub.search.index import Block, Generation, IndexUnusable, Match, Span
 
 T = TypeVar("T")

@@ -199,7 +199,7 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
 
 async def end_sessions(stores: Stores, name: str) -> None:
     """Sign a user out of all browsers."""
-    from microsub.accounts.sessions import Sessions
+    from microsub.accounts import Sessions
 
     await Sessions(stores.redis).end_all(name)
 
@@ -268,7 +268,7 @@ async def examine(settings: Settings, address: str) -> PageReport:
 
 async def beyond_quotas(stores: Stores, name: str) -> list[str]:
     """A line for each quota that the user exceeds; imports of the admin may exceed them."""
-    from microsub.accounts.quotas import resolved
+    from microsub.accounts import resolved
     from microsub.model.reader import BUILT_IN, SAVED
     from microsub.redis import keys
     from microsub.server.worker import post_bytes
@@ -296,7 +296,7 @@ async def import_user(
 ) -> ImportReport:
     """Import a user's export for the user of that name (`UserImport`). Raises InvalidRequest for an invalid file."""
     from microsub.parsing.pool import ParsePool
-    from microsub.posts.imported import Imported
+    from microsub.posts import Imported
     from microsub.server.parsers import TASKS
     from microsub.transfer import UserImport
 
@@ -315,7 +315,7 @@ async def import_from_reader(
 ) -> BroughtReport:
     """Import another reader's export. Raises InvalidRequest and ParseError for an invalid file."""
     from microsub.parsing.pool import ParsePool
-    from microsub.posts.imported import Imported
+    from microsub.posts import Imported
     from microsub.server.parsers import TASKS
     from microsub.server.stores import feed_lists
     from microsub.transfer import OtherReaders

@@ -6,12 +6,17 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 
-from microsub.accounts.activity import Activity, ActivityNotes
-from microsub.accounts.credentials import AttemptCounts
-from microsub.accounts.foreign import ForeignTokens
-from microsub.accounts.quotas import RequestRate, UserQuotas
-from microsub.accounts.sessions import PendingStore, Sessions
-from microsub.accounts.store import ServiceTokens
+from microsub.accounts import (
+    Activity,
+    ActivityNotes,
+    AttemptCounts,
+    ForeignTokens,
+    PendingStore,
+    RequestRate,
+    ServiceTokens,
+    Sessions,
+    UserQuotas,
+)
 from microsub.admin.figures import Figures
 from microsub.admin.health import Health
 from microsub.admin.hours import Hours
@@ -47,7 +52,7 @@ from microsub.outputs import OutputContents
 from microsub.parsing.pool import ParsePool
 from microsub.polling.on_demand import PollOnRequest
 from microsub.post_store.posts import Posts
-from microsub.posts.imported import Imported
+from microsub.posts import Imported
 from microsub.reader.answering.answers import Answers
 from microsub.reader.reading.images import Images
 from microsub.search import IndexReader, PostSearch

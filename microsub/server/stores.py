@@ -16,14 +16,11 @@ import structlog
 from microsub.base.settings import Settings, mask_password
 
 if TYPE_CHECKING:  # most commands need only a few of these, and each takes time to load
-    from microsub.accounts.post_room import PostRoom
-    from microsub.accounts.store import Accounts
+    from microsub.accounts import Accounts, PostRoom
     from microsub.backend_file.store import Applied
     from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
     from microsub.delivery.delivery import Delivered, Delivery
-    from microsub.feeds.events import Events
-    from microsub.feeds.hosts import Schedule
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Events, Feeds, Schedule
     from microsub.hub.topics import Topics
     from microsub.identity.admission import UserAddresses
     from microsub.micropub.sources import Sources
@@ -31,8 +28,8 @@ if TYPE_CHECKING:  # most commands need only a few of these, and each takes time
     from microsub.notices import Notifications
     from microsub.outputs import FillTimelines, ItemSearch, MostItems, OutputContents, OutputFeeds
     from microsub.parsing.pool import ParsePool
+    from microsub.posts import Items
     from microsub.posts.ingest import Ingest
-    from microsub.posts.items import Items
     from microsub.redis.embedded.server import Watch
     from microsub.redis.presence import Presence
     from microsub.redis.protocol import Redis
@@ -115,7 +112,7 @@ class Stores:
     @cached_property
     def room(self) -> PostRoom:
         """See `accounts.quotas`."""
-        from microsub.accounts.post_room import PostRoom
+        from microsub.accounts import PostRoom
 
         return PostRoom(self.redis, self.effective)
 
@@ -284,7 +281,7 @@ def notifications(stores: Stores, taking_in: Ingest) -> Notifications:
 
 def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
     """The service that adds posts to timelines; `delivered` is called afterwards."""
-    from microsub.accounts.activity import Activity
+    from microsub.accounts import Activity
     from microsub.delivery.delivery import Delivery
     from microsub.timelines.backlog import TimelineBacklog
 

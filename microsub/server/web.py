@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 from starlette.types import ASGIApp
 
-from microsub.accounts.activity import ActivityNotes, TokenUse
+from microsub.accounts import ActivityNotes, TokenUse
 from microsub.backend_file.sync import Configuration
 from microsub.base.settings import Settings
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS

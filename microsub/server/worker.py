@@ -370,8 +370,7 @@ async def open_device_messages(settings: Settings, stores: Stores) -> AsyncItera
 
 def device_messages(settings: Settings, stores: Stores, sender: Sender) -> DeviceMessages:
     """See `open_device_messages`."""
-    from microsub.accounts.activity import Activity
-    from microsub.accounts.sessions import Sessions
+    from microsub.accounts import Activity, Sessions
     from microsub.webpush.messages import DeviceMessages
 
     return DeviceMessages(
@@ -601,7 +600,7 @@ def follow_repair(stores: Stores) -> FollowRepair:
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
     """Import the older Go server's file and Redis for a user. Raises what `open_old` raises."""
     from microsub.parsing.pool import ParsePool
-    from microsub.posts.imported import Imported
+    from microsub.posts import Imported
     from microsub.server.backend import applier
     from microsub.server.parsers import TASKS
     from microsub.transfer.ekster.imports import Importing

@@ -20,7 +20,7 @@ from microsub.base.logs import LibraryLogger
 from microsub.model.filters import Filter, Searched
 from microsub.model.reader import ChannelKey, TimelineItem
 from microsub.model.settings import ChannelSettings
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.scripts import batches, load

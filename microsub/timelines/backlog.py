@@ -27,7 +27,7 @@ from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import load
 
 if TYPE_CHECKING:
-    from microsub.posts.items import Items
+    from microsub.posts import Items
     from microsub.timelines.add import Adder
 
 log = structlog.get_logger(__name__)

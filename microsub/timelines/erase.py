@@ -11,11 +11,10 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts
 from microsub.base.errors import NotFound
 from microsub.model.reader import GLOBAL, Reason
-from microsub.posts import garbage
-from microsub.posts.garbage import Candidate
+from microsub.posts import Candidate, garbage
 from microsub.redis.protocol import Redis
 from microsub.timelines.remove import Leaving, take_out
 

@@ -12,7 +12,7 @@ import orjson
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import StoreError, StoreUnavailable
 from microsub.base.urls import mask_credentials
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds import FeedRecord, Feeds
 from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -14,12 +14,10 @@ from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreUn
 from microsub.base.rate_limits import RateLimit
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
-from microsub.feeds.hosts import Schedule
-from microsub.feeds.internal import InternalAddress
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds import FeedRecord, Feeds, InternalAddress, Schedule
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import SettingsOf
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.formats.wire import not_ahead
-from microsub.posts.items import PIECE, Items, within
+from microsub.posts import PIECE, Items, within
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 

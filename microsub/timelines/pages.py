@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from microsub.accounts import absent
-from microsub.accounts.store import unauthorized
+from microsub.accounts import absent, unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall

@@ -16,7 +16,7 @@ from itertools import compress
 from microsub.accounts import absent
 from microsub.base.errors import NotFound, QuotaReached
 from microsub.model.reader import GLOBAL, Reason
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts

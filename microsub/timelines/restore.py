@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from microsub.accounts import absent
 from microsub.model.reader import Reason, TimelineItem
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text

@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, replace
 
 import structlog
 
-from microsub.accounts.store import Accounts, User
+from microsub.accounts import Accounts, User
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.model.reader import Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts

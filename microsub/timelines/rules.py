@@ -17,7 +17,7 @@ from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import normalise_profile
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from microsub.accounts import absent
 from microsub.base.errors import QuotaReached
 from microsub.model.reader import GLOBAL, SAVED, Reason
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.scripts import batches, load

@@ -10,7 +10,7 @@ import orjson
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.model.reader import PageRows
-from microsub.posts.items import AWAY
+from microsub.posts import AWAY
 
 MAX_PREFIXES = 20_000
 

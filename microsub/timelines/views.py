@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from sys import intern
 from typing import TypeVar
 
-from microsub.accounts.activity import ActivityNotes
-from microsub.accounts.store import grant
+from microsub.accounts import ActivityNotes, grant
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import NotFound
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import mask_credentials
-from microsub.feeds.record import Feeds
+from microsub.feeds import Feeds
 from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
 from microsub.model.settings import UnreadStyle
-from microsub.posts.items import Items
+from microsub.posts import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.timelines.backlog import CatchUp

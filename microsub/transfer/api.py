@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 from starlette.types import Scope
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.errors import (
     InsufficientScope,
     InvalidRequest,

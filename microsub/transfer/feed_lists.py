@@ -21,7 +21,7 @@ import orjson
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.plaintext import counted, escaped, unprintable
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, web_parts
-from microsub.feeds.internal import InternalAddress
+from microsub.feeds import InternalAddress
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from microsub.configuration.model import Quotas
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Feeds
     from microsub.model.reader import Channel, Subscription
     from microsub.parsing.pool import ParsePool
     from microsub.timelines.channels import Channels

@@ -24,7 +24,7 @@ from microsub.transfer.feed_lists import ListedChannel, ListReport
 from microsub.transfer.outlines import ListProblem
 
 if TYPE_CHECKING:
-    from microsub.accounts.quotas import UserQuotas
+    from microsub.accounts import UserQuotas
     from microsub.redis.protocol import Redis
     from microsub.transfer.feed_lists import FeedLists
 

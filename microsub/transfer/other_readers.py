@@ -33,11 +33,9 @@ from microsub.transfer.foreign_posts import POSTS_OF_READER, ReaderPost
 from microsub.transfer.reports import ChannelImport, ImportReport, Skipped, one_by_one
 
 if TYPE_CHECKING:
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Feeds
     from microsub.parsing.pool import ParsePool
-    from microsub.posts.imported import Imported
-    from microsub.posts.items import Items
-    from microsub.posts.values import ItemToStore
+    from microsub.posts import Imported, Items, ItemToStore
     from microsub.redis.protocol import Redis
     from microsub.transfer.feed_lists import FeedLists, ListReport
 

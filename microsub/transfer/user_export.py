@@ -38,12 +38,10 @@ from microsub.transfer.records import (
 )
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import User
-    from microsub.feeds.outputs import OutputStore
-    from microsub.feeds.record import Feeds
-    from microsub.feeds.sources import SourceStore
+    from microsub.accounts import User
+    from microsub.feeds import Feeds, OutputStore, SourceStore
     from microsub.model.reader import Channel
-    from microsub.posts.items import Items
+    from microsub.posts import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels
     from microsub.timelines.restore import Absence

@@ -22,17 +22,15 @@ from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, 
 from microsub.configuration.document import describe
 from microsub.configuration.facts import Change, ChangeKind
 from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
-from microsub.feeds.internal import InternalAddress
-from microsub.feeds.outputs import OutputItem, PostVersion
-from microsub.feeds.record import COPIED, MERGED, FeedRecord
+from microsub.feeds import COPIED, MERGED, FeedRecord, InternalAddress, OutputItem, PostVersion
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.parsing.process import dumps
+from microsub.posts import OWN, WRITTEN_GUID, ItemToStore
 from microsub.posts.entries import content_hash
 from microsub.posts.ingest import PostWriter
-from microsub.posts.values import OWN, WRITTEN_GUID, ItemToStore
 from microsub.redis.replies import filled
 from microsub.timelines.restore import Absence, RestoredItem, restore
 from microsub.timelines.timelinekeys import members_at, set_keys
@@ -59,16 +57,13 @@ from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport,
 from microsub.transfer.user_export import OWN_FIELDS
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import Accounts
+    from microsub.accounts import Accounts
     from microsub.configuration.facts import UserChanges
-    from microsub.feeds.outputs import OutputStore, State
-    from microsub.feeds.record import Feeds
-    from microsub.feeds.sources import SourceStore
+    from microsub.feeds import Feeds, OutputStore, SourceStore, State
     from microsub.model.jf2 import Entry
     from microsub.model.reader import Channel
     from microsub.parsing.pool import ParsePool
-    from microsub.posts.imported import Imported
-    from microsub.posts.items import Items
+    from microsub.posts import Imported, Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels
     from microsub.timelines.follow import Following

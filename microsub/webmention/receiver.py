@@ -29,7 +29,7 @@ from microsub.webmention.mention import Mention, covers, id_of, is_refused
 from microsub.webmention.store import Written
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import Accounts
+    from microsub.accounts import Accounts
     from microsub.configuration.effective import AllSettings, EffectiveSettings
     from microsub.timelines.rules import Rules
     from microsub.webmention.store import MentionStore

@@ -26,7 +26,7 @@ from microsub.webmention.store import DUE
 from microsub.work import CalendarWork, Claim, Lanes
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import Accounts
+    from microsub.accounts import Accounts
     from microsub.configuration.effective import EffectiveSettings
     from microsub.fetch import Answered, Sender
     from microsub.model.jf2 import Entry

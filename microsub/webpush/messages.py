@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 import structlog
 
-from microsub.accounts.sessions import VISIT_NOTED
+from microsub.accounts import VISIT_NOTED
 from microsub.base.clock import DAY
 from microsub.base.metrics import DEVICE_MESSAGES
 from microsub.base.periodic import RoundTiming, run_periodically
@@ -32,9 +32,8 @@ from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceStat
 from microsub.work import calendar_of
 
 if TYPE_CHECKING:
-    from microsub.accounts.activity import Activity
-    from microsub.accounts.sessions import Sessions
-    from microsub.posts.items import Items
+    from microsub.accounts import Activity, Sessions
+    from microsub.posts import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels
 

@@ -41,8 +41,7 @@ from microsub.websub.subscriptions import (
 from microsub.work import Bounds, Stream, calendar_of
 
 if TYPE_CHECKING:
-    from microsub.feeds.hosts import Schedule
-    from microsub.feeds.record import Feeds
+    from microsub.feeds import Feeds, Schedule
     from microsub.redis.protocol import Redis
     from microsub.websub.store import SubscriptionStore
 

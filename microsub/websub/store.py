@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from microsub.base.urls import host_of
-from microsub.feeds.push_health import PushHealth, push_health
-from microsub.feeds.record import KEEP_UNFOLLOWED, FeedRecord, Feeds, set_or_deleted
+from microsub.feeds import KEEP_UNFOLLOWED, FeedRecord, Feeds, PushHealth, push_health, set_or_deleted
 from microsub.model.moments import number
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
@@ -19,7 +18,7 @@ from microsub.websub.subscriptions import Callback, FeedSubscriptions
 from microsub.work import Stream
 
 if TYPE_CHECKING:
-    from microsub.feeds.push_health import PushState
+    from microsub.feeds import PushState
 
 _WRITE, _DELIVERED = load("websub_write"), load("websub_delivered")
 

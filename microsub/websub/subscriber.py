@@ -31,8 +31,7 @@ from microsub.websub.subscriptions import (
 from microsub.work import calendar_of
 
 if TYPE_CHECKING:
-    from microsub.feeds.hosts import Schedule
-    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.feeds import FeedRecord, Feeds, Schedule
     from microsub.redis.protocol import Redis
     from microsub.websub.hubs import HubAnswer, Hubs
     from microsub.websub.store import SubscriptionStore

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, new_secret
-from microsub.feeds.push_health import topic_of
+from microsub.feeds import topic_of
 from microsub.model.moments import number
 
 if TYPE_CHECKING:
-    from microsub.feeds.record import FeedRecord
+    from microsub.feeds import FeedRecord
 
 
 WANTED_LEASE = 10 * DAY

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from microsub.feeds.push_health import PushHealth, push_health
+from microsub.feeds.push_state import PushHealth, push_health
 from microsub.feeds.record import FeedRecord
 from microsub.redis.protocol import Redis
 from microsub.websub.subscriptions import FeedSubscriptions

@@ -20,7 +20,7 @@ from microsub.admin.check.keynames import Kind, kinds, looks_like_ours
 from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Seen
 from microsub.base.digests import sha256_hex
 from microsub.base.urls import canonical_feed_url
-from microsub.feeds.record import KEEP_UNFOLLOWED
+from microsub.feeds import KEEP_UNFOLLOWED
 from microsub.model.reader import TimelineItem
 from microsub.posts import duplicates
 from microsub.redis import keys

@@ -9,13 +9,9 @@ from microsub.admin.check import invariants
 from microsub.admin.check.findings import Findings
 from microsub.admin.check.keynames import kind_of
 from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Reader, Seen, batched, pairs, scores
-from microsub.feeds import url_index
-from microsub.feeds.followers import as_places
-from microsub.feeds.hosts import Schedule
-from microsub.feeds.record import Feeds
+from microsub.feeds import Feeds, Schedule, all_addresses, as_places
 from microsub.model.reader import GLOBAL
-from microsub.posts.imported import COPY
-from microsub.posts.items import Items
+from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.channels import read_subscription
@@ -149,7 +145,7 @@ async def _follows(reader: Reader, seen: Seen, found: Findings, user: str, uids:
 
 async def _feeds(reader: Reader, seen: Seen, found: Findings) -> None:
     """Addresses, records, followers, and the feeds in the schedule."""
-    async for batch in url_index.walk(reader.redis):
+    async for batch in all_addresses(reader.redis):
         seen.urls |= {one.url: one.feed for one in batch}
     store, schedule = Feeds(reader.redis), Schedule(reader.redis)
     for ids in batched(sorted(seen.feed_keys.keys() | seen.followed.keys()), _AT_ONCE):

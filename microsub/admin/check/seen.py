@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from microsub.feeds.record import FeedRecord
+from microsub.feeds import FeedRecord
 from microsub.model.reader import Subscription
 from microsub.redis.protocol import Command, Redis
 

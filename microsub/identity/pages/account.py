@@ -11,7 +11,7 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.sessions import Sessions
+from microsub.accounts import Sessions
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.identity.app_channels import AppChannels

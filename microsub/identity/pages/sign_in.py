@@ -17,9 +17,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.credentials import InvitationSpent
-from microsub.accounts.grants import owner_in
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import InvitationSpent, UserQuotas, owner_in
 from microsub.base.errors import NotFound, SignInFailed
 from microsub.base.texts import N_, Sentence
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn

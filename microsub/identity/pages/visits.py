@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from microsub.accounts.sessions import Sessions, SignedInPerson
+from microsub.accounts import Sessions, SignedInPerson
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.identity.clients import Asker

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from microsub.accounts.quotas import Most
+from microsub.accounts import Most
 from microsub.base.urls import MAX_URL, is_usable
 from microsub.configuration.model import LANGUAGE, MOST_IMPRESSIONS, OutputConfig, Republish
-from microsub.feeds.outputs import OutputFeed, require_name, seconds_of
+from microsub.feeds import OutputFeed, require_name, seconds_of
 from microsub.model.query import parsed
 from microsub.outputs.contents import Edited, OutputContents
 from microsub.outputs.store import OutputFeeds

@@ -25,8 +25,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from starlette.requests import Request
 from starlette.types import Scope, Send
 
-from microsub.accounts.sessions import Sessions
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts, Sessions
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.digests import sha256_hex, short_digest
 from microsub.base.errors import (
@@ -40,7 +39,7 @@ from microsub.base.errors import (
 )
 from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of, public_network
-from microsub.feeds.outputs import OutputAddress, OutputFeed, OutputRow
+from microsub.feeds import OutputAddress, OutputFeed, OutputRow
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri

@@ -17,10 +17,7 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.activity import Activity
-from microsub.accounts.credentials import LocalCredentials
-from microsub.accounts.quotas import UserQuotas
-from microsub.accounts.store import Accounts, User
+from microsub.accounts import Accounts, Activity, LocalCredentials, User, UserQuotas
 from microsub.admin.hours import HourFigures
 from microsub.admin.overview import ServerOverview, unless_away
 from microsub.admin.survey import STATES, FollowedFeed, Survey
@@ -32,8 +29,7 @@ from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.effective import Status
 from microsub.configuration.model import encode
-from microsub.feeds.condition import FeedCondition
-from microsub.feeds.record import Feeds
+from microsub.feeds import FeedCondition, Feeds
 from microsub.polling.on_demand import PollOnRequest
 from microsub.reader.places import ITEM_ID
 from microsub.search import PostSearch

@@ -12,13 +12,12 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.admin.survey import Survey
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
-from microsub.feeds.condition import FeedCondition
-from microsub.feeds.record import Feeds
+from microsub.feeds import FeedCondition, Feeds
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED, Channel, Subscription
 from microsub.model.settings import OwnChannelSettings, SettingsOf, UnreadStyle
 from microsub.polling.on_demand import PollOnRequest

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.texts import N_
 from microsub.base.urls import web_address

@@ -10,13 +10,13 @@ from heapq import nsmallest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound, RequestError
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
 from microsub.discovery.search import Search, SearchAnswer
-from microsub.feeds.record import Feeds
+from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite

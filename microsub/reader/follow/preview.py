@@ -7,14 +7,14 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
 from microsub.discovery.picked import PickedPosts
 from microsub.discovery.search import Search, preview_items
-from microsub.feeds.record import Feeds
+from microsub.feeds import Feeds
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.reader.follow.pages import FOLLOW, followers_of
 from microsub.reader.frame import ReaderSite

@@ -11,7 +11,7 @@ from typing import Literal
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor

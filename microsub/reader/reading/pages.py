@@ -17,7 +17,7 @@ from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
 from microsub.model.reader import GLOBAL, SAVED, PageQuery
-from microsub.posts.items import PIECE
+from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite

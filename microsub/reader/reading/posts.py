@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.urls import mask_credentials
-from microsub.feeds.record import Feeds
+from microsub.feeds import Feeds
 from microsub.formats.entry_id import post_type
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire

@@ -8,8 +8,8 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.sessions import Sessions
-from microsub.accounts.sessions import device as browser_name
+from microsub.accounts import Sessions
+from microsub.accounts import device as browser_name
 from microsub.base.errors import NotFound
 from microsub.base.texts import N_
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED

@@ -9,10 +9,10 @@ from typing import get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
-from microsub.feeds.sources import Source
+from microsub.feeds import Source
 from microsub.identity.protocol.documents import micropub_line, webmention_line
 from microsub.micropub.sources import Sources
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED

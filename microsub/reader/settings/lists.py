@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub.accounts.store import Accounts
+from microsub.accounts import Accounts
 from microsub.base.errors import NotFound, TooManyRequests
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots, SlotLease
 from microsub.base.texts import N_, Sentence

@@ -8,7 +8,7 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.configuration.model import OutputConfig

@@ -9,7 +9,7 @@ from typing import Literal
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts.quotas import UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_

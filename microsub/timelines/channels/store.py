@@ -16,8 +16,7 @@ from typing import Any, get_type_hints
 
 import orjson
 
-from microsub.accounts import absent
-from microsub.accounts.store import grant, unauthorized
+from microsub.accounts import absent, grant, unauthorized
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.configuration.model import Quotas

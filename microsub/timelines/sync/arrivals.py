@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from microsub.accounts import absent
-from microsub.accounts.store import grant, unauthorized
+from microsub.accounts import absent, grant, unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.accounts.store import grant, unauthorized
+from microsub.accounts import grant, unauthorized
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.model.reader import SAVED, Channel, Credential, Grant, Row
 from microsub.redis import keys

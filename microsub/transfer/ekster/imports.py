@@ -32,15 +32,12 @@ from microsub.transfer import ChannelImport, ImportReport, Skipped
 from microsub.transfer.ekster import OLD_POST, OldPost, source_among
 
 if TYPE_CHECKING:
-    from microsub.accounts.store import Accounts
+    from microsub.accounts import Accounts
     from microsub.configuration.facts import UserChanges
-    from microsub.feeds.hosts import Schedule
-    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.feeds import FeedRecord, Feeds, Schedule
     from microsub.model.settings import SettingsOf
     from microsub.parsing.pool import ParsePool
-    from microsub.posts.imported import Imported
-    from microsub.posts.items import Items
-    from microsub.posts.values import ItemToStore
+    from microsub.posts import Imported, Items, ItemToStore
     from microsub.redis.protocol import Redis
     from microsub.timelines.add import Adder
     from microsub.timelines.channels import Channels
