@@ -35,9 +35,14 @@ class _Room:
     unreported: int = 0
 
     @property
+    def taken(self) -> int:
+        """The bytes of the user's own posts, as far as the process knows."""
+        return self.used + self.unreported
+
+    @property
     def is_left(self) -> bool:
         """Whether there is room for further posts."""
-        return not self.most or self.used + self.unreported < self.most
+        return not self.most or self.taken < self.most
 
 
 class PostRoom:
@@ -68,7 +73,7 @@ class PostRoom:
             if any(room.is_left for room in rooms):
                 return
             if len(users) == 1:
-                raise QuotaReached("bytes of posts", rooms[0].used, rooms[0].most)
+                raise QuotaReached("bytes of posts", rooms[0].taken, rooms[0].most)
         raise FollowersFull("bytes of posts")
 
     def count(self, users: Collection[str], size: int) -> None:

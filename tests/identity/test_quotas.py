@@ -190,5 +190,5 @@ async def test_counts_wait_for_a_missing_master() -> None:
     await room.require(["ann", "bob"])
     assert counts.counts == {"ann": 60, "bob": 60}
     room.count(["ann"], 40)
-    with pytest.raises(QuotaReached):
+    with pytest.raises(QuotaReached, match="100 of 100"):
         await room.require(["ann"])
