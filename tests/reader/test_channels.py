@@ -240,6 +240,16 @@ async def test_the_address_of_a_filters_trial_has_no_form_token(ann: ReadingVisi
     assert (refused.status, "at most 200 characters" in refused.text) == (400, True)
 
 
+async def test_the_trial_of_a_long_filter_has_no_address(ann: ReadingVisitor) -> None:
+    """Servers and proxies refuse long addresses."""
+    await ann.publish("alpha", "beta")
+    page = await ann.get("/channels/home/filter")
+    words = "\n".join(["beta", *(f"{'ж' * 90}{number}" for number in range(49))])
+    tried = await ann.browser.submit(page, "/channels/home/filter", exclude_words=words, kinds_are="", **TRY)
+    assert (tried.status, "1 of the newest 2 posts would be excluded" in tried.text) == (200, True)
+    assert not (await ann.server.channels.get("ann", "home")).settings.filters
+
+
 def test_no_form_with_a_token_is_sent_as_an_address() -> None:
     templates = [path.read_text() for path in (Path(microsub.__file__).parent).rglob("templates/*.html")]
     forms = [form for text in templates for form in re.findall(r"<form\b.*?</form>", text, re.DOTALL)]

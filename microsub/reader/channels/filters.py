@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
+from microsub.base.urls import MAX_URL
 from microsub.formats.wire import post_title
 from microsub.model.filters import Filter, FilterPart, Searched
 from microsub.model.reader import Channel, Cursor, PageQuery
@@ -74,11 +75,11 @@ class FilterTrial:
 async def _filter(
     reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, visit: PageVisit
 ) -> Response:
-    """The filter of a channel; a filter in the address is only tried, not stored."""
+    """The filter of a channel; a filter in the address or form is only tried, not stored."""
     user = await reader.user(visit)
     channel = await asked_channel(channels, visit)
     filters = channel.settings.filters
-    given: Fields = visit.form if visit.problem is not None else visit.request.query_params
+    given: Fields = visit.form or visit.request.query_params
     trial = None
     if "try" in given or visit.problem is not None:
         try:
@@ -107,13 +108,16 @@ async def _set_filter(
     read_state: ReadState,
     visit: PageVisit,
 ) -> Response:
-    """Store the filter, or show its trial at an address of its own, which has only the filter's fields."""
+    """Store the filter, or show its trial, if possible at an address of its own, which has only the filter's fields."""
     user, uid = await writer_of(reader, channels, visit)
     own = (await channels.get(user, uid)).settings
     changed = replace(own, filters=_filters(visit.form, own.filters))
     if "try" in visit.form:
         fields = [(name, value) for name in _FILTER_FIELDS for value in visit.form.getlist(name) if value]
-        return visit.go(f"{CHANNELS}/{uid}/filter?{urlencode([('try', '1'), *fields])}")
+        address = f"{CHANNELS}/{uid}/filter?{urlencode([('try', '1'), *fields])}"
+        if len(address) > MAX_URL:  # proxies refuse long ones
+            return await _filter(reader, channels, reading, undo, visit)
+        return visit.go(address)
     await channels.set_settings(user, uid, changed, visit.now)
     record = None
     if "past" in visit.form:
