@@ -60,6 +60,13 @@ def test_unclosed_siblings_are_not_deep(tags: str) -> None:
     assert not too_deep(tags * 2000)
 
 
+@pytest.mark.parametrize("option", ["<option>x", "<OPTION>x</OPTION>", "<p>x</p><option>x</option>"])
+def test_a_list_of_too_many_options_is_not_parsed(option: str) -> None:
+    """The parser's time grows with the square of their number."""
+    assert too_deep("<select>" + option * 5001)
+    assert not too_deep("<select>" + option * 500)
+
+
 PIECES = [
     *(
         "<div>",

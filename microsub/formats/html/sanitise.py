@@ -373,6 +373,7 @@ def _decided(cleaned: str) -> str:
     kept: list[str] = []
     formula = False
     dropped: set[int] = set()
+    sounding: dict[str, int] = {}
     for place, token in enumerate(tokens):
         name, closing = token["name"], token["closing"]
         if place in dropped:
@@ -393,8 +394,11 @@ def _decided(cleaned: str) -> str:
         elif name == "img":
             kept.append(_image(token[0], token["attributes"]))
         else:
-            if name in {"audio", "video"} and not closing:
-                dropped |= _silent(tokens, place)
+            if name in {"audio", "video"} and not closing and place >= sounding.get(name, 0):
+                silent, end = _silent(tokens, place)
+                dropped |= silent
+                if not silent:
+                    sounding[name] = end  # those of its name before that have the same source
             if place not in dropped:
                 kept.append(token[0])
     return "".join(kept)
@@ -418,8 +422,8 @@ def _frame(attributes: str) -> str:
     return f"<iframe{attributes}></iframe>" if _SOURCE in attributes else ""
 
 
-def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
-    """The tags of the player that starts at `start`, if it has nothing to play, else none.
+def _silent(tokens: list[re.Match[str]], start: int) -> tuple[set[int], int]:
+    """The tags of the player that starts at `start`, if it has nothing to play, else none; and where the search ended.
 
     Its fallback content for browsers without players then replaces it.
     """
@@ -429,11 +433,11 @@ def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
         token = tokens[place]
         if token["name"] in {name, "source", "track"}:
             if _SOURCE in token["attributes"]:
-                return set()
+                return set(), place
             tags.add(place)
         if token["name"] == name and token["closing"]:
             break
-    return tags
+    return tags, place
 
 
 def without_images(cleaned: str, urls: Collection[str]) -> str:

@@ -60,6 +60,9 @@ Its tags can make at most this many times as many elements, because formatting i
 
 _DEEPER_THAN_USUAL = " > ".join("*" * (_USUAL + 1))
 _TEMPLATE = re.compile(r"(?i)<template")
+_OPTION = re.compile(r"(?i)<option")
+_MOST_OPTIONS = 5000
+"""Lexbor looks at all options of a list again for each further one: 5,000 take 0.1 s, 50,000 more than ten seconds."""
 
 _PLAIN_ATTRIBUTES = r"""(?:\s++[a-z][a-z:-]*+="[^"<>\x01]*+")*+\s*+"""
 _INNERMOST = re.compile(
@@ -77,7 +80,7 @@ _MOST_ROUNDS = 12
 
 
 def too_deep(markup: str) -> bool:
-    """Whether `markup` nests deeper than `LIMIT`, or has more than `MOST_TAGS` tags.
+    """Whether `markup` nests deeper than `LIMIT`, or has more than `MOST_TAGS` tags or `_MOST_OPTIONS` options.
 
     Content of templates, which the parser doesn't show, counts as nested if there is much of it.
     """
@@ -88,7 +91,7 @@ def too_deep(markup: str) -> bool:
         return True
     if tags <= LIMIT and (_most_levels_at_once(markup, tags) <= LIMIT or most_levels(markup) <= LIMIT):
         return False
-    if len(_TEMPLATE.findall(markup)) * (1 + _IMPLIED_BY_CELLS) > LIMIT:
+    if len(_TEMPLATE.findall(markup)) * (1 + _IMPLIED_BY_CELLS) > LIMIT or len(_OPTION.findall(markup)) > _MOST_OPTIONS:
         return True
     # Formatting may be repeated for each tag at each level.
     if any(most <= LIMIT and tags * most <= 2 * MOST_TAGS for most in upper_bounds(markup)):
