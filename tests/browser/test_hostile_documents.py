@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from tests.browser.accessibility import PHONE
 from tests.browser.reading_server import reading_server
@@ -16,12 +17,17 @@ from tests.support.web import publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 SHOWN = {name: case for name, case in CASES.items() if case.posts}
+TOO_WIDE = """[...document.querySelectorAll("*")].map((one) => [one.getBoundingClientRect().right, one.outerHTML])
+    .filter(([right]) => right > innerWidth).map(([right, html]) => `${right} ${html.slice(0, 200)}`).slice(0, 5)"""
 OPENED = "links => links.map((link) => link.href)"
 
 
 async def is_in_order(page: Page) -> None:
     """The page is no wider than the phone, and its own form is there."""
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page.url
+    try:
+        await page.wait_for_function("document.documentElement.scrollWidth <= innerWidth", timeout=10_000)
+    except PlaywrightTimeout:
+        raise AssertionError(f"{page.url}: {await page.evaluate(TOO_WIDE)}") from None
     assert await page.locator("#change").count() == 1
 
 
