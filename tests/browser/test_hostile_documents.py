@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
-from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from tests.browser.accessibility import PHONE
 from tests.browser.reading_server import reading_server
 from tests.browser.tab import tab
 from tests.hostile.documents import CASES
+from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -25,8 +25,8 @@ OPENED = "links => links.map((link) => link.href)"
 async def is_in_order(page: Page) -> None:
     """The page is no wider than the phone, and its own form is there."""
     try:
-        await page.wait_for_function("document.documentElement.scrollWidth <= innerWidth", timeout=10_000)
-    except PlaywrightTimeout:
+        await wait_until(lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"), 10)
+    except AssertionError:
         raise AssertionError(f"{page.url}: {await page.evaluate(TOO_WIDE)}") from None
     assert await page.locator("#change").count() == 1
 
