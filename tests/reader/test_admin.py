@@ -234,9 +234,12 @@ async def test_hubs_users_and_configuration(admin: ReadingVisitor) -> None:
     assert users[2].startswith("carl disabled – disabled since")
 
 
-async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
+async def test_the_configuration_in_force(
+    admin: ReadingVisitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """With the last applied changes, and without secrets."""
     server = admin.server
+    monkeypatch.chdir(tmp_path)
     assert "No backend.json has been applied yet." in (await admin.get("/admin/configuration")).text
     feeds = ["https://u:sesame@blog.example/feed", "https://blog.example/private?token=sesame"]
     muted = ["https://blog.example/author?key=sesame"]
@@ -281,10 +284,11 @@ def test_lines_about_the_configuration_are_in_german() -> None:
 
 
 async def test_a_long_configuration_is_cut_between_lines(
-    admin: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+    admin: ReadingVisitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No part of a secret is left, wherever the limit is, and the page says that there is more."""
     server = admin.server
+    monkeypatch.chdir(tmp_path)
     feeds = [f"https://blog.example/{number}?token=sesame" for number in range(3)]
     server.save({"users": {"ann": {"channels": [{"uid": "x", "feeds": feeds}]}}})
     assert await server.configuration.look() == "applied"

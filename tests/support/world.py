@@ -161,6 +161,9 @@ class WorldProcess(Settings):
         return self.base_url or "http://server.test"
 
 
+CHECKOUT = Path(__file__).parents[2]
+
+
 @dataclass(eq=False)
 class World(Stores):
     """`file` is the backend.json, `web` has the documents for searches and previews, all parts use `clock`."""
@@ -473,6 +476,7 @@ class World(Stores):
 
     def save(self, document: Mapping[str, Any] | str, at: float | None = None) -> None:
         """Save as an editor does: write a temporary file and rename it. `at` sets the time of modification."""
+        assert self.file.resolve().parent != CHECKOUT, "a test that saves works in a folder of its own"
         text = document if isinstance(document, str) else json.dumps(document, indent=2)
         temporary = self.file.with_suffix(".part")
         temporary.write_text(text)
