@@ -42,3 +42,10 @@ def test_the_table_of_apps_says_what_their_replays_look_for(kind: type[App]) -> 
 def test_the_set_up_names_the_file_that_commands_find() -> None:
     """The service reads its variables from this file."""
     assert f"EnvironmentFile={SERVICE}" in (ROOT / "docs" / "how-to" / "deploy-systemd.md").read_text("utf-8")
+
+
+def test_pages_name_the_checkout_that_the_set_up_makes() -> None:
+    """Commands and units of all pages are in the folder into which the first step clones."""
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs" / "how-to").glob("*.md")]
+    (made,) = {folder for page in pages for folder in re.findall(r"git clone <this repository> (/srv/\S+)", page)}
+    assert {folder for page in pages for folder in re.findall(r"(/srv/\S+)/(?:\.venv|backend\.json\.ex)", page)} == {made}
