@@ -48,4 +48,6 @@ def test_pages_name_the_checkout_that_the_set_up_makes() -> None:
     """Commands and units of all pages are in the folder into which the first step clones."""
     pages = [page.read_text("utf-8") for page in (ROOT / "docs" / "how-to").glob("*.md")]
     (made,) = {folder for page in pages for folder in re.findall(r"git clone <this repository> (/srv/\S+)", page)}
-    assert {folder for page in pages for folder in re.findall(r"(/srv/\S+)/(?:\.venv|backend\.json\.ex)", page)} == {made}
+    assert {folder for page in pages for folder in re.findall(r"(/srv/\S+)/(?:\.venv|backend\.json\.ex)", page)} == {
+        made
+    }
