@@ -32,6 +32,7 @@ WAITING_IN_ALL = RateLimit("sign-ins that wait for another server", "users' addr
 PASSWORDS_OF_NETWORK = GrowingPauses("attempts to sign in here", "network", free=10, first=2, longest=900)
 PASSWORDS_OF_WIDE_NETWORK = GrowingPauses("attempts to sign in here", "/48 of IPv6", free=100, first=1, longest=30)
 PASSWORDS_OF_BROWSER = GrowingPauses("attempts to sign in here", "known browser", free=10, first=1, longest=300)
+TURNS_OF_NETWORK = RateLimit("attempts to sign in here that are decided one after the other", "network", 100, AT_ONCE)
 CHALLENGES = GrowingPauses("challenges for a passkey", "network", free=60, first=1, longest=1)
 CHALLENGES_OF_WIDE_NETWORK = GrowingPauses("challenges for a passkey", "/48 of IPv6", free=600, first=0.1, longest=0.1)
 """Challenges and these counts are kept for five minutes."""

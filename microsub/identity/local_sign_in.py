@@ -2,7 +2,8 @@
 
 Wrong passwords cause growing pauses. Attempts are counted by:
 
-- *network*: it must wait, whichever account it tries; much later its /48 must wait too;
+- *network*: it must wait, whichever account it tries; much later its /48 must wait too. Its attempts are decided one
+  after the other, so right ones at the same moment, as of a family or an office, don't count against each other;
 - *browser* in which this user has signed in before: it has its own pauses;
 - account and minute, for correct and new passwords, since hashing takes time.
 
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,9 @@ from microsub.accounts import (
     owner_in,
 )
 from microsub.base.errors import NotRecognised, RequestError, TooManyRequests, Unauthorized
+from microsub.base.locks import KeyedLocks
 from microsub.base.metrics import LOCAL_SIGN_INS
-from microsub.base.rate_limits import GrowingPauses, network_of, wide_network_of
+from microsub.base.rate_limits import GrowingPauses, RateLimiter, network_of, wide_network_of
 from microsub.base.texts import N_, Sentence, duration
 from microsub.identity.limits import (
     CHALLENGES,
@@ -46,9 +48,10 @@ from microsub.identity.limits import (
     PASSWORDS_OF_NETWORK,
     PASSWORDS_OF_WIDE_NETWORK,
     TURN_OF_WIDE_NETWORK,
+    TURNS_OF_NETWORK,
 )
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
-from microsub.identity.passwords import Hasher, Passwords
+from microsub.identity.passwords import BUSY_SECONDS, Hasher, Passwords
 from microsub.redis.protocol import Redis
 
 if TYPE_CHECKING:
@@ -93,6 +96,7 @@ class LocalSignIn:
         self.sessions = sessions or Sessions(redis)
         self._attempts = LoginAttempts(AttemptCounts(redis))
         self._addresses = addresses
+        self._turns, self._limiter = KeyedLocks(), RateLimiter()
 
     def close(self) -> None:
         """End the hashing threads."""
@@ -104,11 +108,9 @@ class LocalSignIn:
         Raises NotRecognised, TooManyRequests.
         """
         user = who if self._addresses is None else await self._addresses.meant(who)
-        attempt = await self._right_attempt(user, password, where, now)
-        if attempt is None:
+        if not await self._is_right(user, password, where, now):
             raise NotRecognised(N_("The name or password is incorrect."))
-        found, _ = await asyncio.gather(self._accounts.user(user), self._attempts.was_right(attempt, user, now))
-        return _recognised(user, found, "with a password")
+        return _recognised(user, await self._accounts.user(user), "with a password")
 
     async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
         """The passkey options for a visitor who isn't recognised yet.
@@ -145,10 +147,8 @@ class LocalSignIn:
 
         Raises NotRecognised, TooManyRequests.
         """
-        attempt = await self._right_attempt(user, password, where, now)
-        if attempt is None:
+        if not await self._is_right(user, password, where, now):
             raise NotRecognised(N_("The password is incorrect."))
-        await self._attempts.was_right(attempt, user, now)
         await self.sessions.confirm(user, session)
 
     async def confirm_by_passkey(
@@ -239,16 +239,18 @@ class LocalSignIn:
 
     # ---
 
-    async def _right_attempt(self, user: str, password: str, where: SignInOrigin, now: float) -> LoginAttempt | None:
-        """The attempt with the right password, for `LoginAttempts.was_right`; None if it is wrong."""
+    async def _is_right(self, user: str, password: str, where: SignInOrigin, now: float) -> bool:
+        """Whether that is the user's password; the attempt is counted."""
         cookie = next((one for one in _held(where.devices) if owner_in(one) == user), "")
+        known = await self.credentials.knows_device(user, cookie, now)
+        # A known browser has its own count, and waits for nobody.
+        async with nullcontext() if known else self._turn(where.address):
+            return await self._is_right_now(user, password, where.address, now, cookie if known else "")
+
+    async def _is_right_now(self, user: str, password: str, address: str, now: float, device: str) -> bool:
         with _paused_counted("password"):
-            known, hashed, _ = await asyncio.gather(
-                self.credentials.knows_device(user, cookie, now),
-                self.credentials.password(user),
-                self._attempts.require_hash(user, now),
-            )
-            attempt = await self._attempts.begin(where.address, now, device=cookie if known else "")
+            hashed, _ = await asyncio.gather(self.credentials.password(user), self._attempts.require_hash(user, now))
+            attempt = await self._attempts.begin(address, now, device=device)
         try:
             right = await self._passwords.is_right(user, hashed, password, attempt.turn)
         except TooManyRequests:
@@ -256,23 +258,40 @@ class LocalSignIn:
             raise
         LOCAL_SIGN_INS.labels("password", "right" if right else "wrong").inc()
         if right:
-            return attempt
-        # Without the entered name: people type passwords there.
-        log.info("a password was wrong", address=network_of(where.address), known_browser=known)
-        return None
+            await self._attempts.was_right(attempt, user, now)
+        else:  # without the entered name: people type passwords there
+            log.info("a password was wrong", address=network_of(address), known_browser=bool(device))
+        return right
 
     async def _passkey_of(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> str:
-        with _paused_counted("passkey"):
-            attempt = await self._attempts.begin_anonymous(where.address, now)
+        async with self._turn(where.address):
+            with _paused_counted("passkey"):
+                attempt = await self._attempts.begin_anonymous(where.address, now)
+            try:
+                user = await self.passkeys.use(base, answered, now)
+            except RequestError as refused:
+                LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
+                log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
+                raise NotRecognised(refused.description) from None
+            LOCAL_SIGN_INS.labels("passkey", "right").inc()
+            await self._attempts.succeeded(attempt)
+            return user
+
+    @asynccontextmanager
+    async def _turn(self, address: str) -> AsyncIterator[None]:
+        """Wait until earlier attempts of that network are decided: until then they count as failed.
+
+        Raises TooManyRequests if many of them wait.
+        """
+        network = network_of(address)
+        if not self._limiter.has_room(TURNS_OF_NETWORK, network):
+            raise _too_many(BUSY_SECONDS)
+        give_back = self._limiter.take([(TURNS_OF_NETWORK, network)])
         try:
-            user = await self.passkeys.use(base, answered, now)
-        except RequestError as refused:
-            LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
-            log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
-            raise NotRecognised(refused.description) from None
-        LOCAL_SIGN_INS.labels("passkey", "right").inc()
-        await self._attempts.succeeded(attempt)
-        return user
+            async with self._turns.of(network):
+                yield
+        finally:
+            give_back()
 
 
 def _recognised(user: str, found: User | None, how: str) -> SignedInPerson:

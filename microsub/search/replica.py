@@ -62,7 +62,10 @@ class IndexFolder:
     def use(self, generation: Path) -> None:
         """Use this generation, and remove all others; open ones remain readable for their readers."""
         new = self._current.with_suffix(".new")
-        new.write_text(generation.name, "utf-8")
+        with open(
+            os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(generation.name)
         new.replace(self._current)
         self.tidy()
 
@@ -84,7 +87,7 @@ class IndexFolder:
 
     def ask_for_rebuild(self) -> None:
         """Ask the writer for a new generation."""
-        self._wish.touch()
+        self._wish.touch(0o600)
 
     def has_wish(self) -> bool:
         """Whether a new generation was requested."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from microsub.model.query import parsed
 from microsub.search.index import Generation, IndexUnusable, QueryTooSlow, Span, row_at
+from microsub.search.replica import IndexFolder
 from microsub.search.words import document, expression
 from tests.support.posts import NOON
 
@@ -158,6 +160,17 @@ def test_broken_and_missing_files_are_distinguished(made: Generation, tmp_path: 
 def test_only_its_owner_reads_the_file(made: Generation) -> None:
     """It contains the words of private feeds."""
     assert made.path.stat().st_mode & 0o077 == 0
+
+
+def test_the_files_that_name_and_renew_it_are_private(tmp_path: Path) -> None:
+    """Like all files of the data folder, whatever the umask is."""
+    folder, before = IndexFolder(tmp_path), os.umask(0)
+    try:
+        folder.use(folder.fresh())
+        folder.ask_for_rebuild()
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {"current": 0, "rebuild": 0}
 
 
 def test_long_and_odd_posts_are_taken(made: Generation) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlencode
 
 import pytest
 
 from microsub.base.metrics import LOCAL_SIGN_INS
-from microsub.identity.limits import PASSWORDS_OF_NETWORK
+from microsub.identity.limits import PASSWORDS_OF_NETWORK, TURNS_OF_NETWORK
+from tests.identity.conftest import ADDRESS
 from tests.support.apps import Apps
 from tests.support.visitor import (
     BY_PASSWORD,
@@ -63,6 +65,31 @@ async def test_a_known_browser_gets_in_during_an_attack(enrolled: World, ann: Vi
         pass
     assert (await tried(other)).status == 429
     assert (await tried(ann)).status == 303
+
+
+async def test_an_office_signs_in_at_the_same_moment(enrolled: World) -> None:
+    """Right passwords from one network don't count against each other while they wait to be checked."""
+    browsers = [Visitor(enrolled.app, ADDRESS, client="192.0.2.7") for _ in range(3 * PASSWORDS_OF_NETWORK.free)]
+    shown = await asyncio.gather(*(tried(browser) for browser in browsers))
+    assert {one.status for one in shown} == {303}
+
+
+async def test_a_network_guesses_no_more_at_the_same_moment(enrolled: World) -> None:
+    """Wrong passwords sent at once meet the pauses that they meet one after the other."""
+    browsers = [Visitor(enrolled.app, ADDRESS, client="192.0.2.7") for _ in range(3 * PASSWORDS_OF_NETWORK.free)]
+    shown = await asyncio.gather(*(tried(browser, password="wrong") for browser in browsers))
+    assert sum(one.status != 429 for one in shown) == PASSWORDS_OF_NETWORK.free + 1
+
+
+async def test_attempts_of_a_network_that_wait_have_an_end(enrolled: World) -> None:
+    """Those beyond it are refused at once, and count for nothing."""
+    browsers = [Visitor(enrolled.app, ADDRESS, client="192.0.2.7") for _ in range(TURNS_OF_NETWORK.most + 1)]
+    turns = enrolled.parts.local._turns.of("192.0.2.7")
+    async with turns:
+        waiting = [asyncio.create_task(tried(browser, password="wrong")) for browser in browsers]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert [one.result().status for one in done] == [429]
+    assert [one.status for one in await asyncio.gather(*waiting)].count(403) == PASSWORDS_OF_NETWORK.free + 1
 
 
 async def test_a_known_browser_is_known_for_its_users(enrolled: World, ann: Visitor, other: Visitor) -> None:
