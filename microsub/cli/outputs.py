@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from microsub import server
-from microsub.base.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.plaintext import counted, on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
@@ -84,7 +84,7 @@ async def output_create(
 
     await server.backend.require_user(settings, stores, user, enabled=True)
     if given["channel"] is not None:
-        await stores.channels.get(user, given["channel"])
+        await server.backend.require_channel(stores, user, given["channel"])
     if query is not None:
         from microsub.model.query import parsed
 
@@ -128,8 +128,7 @@ async def output_change(settings: Settings, stores: Stores, user: str, name: str
     from microsub.outputs.api.actions import output_settings
     from microsub.web.params import collect
 
-    await server.backend.require_user(settings, stores, user, enabled=True)
-    before = (await stores.outputs.get(user, name)).settings
+    before = (await _feed(settings, stores, user, name, enabled=True)).settings
     usual = OutputConfig()
     bare = replace(before, **{field: getattr(usual, field) for field, value in given.items() if value == ""})
     try:
@@ -139,7 +138,7 @@ async def output_change(settings: Settings, stores: Stores, user: str, name: str
     except InvalidRequest as error:
         raise click.UsageError(str(error)) from None
     if wanted.channel is not None:
-        await stores.channels.get(user, wanted.channel)
+        await server.backend.require_channel(stores, user, wanted.channel)
     await stores.outputs.change(user, name, wanted, time.time())
     await server.backend.write_back(settings, stores)
     say(f"settings of '{name}' changed")
@@ -156,8 +155,8 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
     Each item is listed with its state (published, imported or removed), how often it was shown, and when it was last
     edited; the latest edit comes first.
     """
-    await server.backend.require_user(settings, stores, user)
     if name is None:
+        await server.backend.require_user(settings, stores, user)
         feeds = await stores.outputs.all_of(user)
         sizes = await stores.outputs.sizes(feeds)
         if as_json:
@@ -166,7 +165,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
         else:
             await _print_feeds(stores, feeds, sizes, settings)
         return
-    feed = await stores.outputs.get(user, name)
+    feed = await _feed(settings, stores, user, name)
     contents = server.stores.output_contents(stores)
     await contents.refresh(feed, time.time())
     items = await _items(stores, feed)
@@ -207,7 +206,7 @@ async def output_add(settings: Settings, stores: Stores, user: str, name: str, i
 
     ITEM is an id, the `_id` that apps get. Items that are already in the feed stay unchanged.
     """
-    contents = await _contents(settings, stores, user)
+    contents = await _contents(settings, stores, user, name)
     _say_edited(await contents.add(user, name, items, time.time()), items, "published", f"the channels of {user}")
 
 
@@ -218,7 +217,7 @@ async def output_publish(settings: Settings, stores: Stores, user: str, name: st
 
     Their impressions start again from zero.
     """
-    contents = await _contents(settings, stores, user)
+    contents = await _contents(settings, stores, user, name)
     _say_edited(await contents.publish(user, name, items, time.time()), items, "published", f"the channels of {user}")
 
 
@@ -226,7 +225,7 @@ async def output_publish(settings: Settings, stores: Stores, user: str, name: st
 @_takes_items
 async def output_remove(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
     """Remove items from the output feed NAME."""
-    contents = await _contents(settings, stores, user)
+    contents = await _contents(settings, stores, user, name)
     _say_edited(await contents.remove(user, name, items, time.time()), items, "removed", f"'{name}'")
 
 
@@ -240,7 +239,7 @@ async def output_renew(settings: Settings, stores: Stores, user: str, name: str,
 
     The old one answers 410 Gone.
     """
-    await server.backend.require_user(settings, stores, user, enabled=True)
+    await _feed(settings, stores, user, name, enabled=True)
     await _print_addresses(stores, await stores.outputs.renew(user, name, time.time()), settings, as_json)
 
 
@@ -253,7 +252,7 @@ async def output_revoke(settings: Settings, stores: Stores, user: str, name: str
 
     The feed has no secret address until `microsub output renew`. The readable address of a public feed stays.
     """
-    await server.backend.require_user(settings, stores, user)
+    await _feed(settings, stores, user, name)
     revoked = await stores.outputs.revoke(user, name, time.time())
     if revoked.settings.public:
         say(f"the secret address of '{name}', if it had one, is revoked; its readable address stays")
@@ -267,15 +266,24 @@ async def output_revoke(settings: Settings, stores: Stores, user: str, name: str
 @on_stores()
 async def output_delete(settings: Settings, stores: Stores, user: str, name: str) -> None:
     """Delete an output feed permanently; its address answers 410."""
-    await server.backend.require_user(settings, stores, user)
+    await _feed(settings, stores, user, name)
     await stores.outputs.delete(user, name, time.time())
     await server.backend.write_back(settings, stores)
     say(f"output feed '{name}' deleted")
 
 
-async def _contents(settings: Settings, stores: Stores, user: str) -> OutputContents:
-    """The use cases on items of output feeds. Raises as `require_user` does."""
-    await server.backend.require_user(settings, stores, user, enabled=True)
+async def _feed(settings: Settings, stores: Stores, user: str, name: str, *, enabled: bool = False) -> OutputFeed:
+    """The output feed. Raises as `require_user` does, and NotFound, which says where names are listed."""
+    await server.backend.require_user(settings, stores, user, enabled=enabled)
+    try:
+        return await stores.outputs.get(user, name)
+    except NotFound as error:
+        raise NotFound(f"{error}; see: microsub output list {user}") from None
+
+
+async def _contents(settings: Settings, stores: Stores, user: str, name: str) -> OutputContents:
+    """The use cases on items of that output feed. Raises as `_feed` does."""
+    await _feed(settings, stores, user, name, enabled=True)
     return server.stores.output_contents(stores)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub import server
+from microsub.base.errors import NotFound
 from microsub.base.plaintext import on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
@@ -39,6 +40,7 @@ async def source_create(settings: Settings, stores: Stores, user: str, channel: 
     Example: TOKEN=$(microsub source create alice home --name Backups)
     """
     await server.backend.require_user(settings, stores, user, enabled=True)
+    await server.backend.require_channel(stores, user, channel)
     sources, now = server.stores.sources(stores), time.time()
     made = await sources.create(user, channel, name, now)
     await server.backend.write_back(settings, stores)
@@ -87,6 +89,7 @@ async def source_token(settings: Settings, stores: Stores, user: str, source_id:
     Use it if a token was lost, or for a source without one, which backend.json declares or an import created.
     """
     await server.backend.require_user(settings, stores, user, enabled=True)
+    await _require(stores, user, source_id)
     say(await server.stores.sources(stores).renew_token(user, source_id, time.time()))
 
 
@@ -100,6 +103,15 @@ async def source_revoke(settings: Settings, stores: Stores, user: str, source_id
     Its posts stay in the channel until the source is unfollowed there, like any feed.
     """
     await server.backend.require_user(settings, stores, user)
+    await _require(stores, user, source_id)
     await server.stores.sources(stores).revoke(user, source_id)
     await server.backend.write_back(settings, stores)
     say(f"source '{source_id}' revoked")
+
+
+async def _require(stores: Stores, user: str, source_id: str) -> None:
+    """Require a source. Raises NotFound, which says where ids are listed."""
+    try:
+        await server.stores.sources(stores).get(user, source_id)
+    except NotFound as error:
+        raise NotFound(f"{error}; see: microsub source list {user}") from None

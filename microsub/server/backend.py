@@ -136,6 +136,15 @@ async def require_user(settings: Settings, stores: Stores, name: str, *, enabled
         raise NotFound(f"there is no user '{name}'; users: {known or _nobody(settings)}")
 
 
+async def require_channel(stores: Stores, user: str, uid: str) -> None:
+    """Require a channel of a user. Raises NotFound, naming the existing ones."""
+    try:
+        await stores.channels.get(user, uid)
+    except NotFound:
+        (uids,) = await stores.channels.uids([user])
+        raise NotFound(f"{user} has no channel '{uid[:80]}'; channels: {', '.join(uids)}") from None
+
+
 def _nobody(settings: Settings) -> str:
     """The hint if there are no users: most often the command runs in another folder."""
     # The URL of a Redis may contain its password.

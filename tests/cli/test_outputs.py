@@ -101,9 +101,9 @@ def test_the_commands(run: Run, ids: list[str]) -> None:
         (("add", "alice", "picks", "x"), "'x' is not an item id"),
         (("add", "alice", "picks", "99999"), "not found in the channels of alice: 99999"),
         (("remove", "alice", "picks", "99999"), "not found in 'picks': 99999"),
-        (("list", "alice", "nothing"), "there is no output feed 'nothing'"),
+        (("list", "alice", "nothing"), "there is no output feed 'nothing'; see: microsub output list alice"),
         (("create", "alice", "picks"), "there is an output feed 'picks' already"),
-        (("create", "alice", "all", "--channel", "nowhere"), "there is no channel 'nowhere'"),
+        (("create", "alice", "all", "--channel", "nowhere"), "alice has no channel 'nowhere'; channels: "),
         (("create", "alice", "all", "--max-age", "soon"), "expected a number with s, m, h, d or w"),
         (("create", "nobody", "all"), "there is no user 'nobody'"),
     ):

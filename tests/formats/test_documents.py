@@ -499,6 +499,24 @@ def test_programs_write_what_they_picked(form: str, write: Callable[[Feed], byte
     RULES[form](write(Feed(ADDRESSES[form], "rss")))
 
 
+WRONG: dict[str, Any] = {"post": {"title": "Ebb"}, "date": "2026-11-24", "body": "<p>Low water"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ((WRONG["post"],), "entries[0] is dict, {'title': 'Ebb'}: expected Entry"),
+        ((Entry(), Entry(published=WRONG["date"])), "entries[1].published is str, '2026-11-24': expected datetime"),
+        ((Entry(content=WRONG["body"]),), "entries[0].content is str, '<p>Low water': expected Content"),
+    ],
+)
+def test_values_of_other_types_are_named(entries: tuple[Entry, ...], problem: str) -> None:
+    """A program that passes text for a date learns which field it was, and what was expected."""
+    for write in (write_rss, write_atom, write_jsonfeed):
+        with pytest.raises(TypeError, match=re.escape(problem)):
+            write(Feed("https://ann.example/picks", "rss", entries=entries))
+
+
 @pytest.mark.parametrize("form", sorted(RULES))
 def test_control_characters_are_no_title(form: str) -> None:
     """Characters that XML forbids, alone in a title or a name: the document still has the format's required fields."""
