@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -57,6 +58,7 @@ class PostRoom:
         self._redis = redis
         self._effective = effective
         self._clock = clock
+        self._reading = asyncio.Lock()
         self._rooms: BoundedCache[str, _Room] = BoundedCache(MOST_COUNTED)
         self._quotas: tuple[AllSettings, dict[tuple[str, bool], int]] = (AllSettings(), {})
 
@@ -103,32 +105,35 @@ class PostRoom:
 
     async def _read(self, users: Sequence[str], everywhere: AllSettings) -> list[_Room]:
         """The rooms of these users, read again if that was long ago."""
-        now, rooms, old = self._clock(), [], []
+        rooms: dict[str, _Room] = {}
         for user in users:
-            room = self._rooms[user] = self._rooms.get(user) or _Room()
+            room = rooms[user] = self._rooms[user] = self._rooms.get(user) or _Room()
             room.most = self._most(everywhere, user, registered=room.is_registered)
-            if now - room.read_at >= (MINUTE if room.most else _KIND_KNOWN):
-                old.append((user, room))
-            rooms.append(room)
-        if old:
-            await self._report(old, now)
-        for user, room in old:
-            room.most = self._most(everywhere, user, registered=room.is_registered)
-        return rooms
+        if self._old(rooms):
+            async with self._reading:  # whoever needs the same counts waits for them
+                if old := self._old(rooms):
+                    await self._report(old)
+            for user, room in rooms.items():
+                room.most = self._most(everywhere, user, registered=room.is_registered)
+        return list(rooms.values())
 
-    async def _report(self, read: Sequence[tuple[str, _Room]], now: float) -> None:
+    def _old(self, rooms: Mapping[str, _Room]) -> list[tuple[str, _Room]]:
+        """Those that must be read again."""
+        now = self._clock()
+        return [one for one in rooms.items() if now - one[1].read_at >= (MINUTE if one[1].most else _KIND_KNOWN)]
+
+    async def _report(self, read: Sequence[tuple[str, _Room]]) -> None:
         """Add what these rooms haven't reported to the counts in Redis, and read these."""
         added = [room.unreported for _, room in read]
         calls: list[ScriptCall] = [
             (_COUNT, [keys.user(user)], ["add", size]) for (user, _), size in zip(read, added, strict=True)
         ]
-        for _, room in read:
-            room.read_at = now
         try:
             replies = await self._redis.scripts(calls)
         except StoreIncomplete as error:
             replies = error.replies
         for (_, room), size, reply in zip(read, added, replies, strict=True):
             if isinstance(reply, list):
+                room.read_at = self._clock()
                 room.unreported -= size
                 room.is_registered, room.used = bool(reply[0]), int(reply[1])

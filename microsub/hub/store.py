@@ -8,8 +8,10 @@ deliver. All times are Unix seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import host_of
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest
 from microsub.redis import keys
@@ -173,11 +175,16 @@ class TopicChanges:
         self._work = hub_calendar(redis)
 
     async def note(self, users: Iterable[str], feeds: Iterable[str], now: float) -> bool:
-        """Note arrivals for these users, or of these feeds; returns whether any topic has subscribers."""
+        """Note arrivals for these users, or of these feeds; returns whether any topic is known to have subscribers.
+
+        A note is a hint: if the hub's master of a cluster is away, the hub finds the change when it looks at all topics.
+        """
         owners = [*(f"user {name}" for name in dict.fromkeys(users)), *(f"feed {feed_id}" for feed_id in feeds)]
-        found = await self._store.among_owners(owners)
-        if found:
-            await self._work.note(dict.fromkeys(found, now + WINDOW), "more")
+        found: list[str] = []
+        with suppress(StoreUnavailable):
+            found = await self._store.among_owners(owners)
+            if found:
+                await self._work.note(dict.fromkeys(found, now + WINDOW), "more")
         return bool(found)
 
 

@@ -213,9 +213,13 @@ class Following:
                 await self._channels.moved(user, move)
 
     async def remove_channel(self, user: str, uid: str, now: float) -> None:
-        """Remove a channel so that `restore_channel` can bring it back as it was (`Channels.disable`)."""
+        """Remove a channel so that `restore_channel` can bring it back as it was (`Channels.disable`).
+
+        If a master of a cluster is away, upkeep removes the channel from the followers of the feeds that it has.
+        """
         for feed in await self._channels.disable(user, uid, now):
-            await self._feeds.unsubscribe(feed, user, uid)
+            with suppress(StoreUnavailable):
+                await self._feeds.unsubscribe(feed, user, uid)
 
     async def restore_channel(self, user: str, uid: str, now: float, limits: Quotas | None = None) -> None:
         """Undo `remove_channel`: the channel follows its feeds again, and is filled from the store and by polls.
@@ -240,13 +244,17 @@ class Following:
         """Delete a channel with its timeline and follows. Raises InvalidRequest for one that everybody has.
 
         The follows are deleted first, because they are authoritative. If it crashes before the feeds' own lists are
-        changed, upkeep removes the entries left there. The ends of its mutes are deleted too.
+        changed, or a master of a cluster that has them is away, upkeep removes the entries left there. The ends of its
+        mutes are deleted too; one that can't be reached does nothing when it comes.
         """
         muted = texts(await self._redis.command("HKEYS", keys.muted(user, uid)))
         for feed in await self._channels.delete(user, uid):
-            await unsubscribe(self._channels, self._feeds, user, uid, feed)
+            with suppress(StoreUnavailable):
+                await unsubscribe(self._channels, self._feeds, user, uid, feed)
         for some in batches(muted):
-            await self._redis.command("ZREM", keys.mute_ends(), *(end_of_mute(user, uid, url) for url in some))
+            ends = (end_of_mute(user, uid, url) for url in some)
+            with suppress(StoreUnavailable):
+                await self._redis.command("ZREM", keys.mute_ends(), *ends)
 
     async def _carry_over(self, user: str, target: str, moves: Sequence[FeedMove], now: float) -> None:
         """Move a feed's items from channels that no longer follow it into one that does."""

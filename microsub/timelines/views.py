@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from microsub.accounts import ActivityNotes, grant
 from microsub.base.bounded_cache import BoundedCache
-from microsub.base.errors import NotFound
+from microsub.base.errors import NotFound, StoreUnavailable
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import mask_credentials
 from microsub.feeds import Feeds
@@ -19,7 +19,7 @@ from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, Pa
 from microsub.model.settings import UnreadStyle
 from microsub.posts import Items
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text
+from microsub.redis.replies import reached, text
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels import ChannelNames, Channels, in_turns
 from microsub.timelines.feed_names import OwnNames, feed_name
@@ -205,7 +205,7 @@ class ReaderViews:
             return []
         follows = await self._channels.followed_feeds(user)
         followed = {feed: one for feed, one in follows.items() if feed in carrying}
-        records = await self._feeds.get_many(followed)
+        records = await self._feeds.within_reach(followed)
         return sorted(feed_name(one, records.get(feed)) for feed, one in followed.items())
 
     def spliced(self, rows: PageRows, data: Sequence[bytes | None], paging: bytes) -> bytes:
@@ -238,7 +238,10 @@ class ReaderViews:
         return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
-        """All channels in order, each with its feeds and their counts."""
+        """All channels in order, each with its feeds and their counts.
+
+        Items of a cluster's master that is away are missing from the counts of feeds, not from those of channels.
+        """
         channels = await self._channels.list(user)
         followed = await self._channels.all_subscriptions(user)
         feeds = list(dict.fromkeys(sub.feed for subs in followed.values() for sub in subs))
@@ -299,10 +302,17 @@ class ReaderViews:
         return total, unread
 
     async def _feeds_of(self, ids: Sequence[str]) -> list[str]:
-        """The feeds of these items, '' for none; remembered, because an item's feed never changes."""
+        """The feeds of these items, '' for none and for items that can't be read now.
+
+        They are remembered, because an item's feed never changes.
+        """
         known = {item: feed for item in ids if (feed := self._feed_of.get(item)) is not None}
         if missing := [item for item in ids if item not in known]:
-            rows = await self._items.fields(missing, ["feed"])
-            known |= {item: intern(text(feed or b"")) for item, (feed,) in zip(missing, rows, strict=True)}
+            rows = await reached(self._items.fields(missing, ["feed"]))
+            known |= {
+                item: intern(text(row[0] or b""))
+                for item, row in zip(missing, rows, strict=True)
+                if not isinstance(row, StoreUnavailable)
+            }
             self._feed_of.update(known)
-        return [known[item] for item in ids]
+        return [known.get(item, "") for item in ids]

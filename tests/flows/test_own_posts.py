@@ -4,8 +4,12 @@ user's quota.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from microsub.accounts import PostRoom
+from microsub.base.errors import QuotaReached, StoreUnavailable
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.feeds.condition import FeedCondition
 from microsub.model.reader import Reason
@@ -14,6 +18,7 @@ from microsub.server.worker import post_bytes
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.saved import SavedPosts
 from tests.support.polling import World, dated, rss
+from tests.support.redis_wrappers import Between, once
 
 
 async def stored_bytes(it: World, feed: str) -> int:
@@ -51,6 +56,19 @@ async def test_beyond_the_quota_no_posts_are_stored(it, site, feed):
         "failing",
         "quota: the limit for bytes of posts",
     )
+
+
+async def test_nobody_passes_the_quota_before_it_is_known(it, feed):
+    """Neither beside the first reading of a process nor after one that failed."""
+
+    async def fail() -> None:
+        raise StoreUnavailable("Redis is away")
+
+    await recounted(it)
+    room = PostRoom(Between(it.redis, once("posts_count", fail)), it.effective)
+    for expected in ({StoreUnavailable, QuotaReached}, {QuotaReached}):
+        found = await asyncio.gather(*(room.require(["alice"]) for _ in range(3)), return_exceptions=True)
+        assert {type(error) for error in found} == expected
 
 
 async def test_a_feeds_bytes_are_shared_among_its_followers(it, site, feed):

@@ -64,6 +64,10 @@ async def test_a_page_shows_the_posts_that_can_be_read(ann: ReadingVisitor, redi
             await reader.post(action="timeline", method="mark_read", channel="home", entry=there[0])
             await reader.post(action="timeline", method="mark_unread", channel="home", entry=there[0])
             assert (await reader.get(action="follow", channel="home"))["items"]
+            tree = (await reader.get(action="channels", method="tree"))["channels"]
+            listed = next(one for one in tree if one["uid"] == "home")
+            assert listed["unread"] == len(NAMES)
+            assert len(there) <= listed["sources"][0]["unread"] <= len(NAMES)
 
             shown = await ann.get("/channel/home?show=all")
             assert shown.status == 200
@@ -115,6 +119,39 @@ async def test_users_unfollow_while_another_master_is_away(ann: ReadingVisitor, 
     assert unfinished
     await server.channels.note_unfinished("ann", "home", feed, server.now)
     assert await server.channels.moves("ann") == []
+
+
+async def test_changes_that_the_hub_announces_need_no_other_master(ann: ReadingVisitor, redis: ClusterRedis) -> None:
+    """The hub finds them when it looks at all topics."""
+    home, entries = redis._address_of(slot_of(keys.user("ann"))), await ann.reader.walk()
+    for address in sorted(redis._masters.keys() - {home}):
+        async with without(redis, address):
+            await ann.reader.post(action="timeline", method="remove", channel="home", entry=entries.pop())
+    assert await ann.reader.walk() == entries
+
+
+async def test_users_delete_channels_while_another_master_is_away(ann: ReadingVisitor, redis: ClusterRedis) -> None:
+    """In apps, and in the browser, where it can be undone. The feed's list of followers follows later."""
+    server, reader = ann.server, ann.reader
+    home = redis._address_of(slot_of(keys.user("ann")))
+    feed = await server.feeds.find(FEED)
+    assert feed is not None
+    left = 0
+    for address in sorted(redis._masters.keys() - {home}):
+        places = [(await reader.post(action="channels", name=name))["uid"] for name in ("Deleted", "Removed")]
+        for uid in places:
+            await server.follow_unscheduled(FEED, "ann", uid)
+            await server.rules.mute("ann", uid, "https://bea.example/", server.now, until=server.now + 60)
+        async with without(redis, address):
+            await reader.post(action="channels", method="delete", channel=places[0])
+            await server.following.remove_channel("ann", places[1], server.now)
+            listed = (await reader.get(action="channels"))["channels"]
+            assert {one["uid"] for one in listed}.isdisjoint(places)
+        left += len(await server.feeds.subscribers(feed)) - 1
+        await server.follow_repair.run(server.now)
+        assert await server.feeds.subscribers(feed) == [("ann", "home")]
+    assert left
+    assert await reader.unread() == len(NAMES)
 
 
 async def seen(reader: Reader, **params: int) -> list[str]:
