@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from microsub.redis.embedded.datafolder import Folder
 from tests.flows.test_cluster import of_its_own
 from tests.support.cluster import Node, free_ports, running_cluster, running_server
 from tests.support.polling import rss
@@ -251,6 +253,32 @@ async def test_processes_that_start_while_redis_is_away_wait_for_it(tmp_path: Pa
                 assert "standby" in refused.json()["error_description"]
             assert installed.log.count('"waiting for Redis"') == 2
             assert [process.returncode for process in installed.processes] == [None, None]
+
+
+async def test_a_server_whose_redis_takes_long_to_start_answers_meanwhile(tmp_path: Path) -> None:
+    """As one that reads much data: nobody can use it until the lock on the data folder is released."""
+    (port,) = free_ports(1)
+    async with installation(tmp_path, {"users": {}}, MICROSUB_PORT=str(port)) as installed:
+        await installed.prepare()
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+
+            async def health() -> tuple[int, str]:
+                with contextlib.suppress(httpx.HTTPError):
+                    reply = await client.get("/health")
+                    return reply.status_code, reply.json()["redis"]
+                return 0, ""
+
+            async def waits() -> bool:
+                return await health() == (503, "unreachable")
+
+            async def works() -> bool:
+                return (await health())[1] == "ok"
+
+            with Folder(tmp_path / "data").starting():
+                await installed.start("serve")
+                await wait_until(waits)
+                assert "waiting for Redis" in installed.log
+            await wait_until(works)
 
 
 @dataclass

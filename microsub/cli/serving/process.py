@@ -170,7 +170,8 @@ async def _run_on_stores(settings: Settings, parts: Parts, stop: asyncio.Event, 
         beside = None
         if parts.worker == "beside":
             beside = await stack.enter_async_context(worker_beside(settings))
-        stores = await stack.enter_async_context(server.stores.open_stores(settings, create=True))
+        async with waiting.unless_soon():
+            stores = await stack.enter_async_context(server.stores.open_stores(settings, create=True))
         await server.stores.warn_of_losses(settings, stores)
         config = None
         if parts.parent is None:  # a parent applies backend.json for both processes
@@ -219,6 +220,8 @@ EMBEDDED_ATTEMPTS = 3
 """How often a start is tried if its own embedded Redis ends meanwhile."""
 WAITS = 1.0
 """Seconds between two attempts to start while Redis is away."""
+SOON = 2.0
+"""Seconds after which a process whose attempt isn't over says that it waits."""
 
 
 class StartWait:
@@ -230,7 +233,7 @@ class StartWait:
         self._stop = stop
         self._attempts = 0
         self._serving = contextlib.AsyncExitStack()
-        self._has_started = False
+        self._is_answering = self._has_started = False
 
     async def goes_on(self, error: StoreUnavailable) -> bool:
         """Wait a moment; False if waiting doesn't help, or the process had started."""
@@ -240,14 +243,39 @@ class StartWait:
             return False
         if self._attempts == 1:
             log.warning("waiting for Redis", reason=str(error))
-            if self._parts.listener is not None:
-                monitors = server.web.monitors_of(self._settings)
-                app = waiting_app("the process is starting and waits for Redis", monitors)
-                await self._serving.enter_async_context(_serving(app, self._parts.listener.dup(), asyncio.Event()))
+        await self._answer()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WAITS):
                 await self._stop.wait()
         return True
+
+    @contextlib.asynccontextmanager
+    async def unless_soon(self) -> AsyncIterator[None]:
+        """Wait visibly if the block, which opens the stores, takes longer than `SOON`."""
+        opened = asyncio.Event()
+
+        async def watch() -> None:
+            try:
+                async with asyncio.timeout(SOON):
+                    await opened.wait()
+            except TimeoutError:
+                log.info("waiting for Redis", reason="it reads its data, or doesn't reply yet")
+                await self._answer()
+
+        watching = asyncio.create_task(watch(), name="waiting for Redis")
+        try:
+            yield
+        finally:
+            opened.set()
+            await watching
+
+    async def _answer(self) -> None:
+        """Answer 503 at the port of the process, if it has one and doesn't answer yet."""
+        if self._parts.listener is None or self._is_answering:
+            return
+        self._is_answering = True
+        app = waiting_app("the process is starting and waits for Redis", server.web.monitors_of(self._settings))
+        await self._serving.enter_async_context(_serving(app, self._parts.listener.dup(), asyncio.Event()))
 
     async def end(self) -> None:
         """Leave the port to the application: the process starts."""
