@@ -110,7 +110,7 @@ class PostRoom:
             room = rooms[user] = self._rooms[user] = self._rooms.get(user) or _Room()
             room.most = self._most(everywhere, user, registered=room.is_registered)
         if self._old(rooms):
-            async with self._reading:  # whoever needs the same counts waits for them
+            async with self._reading:  # callers that need the same counts wait for them
                 if old := self._old(rooms):
                     await self._report(old)
             for user, room in rooms.items():

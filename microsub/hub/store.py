@@ -177,7 +177,7 @@ class TopicChanges:
     async def note(self, users: Iterable[str], feeds: Iterable[str], now: float) -> bool:
         """Note arrivals for these users, or of these feeds; returns whether any topic is known to have subscribers.
 
-        A note is a hint: if the hub's master of a cluster is away, the hub finds the change when it looks at all topics.
+        A note is a hint: if its master of a cluster is away, the hub finds the change when it looks at all topics.
         """
         owners = [*(f"user {name}" for name in dict.fromkeys(users)), *(f"feed {feed_id}" for feed_id in feeds)]
         found: list[str] = []
