@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
 
-from microsub.base.errors import ConfigError, InvalidRequest, NotFound, StoreFull, StoreUnconfirmed
+from microsub.base.errors import ConfigError, InvalidRequest, NotFound, StoreFull, StoreUnavailable, StoreUnconfirmed
 from microsub.base.settings import Settings
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.embedded.datafolder import has_data
@@ -89,8 +89,8 @@ async def clashes(settings: Settings, document: BackendDocument) -> tuple[Config
 async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterator[Configuration]:
     """Apply backend.json, and every later version of it, within the block.
 
-    If Redis refuses writes, or no standby confirms them, the file is applied once that is over; until then, reads are
-    served.
+    If Redis refuses writes, no standby confirms them, or a master of a cluster is away, the file is applied once that
+    is over; until then, reads are served. Raises StoreUnavailable if the settings can't be read.
     """
     stop = asyncio.Event()
     service = configuration(settings, stores)
@@ -99,6 +99,9 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
         await service.watch_data()
     except (StoreFull, StoreUnconfirmed) as error:
         log.warning("backend.json will be applied when Redis accepts writes again", error=str(error))
+    except StoreUnavailable as error:
+        await stores.effective.everything()
+        log.warning("backend.json will be applied when all of Redis is there again", error=str(error))
     task = asyncio.create_task(service.run(stop), name="configuration")
     task.add_done_callback(tell_failure)
     try:

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from microsub.redis import keys
 from microsub.redis.embedded.datafolder import Folder
 from tests.flows.test_cluster import of_its_own
 from tests.support.cluster import Node, free_ports, running_cluster, running_server
@@ -253,6 +254,31 @@ async def test_processes_that_start_while_redis_is_away_wait_for_it(tmp_path: Pa
                 assert "standby" in refused.json()["error_description"]
             assert installed.log.count('"waiting for Redis"') == 2
             assert [process.returncode for process in installed.processes] == [None, None]
+
+
+async def test_a_process_starts_while_a_master_is_away(tmp_path: Path) -> None:
+    """Without the master that has the last applied backend.json, and without that of some users."""
+    names = [f"user-{number}" for number in range(6)]
+    users = {name: {"channels": [{"uid": "home", "name": "Home"}]} for name in names}
+    (port,) = free_ports(1)
+    with running_cluster(tmp_path / "redis", cluster_require_full_coverage="no") as cluster:
+        away = cluster.first_master_of(keys.applied_config())
+        others = [name for name in names if cluster.first_master_of(keys.user(name)) != away]
+        assert 0 < len(others) < len(names)
+        async with installation(tmp_path, {"users": users}, MICROSUB_REDIS_URL=cluster.whole_url) as installed:
+            token = await installed.token(others[0])
+            await asyncio.to_thread(away.stop)
+            await installed.start("web", "--port", str(port))
+            async with reader(f"http://127.0.0.1:{port}", token) as alice:
+
+                async def starts() -> bool:
+                    with contextlib.suppress(httpx.HTTPError):
+                        reply = (await alice.client.get(f"http://127.0.0.1:{port}/health")).json()
+                        return (reply["redis"], reply["status"]) == ("incomplete", "degraded")
+                    return False
+
+                await wait_until(starts)
+                assert "home" in await alice.channels()
 
 
 async def test_a_server_whose_redis_takes_long_to_start_answers_meanwhile(tmp_path: Path) -> None:

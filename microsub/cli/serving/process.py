@@ -220,7 +220,7 @@ EMBEDDED_ATTEMPTS = 3
 """How often a start is tried if its own embedded Redis ends meanwhile."""
 WAITS = 1.0
 """Seconds between two attempts to start while Redis is away."""
-SOON = 2.0
+SOON = 3.0
 """Seconds after which a process whose attempt isn't over says that it waits."""
 
 
@@ -294,8 +294,11 @@ async def _waiting(settings: Settings, parts: Parts, stop: asyncio.Event) -> Asy
 
 async def _sizes(stores: server.stores.Stores) -> str:
     """The numbers of followed feeds and of users, for people."""
-    feeds = sum([1 async for _ in followed_feeds(stores.feeds)])
-    users = sum(user.disabled is None for user in await stores.accounts.users())
+    try:
+        feeds = sum([1 async for _ in followed_feeds(stores.feeds)])
+        users = sum(user.disabled is None for user in await stores.accounts.users())
+    except StoreUnavailable:
+        return "feeds and users can't be counted now"
     return f"{counted(feeds, 'feed')}, {counted(users, 'user')}"
 
 
