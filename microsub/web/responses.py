@@ -151,12 +151,16 @@ def log_error(error: Exception, reply: ErrorReply, path: str, verb: str, action:
         entry.info("request refused", code=reply.code)
 
 
-MIB = 1024 * 1024
-MIB_SENT_OF_USER = RateLimit("MiB of large replies that are being sent", "user", 64, AT_ONCE)
-"""A large reply is in memory until its reader has taken it. The web port sends it in pieces."""
-MIB_SENT_IN_ALL = RateLimit("MiB of large replies that are being sent", "all together", 512, AT_ONCE)
-MIB_SENT_OF_HALF = RateLimit("MiB of large replies that are being sent", "half of all together", 256, AT_ONCE)
-MIB_SENT_WHEN_BUSY = RateLimit("MiB of large replies that are being sent", "user, where that half is taken", 8, AT_ONCE)
+SENT_UNIT = 64 * 1024
+"""Bytes by which replies are counted while they are sent. The web port writes what is larger in pieces of this size, so
+it is in memory until its reader has taken it: many replies of a little less than a megabyte are as heavy as few larger
+ones."""
+UNITS_SENT_OF_USER = RateLimit("64 KiB of large replies that are being sent", "user", 1024, AT_ONCE)
+UNITS_SENT_IN_ALL = RateLimit("64 KiB of large replies that are being sent", "all together", 8192, AT_ONCE)
+UNITS_SENT_OF_HALF = RateLimit("64 KiB of large replies that are being sent", "half of all together", 4096, AT_ONCE)
+UNITS_SENT_WHEN_BUSY = RateLimit(
+    "64 KiB of large replies that are being sent", "user, where that half is taken", 128, AT_ONCE
+)
 """So a few users who read slowly leave room to others."""
 
 _SENT = RateLimiter()
@@ -165,14 +169,14 @@ _SENT = RateLimiter()
 
 def until_sent(user: str, size: int) -> Callable[[], None] | None:
     """Count a large reply for the user; returns the release, None if it isn't large. Raises TooManyRequests."""
-    if not user or size < MIB:
+    if not user or size < SENT_UNIT:
         return None
-    needed = [(MIB_SENT_OF_USER, user), (MIB_SENT_IN_ALL, "")]
-    either = [(MIB_SENT_OF_HALF, ""), (MIB_SENT_WHEN_BUSY, user)]
+    needed = [(UNITS_SENT_OF_USER, user), (UNITS_SENT_IN_ALL, "")]
+    either = [(UNITS_SENT_OF_HALF, ""), (UNITS_SENT_WHEN_BUSY, user)]
     room = _SENT.has_room
     if not (all(room(*one) for one in needed) and any(room(*one) for one in either)):
         raise TooManyRequests(N_("Too many large replies are being sent. Try again in a few seconds."), RETRY_SECONDS)
-    return _SENT.take([*needed, *either] * (size // MIB))
+    return _SENT.take([*needed, *either] * (size // SENT_UNIT))
 
 
 SLOW_SECONDS = 1.0

@@ -9,11 +9,11 @@ from starlette.types import Message
 
 from microsub.base import errors
 from microsub.web.responses import (
-    MIB,
-    MIB_SENT_IN_ALL,
-    MIB_SENT_OF_HALF,
-    MIB_SENT_OF_USER,
-    MIB_SENT_WHEN_BUSY,
+    SENT_UNIT,
+    UNITS_SENT_IN_ALL,
+    UNITS_SENT_OF_HALF,
+    UNITS_SENT_OF_USER,
+    UNITS_SENT_WHEN_BUSY,
     HttpEndpoint,
     HttpExchange,
     error_reply,
@@ -64,7 +64,9 @@ def test_a_missing_scope_is_named() -> None:
 class OnePage(HttpEndpoint):
     """Returns the same page for every user; the path names the user."""
 
-    page = b"x" * 4 * MIB
+    def __init__(self, units: int = 64) -> None:
+        super().__init__()
+        self.page = b"x" * units * SENT_UNIT
 
     async def answer(self, exchange: HttpExchange) -> bytes:
         exchange.user = exchange.scope["path"]
@@ -91,18 +93,19 @@ class SlowClient:
             await self.go_on.wait()
 
 
-async def test_bytes_in_replies_of_one_user_are_bounded() -> None:
-    """Pages of 16 MB for forty slow apps of one user filled 600 MB."""
-    endpoint = OnePage()
-    slow = [SlowClient(endpoint, "alice") for _ in range(40)]
+@pytest.mark.parametrize("units", [64, 15])
+async def test_bytes_in_replies_of_one_user_are_bounded(units: int) -> None:
+    """Pages of 16 MB for forty slow apps of one user filled 600 MB, and 240 of a little less than a megabyte 240 MB."""
+    endpoint = OnePage(units)
+    places = -(-UNITS_SENT_OF_USER.most // units)
+    slow = [SlowClient(endpoint, "alice") for _ in range(places + 24)]
     await asyncio.sleep(0)
-    places = MIB_SENT_OF_USER.most * MIB // len(OnePage.page)
-    assert [client.status for client in slow] == [200] * places + [429] * (40 - places)
+    assert [client.status for client in slow] == [200] * places + [429] * 24
     other = SlowClient(endpoint, "bob")
     for client in (other, *slow):
         client.go_on.set()
     await asyncio.gather(other.served, *(client.served for client in slow))
-    assert [sum(client.took) for client in (other, *slow[:places])] == [len(OnePage.page)] * (places + 1)
+    assert [sum(client.took) for client in (other, *slow[:places])] == [len(endpoint.page)] * (places + 1)
     again = SlowClient(endpoint, "alice")
     again.go_on.set()
     await again.served
@@ -111,14 +114,15 @@ async def test_bytes_in_replies_of_one_user_are_bounded() -> None:
 
 async def test_bytes_in_replies_of_all_users_are_bounded() -> None:
     """The first users have as much as their pages take; when half is taken, each has a little."""
-    endpoint, each = OnePage(), len(OnePage.page) // MIB
+    endpoint = OnePage()
+    each = len(endpoint.page) // SENT_UNIT
     slow = [SlowClient(endpoint, f"user {number}") for number in range(64) for _ in range(16)]
     await asyncio.sleep(0)
     sent = [sum(client.status == 200 for client in slow[start : start + 16]) for start in range(0, len(slow), 16)]
-    first = MIB_SENT_OF_HALF.most // MIB_SENT_OF_USER.most
-    busy = MIB_SENT_WHEN_BUSY.most // each
-    assert sent[:first] == [MIB_SENT_OF_USER.most // each] * first
-    further = (MIB_SENT_IN_ALL.most - MIB_SENT_OF_HALF.most) // MIB_SENT_WHEN_BUSY.most
+    first = UNITS_SENT_OF_HALF.most // UNITS_SENT_OF_USER.most
+    busy = UNITS_SENT_WHEN_BUSY.most // each
+    assert sent[:first] == [UNITS_SENT_OF_USER.most // each] * first
+    further = (UNITS_SENT_IN_ALL.most - UNITS_SENT_OF_HALF.most) // UNITS_SENT_WHEN_BUSY.most
     assert sent[first:] == [busy] * further + [0] * (64 - first - further)
     for client in slow:
         client.go_on.set()

@@ -20,7 +20,7 @@ from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated
 from microsub.redis import keys
-from microsub.web.responses import MIB, MIB_SENT_OF_USER, until_sent
+from microsub.web.responses import SENT_UNIT, UNITS_SENT_OF_USER, until_sent
 from tests.conftest import fake_redis
 from tests.micropub.conftest import BASE, SourceClient, items, source_of
 from tests.support.reader import Reader
@@ -505,7 +505,7 @@ async def test_rates_are_limited(sender: SourceClient, server: World) -> None:
 
 async def test_slow_strangers_take_no_room_from_the_user(sender: SourceClient, server: World) -> None:
     """Large files that are being sent count for the network that reads them."""
-    data = JPEG + b"1" * MIB
+    data = JPEG + b"1" * SENT_UNIT
     reply = await sender.send(path="/media", files={"file": ("a.jpg", data, "image/jpeg")})
     address, network = reply.headers["location"], network_of("8.8.8.8")
 
@@ -514,7 +514,7 @@ async def test_slow_strangers_take_no_room_from_the_user(sender: SourceClient, s
             return (await stranger.get(address)).status_code
 
     for name, statuses in (("alice", (200, 200)), (f"network {network}", (429, 200))):
-        leave = until_sent(name, MIB_SENT_OF_USER.most * MIB)
+        leave = until_sent(name, UNITS_SENT_OF_USER.most * SENT_UNIT)
         assert leave is not None
         assert (await status("8.8.8.8"), await status("9.9.9.9")) == statuses
         leave()
