@@ -283,7 +283,7 @@ def content_of(html: str | None, text: str | None, base: str, page: str | None =
     `page` is the post's own address, if it has one.
     """
     if html:
-        cleaned = with_links(without_controls(clean_html(html, base, page)))
+        cleaned = with_links(clean_html(html, base, page))
         if _size(cleaned) > 2 * MAX_BODY:
             # Thousands of short relative links make a small body large, so only its text is kept.
             text = cut(html_to_text(cleaned), MAX_BODY)

@@ -104,7 +104,7 @@ def _refs(refs: Mapping[str, Entry | Card], depth: int) -> dict[str, Entry | Car
 def _content(content: Content | None, base: str) -> Content | None:
     if content is None:
         return None
-    cleaned = without_controls(clean_html(content.html or "", base))
+    cleaned = clean_html(content.html or "", base)
     if len(cleaned) > _MOST_BODY:  # with its links made absolute
         raise ValueError("the body is too long")
     return Content(cleaned, without_controls(content.text or ""))

@@ -194,6 +194,30 @@ def test_cleaning_twice_changes_nothing() -> None:
     assert clean_html(once, "https://elsewhere.example/") == once
 
 
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<pre>\n\nfirst lines</pre><pre class='lang-py'>\n\n\nx</pre>",
+        "\ufeff\ufeff <p>a</p>\ufeff",
+        "<p>a</p> \x1b&#1;\n",
+        '<a name="a b" href="/x">c</a>',
+        "https://t.example/it's&nbsp;here",
+        "<p>x&nbsp;https://t.example/</p>",
+    ],
+)
+def test_cleaning_a_body_twice_changes_nothing(html: str) -> None:
+    """What the parser leaves out or writes in another way is settled the first time."""
+    once = content_of(html, None, BASE)
+    assert once is not None
+    assert content_of(once.html, None, BASE) == once
+
+
+def test_the_first_line_of_code_stays_blank() -> None:
+    """Parsers ignore the line break after `pre`, so a blank line there needs two."""
+    assert clean_html("<pre>\n\nx</pre>", BASE) == "<pre>\n\nx</pre>"
+    assert clean_html("<pre>\nx</pre>", BASE) == "<pre>x</pre>"
+
+
 def test_the_result_is_the_same_in_every_process() -> None:
     """A post's hash is compared across processes, so it must not depend on the order of a set."""
     code = (

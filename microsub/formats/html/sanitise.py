@@ -27,7 +27,8 @@ import nh3
 from microsub.base.digests import short_digest
 from microsub.base.urls import LINK, safe_url, without_redirect, without_referrer, without_tracking
 from microsub.formats.html.players import PLAYER
-from microsub.formats.html.shapes import DROPPED, MATH, TAGS, pieces, plain_shapes, unscripted
+from microsub.formats.html.shapes import DROPPED, MATH, TAGS, pieces, plain_shapes, unscripted, with_first_breaks
+from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import is_crowded, too_deep
 
 ATTRIBUTES = {
@@ -109,6 +110,9 @@ _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 _DESCRIPTORS = re.compile(r"(?:\s++[\d.]++[wxh])*+\s*+")
 
 
+_BLANK = "".join(char for char in map(chr, range(0x3001)) if char.isspace()) + "\ufeff"
+"""White space; with the mark of byte order, which parsers take away from the beginning."""
+
 _ID = re.compile(r"[^\s\"'<>&#]{1,100}")
 _WITH_ID = re.compile(r'<[a-z][^<>]*? (?:id|name)="[^<>]*>')
 _WRITTEN = re.compile(r' ([^\s<>="]+)="([^"]*)"')
@@ -142,7 +146,7 @@ def clean_html(html: str, base: str, page: str | None = None) -> str:
     may be empty.
     """
     if "<" not in html and "&" not in html:
-        return entities.escape(html, quote=False).strip()
+        return without_controls(entities.escape(html, quote=False)).strip(_BLANK)
     html = unscripted(html)
     if too_deep(html) or (len(html) > _LONG and is_crowded(html)):
         html = _as_text(html)
@@ -153,7 +157,7 @@ def clean_html(html: str, base: str, page: str | None = None) -> str:
     for _ in range(_PASSES):
         decided = _decided(cleaned)
         if decided == cleaned or not any(part in cleaned for part in _PARSED_AGAIN):
-            return _linked_inside(decided, base, page).strip()
+            return without_controls(_linked_inside(decided, base, page)).strip(_BLANK)
         cleaned = cleaner.clean(decided, base, page)
     return _as_text(cleaned)
 
@@ -179,11 +183,16 @@ def linked(text: str) -> str:
     for found in _WEB_ADDRESS.finditer(text):
         written = _without_punctuation(found[0])
         if url := safe_url(written):
-            parts.append(entities.escape(text[at : found.start()], quote=False))
-            href, words = entities.escape(without_tracking(url)), entities.escape(written, quote=False)
-            parts.append(f'<a href="{href}" rel="noopener noreferrer">{words}</a>')
+            href = _escaped(without_tracking(url)).replace('"', "&quot;")
+            parts.append(_escaped(text[at : found.start()]))
+            parts.append(f'<a href="{href}" rel="noopener noreferrer">{_escaped(written)}</a>')
             at = found.start() + len(written)
-    return "".join(parts) + entities.escape(text[at:], quote=False)
+    return "".join(parts) + _escaped(text[at:])
+
+
+def _escaped(text: str) -> str:
+    """Text as `nh3` writes it."""
+    return entities.escape(text, quote=False).replace("\xa0", "&nbsp;")
 
 
 def _without_punctuation(url: str) -> str:
@@ -206,7 +215,7 @@ def with_links(cleaned: str) -> str:
     for token in pieces(cleaned) or []:
         if token["name"] in _LITERAL:
             literal += -1 if token["closing"] else 1
-        is_text = token["text"] is not None and not literal
+        is_text = token["text"] is not None and not literal and "://" in token[0]
         parts.append(linked(entities.unescape(token[0])) if is_text else token[0])
     return "".join(parts)
 
@@ -236,7 +245,7 @@ class _Cleaner:
     def clean(self, html: str, base: str, page: str) -> str:
         """`html` with only allowed tags and attributes; links are relative to `base`, or to `page`."""
         self.base, self.page = base, page
-        return self._parser.clean(html)
+        return with_first_breaks(self._parser.clean(html))
 
     def _attribute(self, tag: str, name: str, value: str) -> str | None:
         if name in URL_ATTRIBUTES:
@@ -249,7 +258,7 @@ class _Cleaner:
         if name in {"width", "height"} and tag in _SIZED:
             return _size(tag, value)
         if name in {"id", "name"}:
-            return value if _ID.fullmatch(value) else None
+            return value if _ID.fullmatch(value) else ""  # without one, `nh3` would write the others in another order
         if name == "loading":
             return "lazy"
         if name == "class":

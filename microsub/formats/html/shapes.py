@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import nh3
 
 from microsub.base.urls import LINK
-from microsub.formats.html.players import frame
+from microsub.formats.html.players import frame, player_link
 
 _LAZY = ("data-src", "data-lazy-src", "data-original")
 """Attributes that take precedence over `src`."""
@@ -29,7 +29,8 @@ _INSTEAD = tuple(_WEAK.split())
 
 _LAZY_SETS = ("data-srcset", "data-lazy-srcset")
 _BEHIND = ("data-bg", "data-background-image", "data-background", "data-bgset")
-_FRAMES = ("src", "data-src", "data-lazy-src", "data-litespeed-src", "data-cookieblock-src", "data-consent-src")
+_WAITING_FRAMES = "data-src data-lazy-src data-litespeed-src data-cookieblock-src data-consent-src data-src-cmplz"
+_FRAMES = ("src", *_WAITING_FRAMES.split())
 _KEPT = ("alt", "title", "width", "height", "sizes")
 
 # Without flags and with the first letters, because that is three times as fast.
@@ -53,9 +54,22 @@ _BOXES = frozenset(["div", "span", "figure", "section", "a", "p", "i", "li"])
 _FORMULA_BOXES = frozenset(["span", "nobr", "mjx-math"])
 
 _TEX = re.compile(r"(?is)<script\b[^<>]{0,200}math/tex([^<>]{0,100})>((?:[^<]|<(?!/?script))*+)</script\s*>")
+_FIRST_BREAK = re.compile(r"<pre(?: [^<>]*)?>(?=\n)")
+_SIZED_BY_STYLE = re.compile(r"(?i)(?:^|[;\s])(?:width|height):\s*(?:auto|\d\d)")
+"""As Next.js writes `width="0" height="0"` for a picture as wide as the text."""
+
+_EMBEDDED = re.compile(
+    r"(?i)<script\b[^<>]{0,300}?\ssrc=[\"']?(?:https?:)?//"
+    r"((?:gist\.github\.com|asciinema\.org/a|jsfiddle\.net)/[\w/-]{1,100}?)(?:\.js\b|/embed/)[^<>]{0,300}>\s*</script\s*>"
+)
+"""Scripts that write what their page shows; publishers write nothing else in these places."""
+
 _BEHIND_MATHML = re.compile(r"(?i)</math>(?:\s*</?[a-z][^<>]*>)*+\s*\Z")
 _NEAR = 300
-_HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
+_UNSEEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden")
+_NO_SIZE = re.compile(r"(?i)(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
+_STRETCHED = re.compile(r"(?i)\bmin-(?:width|height):\s*\d\d")
+"""As in `width: 0; min-width: 100%`, which charts have in order to be as wide as the text."""
 _BACKGROUND = re.compile(r"(?i)background(?:-image)?\s*:[^;]{0,200}?url\(\s*[\"']?([^\"')\s]{1,2000})")
 _NOTHING = (
     r"(?:placeholder|blank|spacer|transparent|lazy|loading|grey|gray|1x1|pixel|empty)"
@@ -126,6 +140,11 @@ def attributes_of(token: Token) -> dict[str, str]:
     return dict(_ATTRIBUTE.findall(token["frame"] or token["attributes"] or ""))
 
 
+def with_first_breaks(cleaned: str) -> str:
+    """What `nh3` wrote, with the line breaks that parsers would ignore, because they are first in `pre`, doubled."""
+    return _FIRST_BREAK.sub(r"\g<0>\n", cleaned)
+
+
 @cache
 def _reader() -> nh3.Cleaner:
     """The parser of what publishers write: it keeps everything that is looked at here."""
@@ -154,12 +173,14 @@ def unscripted(html: str) -> str:
 
 def plain_shapes(html: str, base: str) -> str:
     """`html` with publishers' own shapes as plain HTML, unsanitised; links are relative to `base`."""
+    if "<script" in html:
+        html = _EMBEDDED.sub(lambda script: player_link(f"https://{script[1]}"), html)
     if not _may_have_shapes(html):
         return html
     formulas = "<math" in html or "<MATH" in html
     if "math/tex" in html:
         html = _TEX.sub(_formula, html)
-    tokens = pieces(_reader().clean(html))
+    tokens = pieces(with_first_breaks(_reader().clean(html)))
     return html if tokens is None else _Rewriting(tokens, base, formulas=formulas).html()
 
 
@@ -168,7 +189,7 @@ def _may_have_shapes(html: str) -> bool:
     if _ELEMENTS.search(html) or ("data-" in html and _DATA.search(html)):
         return True
     if "<img" in html:
-        if "emoji" in html or "smil" in html or _STYLED.search(html):
+        if "emoji" in html or "smil" in html or _STYLED.search(html) or ('width="0"' in html and "style=" in html):
             return True
         if "srcset" in html and "style=" in html and _is_waiting(html):
             return True
@@ -201,6 +222,7 @@ class _Rewriting:
         self._formulas = formulas
         self._kept: list[str] = []
         self._from_noscript: set[str] = set()
+        self._framed: set[str] = set()
         # The places of pictures that a script would load, by their keys.
         self._lazy: dict[str, int] = {}
         self._shown_up_to = 0
@@ -267,9 +289,13 @@ class _Rewriting:
         return place + 1
 
     def _frame(self, found: dict[str, str], inner: str) -> str:
-        source = next((found[name] for name in _FRAMES if _shows(found.get(name))), "")
+        source = _frame_source(found)
+        is_lazy = bool(source) and source != found.get("src")
+        if is_lazy and source in self._framed:
+            return ""
+        self._framed.add(source)
         sizes = {found[name].strip().removesuffix("px") for name in ("width", "height") if name in found}
-        if (sizes and sizes <= {"0", "1"}) or _HIDDEN.search(found.get("style", "")):
+        if (sizes and sizes <= {"0", "1"}) or _is_hidden(found.get("style", "")):
             # Nobody sees it, but the link in it may be all that is left of a player, as of code in Medium's posts.
             return "" if source else frame("", self._base, "", inner)
         if "wp-embedded-content" in found.get("class", ""):
@@ -336,7 +362,7 @@ class _Rewriting:
         if emoji := _emoji(found, source):
             self._kept.append(emoji)
             return
-        if _HIDDEN.search(found.get("style", "")):
+        if _is_hidden(found.get("style", "")):
             return
         if self._formulas and found.get("aria-hidden") == "true" and "math" in found.get("class", ""):
             return  # MediaWiki's picture of the formula before it
@@ -345,7 +371,10 @@ class _Rewriting:
             return
         if is_lazy:
             self._lazy[key] = place
-        kept = {"src": source, "srcset": sources, **{one: found[one] for one in _KEPT if one in found}}
+        names = [one for one in _KEPT if one in found]
+        if {found.get("width"), found.get("height")} == {"0"} and _SIZED_BY_STYLE.search(found.get("style", "")):
+            names, written = [one for one in names if found[one] != "0"], ""
+        kept = {"src": source, "srcset": sources, **{one: found[one] for one in names}}
         self._last = (len(self._kept), place, key, bool(source and _shows(source)) or bool(sources))
         if name == "img" and (source, sources) == (found.get("src", ""), found.get("srcset", "")) and written:
             self._kept.append(written)
@@ -385,13 +414,16 @@ class _Rewriting:
             self._kept.append(f'<img src="{source}" alt="{found.get("aria-label", "")}">')
 
     def _is_repeated(self, place: int, end: int) -> bool:
-        """Whether a `noscript` only repeats the pictures before it.
+        """Whether a `noscript` only repeats the pictures or frames before it.
 
         A placeholder before it is removed, because the picture itself is in the `noscript`.
         """
         inside = [
             attributes_of(token) for token in self._tokens[place:end] if token["name"] == "img" and not token["closing"]
         ]
+        frames = {_frame_source(attributes_of(token)) for token in self._tokens[place:end] if token["frame"]}
+        if frames and not inside and frames <= self._framed:
+            return True
         keys = {_key(self._address("img", found)[0]) for found in inside}
         last, self._last = self._last, None
         if keys and all(place - self._lazy.get(key, -_FAR - 1) <= _FAR for key in keys):
@@ -420,6 +452,15 @@ def _awake(token: Token) -> str:
         if found.get(lazy) and not _shows(found.get(name)):
             found[name] = found[lazy]
     return f"<{token['name']}" + "".join(f' {name}="{value}"' for name, value in found.items()) + ">"
+
+
+def _frame_source(found: dict[str, str]) -> str:
+    return next((found[name] for name in _FRAMES if _shows(found.get(name))), "")
+
+
+def _is_hidden(style: str) -> bool:
+    """Whether nobody sees an element with that style."""
+    return bool(_UNSEEN.search(style) or (_NO_SIZE.search(style) and not _STRETCHED.search(style)))
 
 
 def _shows(source: str | None) -> bool:

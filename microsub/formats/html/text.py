@@ -129,8 +129,9 @@ def _tag(match: re.Match[str]) -> str:
 
 
 def _keep(block: str) -> str:
-    """Keep the white space in `pre`, but not inside its tags."""
+    """Keep the white space in `pre`, but not inside its tags, nor the line break that parsers ignore."""
     pieces = re.split(r"(<[^>]*>)", block.replace("\r", ""))
+    pieces[2] = pieces[2].removeprefix("\n")
     text = _BETWEEN.join(pieces[::2]).replace("\t", "    ").replace(" ", _KEPT_SPACE).replace("\n", _KEPT_NEWLINE)
     pieces[::2] = text.split(_BETWEEN)
     return "".join(pieces)
