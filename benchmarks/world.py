@@ -47,7 +47,7 @@ def world(sizes: Sequence[int]) -> Iterator[World]:
         shelves, memory = asyncio.run(_fill(redis.url, sizes))
         (folder / "backend.json").write_text(SETTINGS)
         endpoint, process = stack.enter_context(web(folder))
-        yield World(endpoint, folder, shelves, redis.version, memory, process.pid)
+        yield World(endpoint, folder, shelves, str(redis.engine), memory, process.pid)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from microsub.redis.cluster import ClusterRedis
-from microsub.redis.embedded.server import EmbeddedRedis, start_embedded
+from microsub.redis.embedded.server import EmbeddedEngine, start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from tests.support import EXPLORES, THOROUGH
@@ -174,7 +174,7 @@ def plain_logs() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedEngine]:
     """The real Redis of this worker process. Use `redis_url`, unless you keep the data of several tests apart."""
     server = start_embedded(tmp_path_factory.mktemp("redis"))
     yield server

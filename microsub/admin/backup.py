@@ -1,8 +1,8 @@
-"""Backup and restore: data of an embedded Redis and backend.json, in one archive.
+"""Backup and restore: data of an embedded engine and backend.json, in one archive.
 
-The archive is a gzipped tar file with `backup.json` (the versions that made it), `redis.rdb` (a snapshot by Redis),
-`backend.json` and the files of `backend.json.versions`. A snapshot is also a valid append-only file, because Redis
-starts its own with one. So a restored folder has it as `appendonly.aof`, which every Redis since 6.2 reads.
+The archive is a gzipped tar file with `backup.json` (the versions that made it), `redis.rdb` (the engine's snapshot),
+`backend.json` and the files of `backend.json.versions`. A snapshot is also a valid append-only file, because the
+engine starts its own with one. So a restored folder has it as `appendonly.aof`, which all since Redis 6.2 read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import gzip
 import io
 import json
 import os
-import re
 import tarfile
 import time
 import zlib
@@ -27,37 +26,38 @@ import microsub
 from microsub.base.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from microsub.redis import keys
 from microsub.redis.embedded.datafolder import Folder, Record, has_data, prepared, require_data
-from microsub.redis.embedded.server import choose, programs, start_embedded
+from microsub.redis.embedded.programs import choose, programs
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.engine import Engine
 
 _FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json", "backend.json.versions"
 _POLL = 0.05
-_REDIS_VERSION = re.compile(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})*", re.ASCII)
 _YEAR_10000 = 253_402_300_800
 """The first Unix time that is too large for a `datetime`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Metadata of a backup: time (Unix seconds), version, Redis and layout of the data."""
+    """Metadata of a backup: time (Unix seconds), version, engine (as text) and layout of the data."""
 
     made: float
     microsub: str
-    redis: str
+    engine: str
     layout: int
 
 
-def save(data_dir: Path, backend: Path, file: Path) -> Facts:
+def save(data_dir: Path, backend: Path, file: Path, program: Path | None = None) -> Facts:
     """Write the archive `file`, readable only by this system user. The server can keep running.
 
     Raises NotFound if there is no data, ConfigError if the file exists or can't be written, and StoreUnavailable if
     Redis can't write a snapshot, such as for lack of space.
     """
     require_data(data_dir)
-    server = start_embedded(data_dir)
+    server = start_embedded(data_dir, program=program)
     try:
         with redis.Redis.from_url(server.url) as client:
             layout = int(client.get(keys.schema()) or 0)
-            facts = Facts(time.time(), microsub.__version__, server.version, layout)
+            facts = Facts(time.time(), microsub.__version__, str(server.engine), layout)
             snapshot = server.data_dir / "dump.rdb"  # Redis always uses this name
             _snapshot(client, snapshot)
         try:
@@ -69,13 +69,19 @@ def save(data_dir: Path, backend: Path, file: Path) -> Facts:
     return facts
 
 
-def restore(file: Path, data_dir: Path, backend: Path, require_layout: Callable[[int], None]) -> Facts:
+def restore(
+    file: Path,
+    data_dir: Path,
+    backend: Path,
+    require_layout: Callable[[int], None],
+    program: Path | None = None,
+) -> Facts:
     """Make the data folder and backend.json from the archive `file`.
 
     `require_layout` raises SchemaMismatch for a layout of the data that this server can't open.
 
     Nothing is overwritten: raises ConfigError if there is data or a backend.json already, or if the file isn't a
-    backup; SchemaMismatch if it was made by a newer Redis or server than the installed ones, or by a server from before
+    backup; SchemaMismatch if the installed engine can't read its data, or if a newer server made it or one of before
     the first release.
     """
     try:
@@ -94,7 +100,8 @@ def restore(file: Path, data_dir: Path, backend: Path, require_layout: Callable[
             require_layout(facts.layout)
         except SchemaMismatch as error:
             raise SchemaMismatch(f"{file} was made by version {facts.microsub}: {error}") from None
-        choose(programs(), facts.redis, file)
+        engine = Engine.parse(facts.engine)
+        choose(programs(program), engine, file)
         _require_room(data_dir, backend)
         folder = Folder(prepared(data_dir))
         versions = backend.with_name(f"{backend.name}.versions")
@@ -102,7 +109,7 @@ def restore(file: Path, data_dir: Path, backend: Path, require_layout: Callable[
             place = backend if name == _BACKEND else versions / PurePosixPath(name).name
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _put(members[name], place)
-        folder.write_record(Record(pid=0, version=facts.redis, socket=str(folder.path / "redis.sock")))
+        folder.write_record(Record(pid=0, engine=engine, socket=str(folder.path / "redis.sock")))
         _put(data, folder.path / "appendonly.aof")
     return facts
 
@@ -110,8 +117,8 @@ def restore(file: Path, data_dir: Path, backend: Path, require_layout: Callable[
 def _facts(said: dict[str, Any]) -> Facts:
     """The metadata of an archive. Raises TypeError and ValueError if it isn't valid."""
     facts = Facts(**said)
-    known = type(facts.layout) is int and _REDIS_VERSION.fullmatch(facts.redis)
-    if not known or not 0 <= facts.made < _YEAR_10000:
+    Engine.parse(facts.engine)
+    if type(facts.layout) is not int or not 0 <= facts.made < _YEAR_10000:
         raise ValueError("without valid metadata")
     return facts
 

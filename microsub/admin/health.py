@@ -10,6 +10,7 @@ from typing import Literal
 from microsub.base.errors import StoreError
 from microsub.configuration.effective import Status
 from microsub.feeds import PushState
+from microsub.redis.engine import Engine
 from microsub.redis.presence import Presence, RedisState, ServerReply
 
 WORKER_SILENCE = 60.0
@@ -31,7 +32,7 @@ class HealthReport:
 
     `reason` explains a problem with Redis in a sentence that is safe to publish. `backend` is `refused` while
     backend.json is invalid and the previous configuration stays active, and `lost` while Redis has lost its data and
-    the file isn't applied again yet. `push` is the state of hubs (`websub.store.push_state`), None if the server
+    the file isn't applied again yet. `engine` is that of the data, if it is known. `push` is the state of hubs (`websub.store.push_state`), None if the server
     subscribes to none; then posts come from polls.
     """
 
@@ -42,6 +43,7 @@ class HealthReport:
     backend: BackendState = "ok"
     dead_letters: int = 0
     push: PushState | None = None
+    engine: Engine | None = None
 
     @property
     def status(self) -> Literal["ok", "degraded", "failing"]:
@@ -76,6 +78,7 @@ class Health:
         self._status = status
         self._push = push
         self._probed = float("-inf")
+        self._engine: Engine | None = None
         self._refusals: list[ServerReply] = []
         """Problems of the last probing write."""
 
@@ -92,13 +95,14 @@ class Health:
         age = None if last is None else max(0.0, now - last)
         worker: WorkerState = "ok" if age is not None and age <= WORKER_SILENCE else "silent"
         shown = None if age is None else round(age, 1)
-        return HealthReport(found.state, worker, shown, found.reason, backend, letters, push)
+        return HealthReport(found.state, worker, shown, found.reason, backend, letters, push, self._engine)
 
     async def _signs_of(self, now: float) -> tuple[float | None, int, PushState | None] | None:
         """The last heartbeat, the number of dead letters and the state of hubs; None if Redis doesn't tell."""
         try:
             async with asyncio.timeout(PATIENCE):
                 last, letters = await self._signs.last_sign(), await self._signs.dead_letters()
+                self._engine = self._engine or await self._signs.engine()
                 return last, letters, await self._push(now) if self._push is not None else None
         except (StoreError, TimeoutError):
             return None
@@ -111,6 +115,7 @@ class Health:
         servers = await self._signs.servers(PATIENCE, write=write)
         away = [server for server in servers if server.state == "unreachable"]
         if away:
+            self._engine = None  # another one may come back
             self._probed = float("-inf")  # nothing was learnt about writes
             state: RedisState = "unreachable" if len(away) == len(servers) else "incomplete"
             return ServerReply(state, "; ".join(server.reason or "" for server in away))

@@ -201,7 +201,7 @@ class Settings:
     data_dir: Path = setting(
         _FOLDER,
         "data",
-        "The folder in which the embedded Redis stores its data. It must belong to the system user who runs the "
+        "The folder in which the embedded engine stores its data. It must belong to the system user who runs the "
         "server, and nobody else may write to it. Not used with a Redis of your own.",
     )
     redis_url: str | None = setting(
@@ -220,12 +220,18 @@ class Settings:
         "How many replicas must confirm a change before it counts as stored. Default: 1 in a Redis Cluster if the "
         "master has a replica, otherwise 0.",
     )
+    redis_server: Path | None = setting(
+        _FILE,
+        None,
+        "The program of the embedded engine. By default `valkey-server` or `redis-server` from PATH, otherwise the "
+        "Valkey that is installed with the server; among these the one that wrote the data, or that can read it.",
+    )
     redis_memory_mb: int | None = setting(
         _number(0, 100_000_000, "a number of megabytes", "megabytes"),
         None,
-        "Memory that the embedded Redis may use for data; beyond it, posts can be read, but nothing is stored until "
+        "Memory that the embedded engine may use for data; beyond it, posts can be read, but nothing is stored until "
         "there is room. 0 means no limit. By default two thirds of the machine's memory, or of the container's. It "
-        "applies from the next start of the embedded Redis on.",
+        "applies from the next start of that engine on.",
     )
     allow_private_networks: tuple[Network, ...] = setting(
         _list_of_networks("10.0.0.0/8,fd00::/8"),
@@ -268,7 +274,7 @@ class Settings:
         _ON_OR_OFF,
         None,
         "Whether users' changes, made in the browser or in apps, are written to the backend file. By default on with "
-        "the embedded Redis, off with a Redis of your own.",
+        "the embedded engine, off with a Redis of your own.",
     )
     fetch_concurrency: int = setting(
         _number(1, 10_000),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOG_FLAGS = ("log_format", "log_level")
-STORE_FLAGS = ("backend", "data_dir", "redis_url", "redis_replicas", "redis_memory_mb")
+STORE_FLAGS = ("backend", "data_dir", "redis_url", "redis_replicas", "redis_server", "redis_memory_mb")
 FETCH_FLAGS = ("allow_private_networks", "http_proxy")
 WEB_FLAGS = (
     "host",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def backup(settings: Settings, file: Path) -> None:
     """Save all data and backend.json in one FILE.
 
-    The archive contains a snapshot of the embedded Redis, backend.json and its saved versions. Only the archive's owner
+    The archive contains the embedded engine's data, backend.json and its saved versions. Only the archive's owner
     can read it, because its contents give access to accounts. The server can keep running.
 
     Example: microsub backup "microsub-$(date +%F).tar.gz"
@@ -44,7 +44,7 @@ def backup(settings: Settings, file: Path) -> None:
 
     _require_embedded(settings)
     try:
-        facts = save(settings.data_dir, settings.backend, file)
+        facts = save(settings.data_dir, settings.backend, file, settings.redis_server)
     except MicrosubError as error:
         fail(str(error))
     say(f"saved {settings.data_dir.absolute()} and {settings.backend.absolute()} in {file} ({_said(facts)})")
@@ -57,7 +57,7 @@ def restore(settings: Settings, file: Path) -> None:
     """Restore all data and backend.json from a backup FILE.
 
     Nothing is overwritten: if there is data or a backend.json already, the command says what to move away. The
-    installed Redis must not be older than the one that made the backup.
+    installed engine must be able to read what the one that made the backup has written.
 
     Example: microsub restore microsub-2026-01-31.tar.gz
     """
@@ -66,7 +66,7 @@ def restore(settings: Settings, file: Path) -> None:
 
     _require_embedded(settings)
     try:
-        facts = restore_(file, settings.data_dir, settings.backend, require_layout)
+        facts = restore_(file, settings.data_dir, settings.backend, require_layout, settings.redis_server)
     except MicrosubError as error:
         fail(str(error))
     say(f"restored {settings.data_dir.absolute()} and {settings.backend.absolute()} ({_said(facts)})")
@@ -83,7 +83,7 @@ def _require_embedded(settings: Settings) -> None:
 
 def _said(facts: Facts) -> str:
     made = datetime.fromtimestamp(facts.made, UTC).isoformat(timespec="seconds")
-    return f"made {made}, version {facts.microsub}, Redis {facts.redis}"
+    return f"made {made}, version {facts.microsub}, {facts.engine}"
 
 
 @click.command(cls=Command)

@@ -13,9 +13,10 @@ from microsub.base.errors import StoreError, StoreFull, StoreUnconfirmed
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
+from microsub.redis.engine import Engine
 from microsub.redis.multiplexer import SILENT, Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import texts
+from microsub.redis.replies import text, texts
 
 SIGN_SECONDS = 60
 """Seconds for which a heartbeat counts. Workers send them several times as often."""
@@ -84,6 +85,17 @@ class Presence:
             _state(master, key if write else None, f"the Redis at {master.name}", seconds) for master, key in masters
         )
         return await asyncio.gather(*asking)
+
+    async def engine(self) -> Engine | None:
+        """The engine, of a cluster that of one master; None if it doesn't say."""
+        server = self._redis
+        if isinstance(server, ClusterRedis):
+            server = (await server.masters())[0]
+        lines = text(await server.command("INFO", "server")).splitlines()
+        try:
+            return Engine.of_info(dict(line.split(":", 1) for line in lines if ":" in line))
+        except ValueError:
+            return None
 
     async def dead_letters(self) -> int:
         """The number of messages kept because all attempts to handle them failed."""

@@ -72,6 +72,8 @@ def health(check: Callable[[], Awaitable[HealthReport]], monitors: Monitors) -> 
             content |= {"redis": report.redis, "worker": report.worker, "backend": report.backend}
             if report.worker_age is not None:
                 content["worker_last_seen_seconds"] = report.worker_age
+            if report.engine is not None:
+                content["engine"] = str(report.engine)
             if report.reason is not None:
                 content["reason"] = report.reason
             if report.dead_letters:

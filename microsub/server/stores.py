@@ -149,9 +149,9 @@ async def open_stores(settings: Settings, *, create: bool = False, writes: bool 
         embedded = None
         if url is None:
             memory = None if settings.redis_memory_mb is None else settings.redis_memory_mb * 1024 * 1024
-            embedded = await asyncio.to_thread(start_embedded, settings.data_dir, memory)
+            embedded = await asyncio.to_thread(start_embedded, settings.data_dir, memory, settings.redis_server)
             stack.push_async_callback(asyncio.to_thread, embedded.stop)
-            url, where = embedded.url, f"{embedded.data_dir} (embedded Redis {embedded.version})"
+            url, where = embedded.url, f"{embedded.data_dir} (embedded {embedded.engine})"
         redis = await connect(url, replicas=None if settings.embedded else settings.redis_replicas)
         stack.push_async_callback(redis.aclose)
         watch = Watch()

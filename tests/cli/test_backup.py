@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 
-from microsub.redis.embedded.server import EmbeddedRedis, ServerProgram, programs, start_embedded
+from microsub.redis.embedded.programs import ServerProgram, programs
+from microsub.redis.embedded.server import EmbeddedEngine, start_embedded
 from tests.cli.conftest import BACKEND, Run
 
 EARLIER = Path("backend.json.versions") / "20260131T081500.000000Z-0a1b2c3d.json"
@@ -25,7 +26,7 @@ def _earlier(run: Run) -> None:
     EARLIER.write_text("{}")
 
 
-def contents(server: EmbeddedRedis) -> tuple[dict[bytes, object], dict[bytes, float]]:
+def contents(server: EmbeddedEngine) -> tuple[dict[bytes, object], dict[bytes, float]]:
     """The value of every key, and the Unix time at which it expires."""
     values: dict[bytes, object] = {}
     ends: dict[bytes, float] = {}
@@ -38,7 +39,7 @@ def contents(server: EmbeddedRedis) -> tuple[dict[bytes, object], dict[bytes, fl
     return values, ends
 
 
-def assert_same(server: EmbeddedRedis, values: dict[bytes, object], ends: dict[bytes, float]) -> None:
+def assert_same(server: EmbeddedEngine, values: dict[bytes, object], ends: dict[bytes, float]) -> None:
     """The server has these contents."""
     assert contents(server) == (values, pytest.approx(ends, abs=5, rel=0))
 
@@ -84,13 +85,13 @@ def test_a_backup_of_a_running_server_is_restored_whole(run: Run, tmp_path: Path
     assert listed.stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("one", programs(), ids=lambda one: ".".join(map(str, one.version)))
+@pytest.mark.parametrize("one", programs(), ids=lambda one: str(one.engine))
 def test_every_redis_reads_its_own_backup(
     run: Run, tmp_path: Path, one: ServerProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one on PATH and the bundled one; a stopped server can be backed up too."""
     for module in ("redis.embedded.server", "admin.backup"):
-        monkeypatch.setattr(f"microsub.{module}.programs", lambda: [one])
+        monkeypatch.setattr(f"microsub.{module}.programs", lambda named: [one])
     server = start_embedded(tmp_path / "data")
     with redis_py.Redis.from_url(server.url) as client:
         client.set("schema", 1)
@@ -120,7 +121,7 @@ def test_backup_and_restore_overwrite_no_file(run: Run, tmp_path: Path) -> None:
 
 
 def archive(**changed: object) -> None:
-    facts = {"made": time.time(), "microsub": "9.9", "redis": "6.2.14", "layout": 8, **changed}
+    facts = {"made": time.time(), "microsub": "9.9", "engine": "Redis 6.2.14", "layout": 8, **changed}
     text = json.dumps(facts).encode()
     with tarfile.open("b.tar.gz", "w:gz") as file:
         for name, content in (("backup.json", text), ("redis.rdb", b"REDIS0009"), ("../evil.json", b"{}")):
@@ -134,9 +135,9 @@ def archive(**changed: object) -> None:
     [
         ({"layout": 99}, "upgrade the software"),
         ({"layout": 7}, "start with empty data"),
-        ({"redis": "99.0.0"}, "Redis 99.0"),
+        ({"engine": "Redis 99.0.0"}, "Redis 99.0"),
         ({"strange": 1}, "backup"),
-        *(({name: value}, "b.tar.gz") for name, value in (("layout", "8"), ("redis", "newest"), ("redis", 7))),
+        *(({name: value}, "b.tar.gz") for name, value in (("layout", "8"), ("engine", "newest"), ("engine", 7))),
         *(({"made": value}, "b.tar.gz") for value in (1e300, "yesterday", None)),
     ],
 )

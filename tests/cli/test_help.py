@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE
 
 HEAVY = (
     *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "mf2py", "nh3", "pydantic"),
-    *("prometheus_client", "psutil", "re2", "redis", "selectolax", "starlette", "structlog", "uvicorn", "watchfiles"),
+    *("prometheus_client", "re2", "redis", "selectolax", "starlette", "structlog", "uvicorn", "watchfiles"),
     *("microsub.backend_file.sync", "microsub_demo.documents", "microsub.timelines.add"),
 )
 """Packages that take long to load, and modules of ours. No command's help needs them."""

