@@ -33,8 +33,7 @@ class HealthReport:
     `reason` explains a problem with Redis in a sentence that is safe to publish. `backend` is `refused` while
     backend.json is invalid and the previous configuration stays active, and `lost` while Redis has lost its data and
     the file isn't applied again yet. `engine` is that of the data, None if it is unknown. `push` is the state of hubs
-    (`websub.store.push_state`), None if the server
-    subscribes to none; then posts come from polls.
+    (`websub.store.push_state`), None if the server subscribes to none; then posts come from polls.
     """
 
     redis: RedisState
