@@ -6,6 +6,7 @@ arguments, service. Errors of any step become the replies of `responses`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import NoReturn, cast
@@ -43,12 +44,15 @@ from microsub.web.actions import (
 )
 from microsub.web.headers import bearer, header
 from microsub.web.params import (
+    LARGE_BODIES_AT_ONCE,
+    MAX_BODY,
     UNCHECKED_BODY,
     UNCHECKED_PARTS,
     Params,
     RequestBody,
     body_pairs,
     collect,
+    declared_length,
     is_multipart,
     missing,
     read_body,
@@ -123,11 +127,20 @@ class MicrosubEndpoint(HttpEndpoint):
         query = scope["query_string"]
         if verb != "POST":
             return collect(urlencoded(query)), None
-        grant = None
+        length = declared_length(scope)
+        user, grant = "", cast(Grant | None, None)
         if bearer(scope) is not None:
             grant = await self._verify(scope, collect())
+            user = grant.user
+        elif length > UNCHECKED_BODY and (length < math.inf or b"access_token" in query):
+            user = (await self._verify(scope, collect(urlencoded(query)))).user
+        give_back = self._admit(user) if user and length > UNCHECKED_BODY else None
         began = time.monotonic()
-        body = await read_body(scope, receive)
+        try:
+            body = await read_body(scope, receive, MAX_BODY if user else UNCHECKED_BODY)
+        finally:
+            if give_back is not None:
+                give_back()
         if time.monotonic() - began >= SLOW_BODY:
             grant = None
         if len(body.content) <= (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
@@ -137,6 +150,12 @@ class MicrosubEndpoint(HttpEndpoint):
         self._count(body, user)
         async with self._turns.of(user):
             return collect(urlencoded(query), await body_pairs(body)), grant
+
+    def _admit(self, user: str) -> Callable[[], None]:
+        """Reserve the memory of a large body that is being received; returns the release. Raises TooManyRequests."""
+        if not self._limiter.has_room(LARGE_BODIES_AT_ONCE, user):
+            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
+        return self._limiter.take([(LARGE_BODIES_AT_ONCE, user)])
 
     def _count(self, body: RequestBody, user: str) -> None:
         """Count a large body against the user's rate limit: it keeps a parser thread from others."""

@@ -41,7 +41,7 @@ from microsub.identity.protocol.documents import (
 from microsub.identity.provider import CodeExchange, IndieAuthProvider, Redeemed
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.web.headers import bearer, client_of, prefers_form
-from microsub.web.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large
+from microsub.web.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body
 from microsub.web.responses import CORS, JSON, Header, HttpEndpoint, HttpExchange, HttpReply
 
 PATHS = (METADATA, AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO)
@@ -157,10 +157,7 @@ class OAuthEndpoint(HttpEndpoint):
 
 
 async def _parameters(scope: Scope, receive: Receive) -> Params:
-    body = await read_body(scope, receive)
-    if len(body.content) > UNCHECKED_BODY:
-        raise too_large(UNCHECKED_BODY)
-    return collect(await body_pairs(body))
+    return collect(await body_pairs(await read_body(scope, receive, UNCHECKED_BODY)))
 
 
 def _redemption(params: Params) -> CodeExchange:

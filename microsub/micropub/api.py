@@ -42,6 +42,7 @@ from microsub.model.reader import Credential
 from microsub.timelines.channels import Channels
 from microsub.web.headers import bearer, client_of
 from microsub.web.params import (
+    LARGE_BODIES_AT_ONCE,
     MAX_BODY,
     MAX_PAIRS,
     UNCHECKED_BODY,
@@ -192,6 +193,12 @@ class MicropubServices:
             raise TooManyRequests("other files are being uploaded: try again in a few seconds", 5)
         return self.limits.take([(FILES_AT_ONCE, user), (FILES_IN_ALL, "")])
 
+    def admit_large(self, user: str) -> Callable[[], None]:
+        """The same for a large body without files."""
+        if not self.limits.has_room(LARGE_BODIES_AT_ONCE, user):
+            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
+        return self.limits.take([(LARGE_BODIES_AT_ONCE, user)])
+
     async def keep(self, sender: SourceAccess, data: bytes) -> str:
         """Store a file; returns its address. Raises TooManyRequests, QuotaReached, InvalidRequest."""
         user = sender.source.user
@@ -227,7 +234,8 @@ class MicropubEndpoint(HttpEndpoint):
             # A small body is read from strangers too, so the token is checked once, after that.
             return await self._take(exchange.scope, await read_body(exchange.scope, exchange.receive, most))
         sender = await self._micropub.sender(exchange.scope)
-        give_back = self._micropub.admit(sender.source.user) if _has_files(exchange.scope) else _nothing
+        admit = self._micropub.admit if _has_files(exchange.scope) else self._micropub.admit_large
+        give_back = admit(sender.source.user)
         try:
             body = await read_body(exchange.scope, exchange.receive, _most_of(exchange.scope))
             return await self._take(exchange.scope, body)
@@ -354,10 +362,6 @@ def _created(address: str) -> HttpReply:
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
-
-
-def _nothing() -> None:
-    """Free a slot that wasn't taken."""
 
 
 def _has_files(scope: Scope) -> bool:

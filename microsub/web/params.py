@@ -26,6 +26,7 @@ from starlette.types import Receive, Scope
 
 from microsub.base.errors import InvalidRequest, TooLarge, TooSlow
 from microsub.base.plaintext import shown
+from microsub.base.rate_limits import AT_ONCE, RateLimit
 from microsub.base.texts import size
 from microsub.base.urls import is_secret_name, mask_credentials
 from microsub.web.types import FORM
@@ -209,6 +210,9 @@ UNCHECKED_BODY = 1 << 16
 
 UNCHECKED_PARTS = 1 << 13
 """The same for a multipart body, which takes eight times as long."""
+
+LARGE_BODIES_AT_ONCE = RateLimit("large request bodies that are being received", "user", 16, AT_ONCE)
+"""Bodies over `UNCHECKED_BODY`: until it is complete, one takes a megabyte, for up to `BODY_SECONDS`."""
 
 _MULTIPART = "multipart/form-data"
 

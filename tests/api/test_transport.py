@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from microsub.accounts.store import Accounts
 from microsub.api import endpoint
 from microsub.base.errors import StoreFull, StoreUnavailable
 from microsub.model.reader import Credential, Grant
-from microsub.web.params import UNCHECKED_BODY, UNCHECKED_PARTS, Pairs, RequestBody, body_pairs
+from microsub.web.params import LARGE_BODIES_AT_ONCE, UNCHECKED_BODY, UNCHECKED_PARTS, Pairs, RequestBody, body_pairs
 from tests.support.readers import ENDPOINT, Reader, posts
 from tests.support.world import World
 
@@ -114,6 +115,45 @@ async def test_a_large_body_is_parsed_only_with_a_valid_token(alice: Reader) -> 
     )
     Reader.checked(await alice.client.post(f"{ENDPOINT}?access_token={token}", **large), 200)
     Reader.checked(await alice.client.post(ENDPOINT, content=body, headers=FORM | alice.headers), 200)
+
+
+class Sent:
+    """A body in parts of 64 KiB; `taken` are those that were asked for. It ends after `go_on`."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for _ in range(15):
+            self.taken += 1
+            yield b"x" * UNCHECKED_BODY
+        await self.go_on.wait()
+
+
+@pytest.mark.parametrize("path", [ENDPOINT, "/micropub", "/token", "/introspect", "/revoke"])
+async def test_a_large_body_is_received_only_with_a_valid_token(alice: Reader, path: str) -> None:
+    """Strangers' connections held a megabyte each for two minutes, and were refused after that."""
+    body = Sent()
+    reply = await alice.client.post(path, content=body, headers=FORM)
+    assert (reply.status_code, body.taken) == (413, 2)
+
+
+async def test_large_bodies_of_a_user_that_are_received_at_once_are_limited(alice: Reader, bob: Reader) -> None:
+    """240 connections that never end their bodies held 240 MB for two minutes."""
+    bodies = [Sent() for _ in range(LARGE_BODIES_AT_ONCE.most + 1)]
+    for body in bodies:
+        body.go_on.clear()
+    sending = [
+        asyncio.create_task(alice.client.post(ENDPOINT, content=body, headers=FORM | alice.headers)) for body in bodies
+    ]
+    done, _ = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+    assert [one.result().status_code for one in done] == [429]
+    await bob.post(action="channels", name="Other")
+    for body in bodies:
+        body.go_on.set()
+    assert sorted({reply.status_code for reply in await asyncio.gather(*sending)}) == [400, 429]
 
 
 async def test_parts_are_parsed_only_with_a_valid_token(alice: Reader) -> None:
