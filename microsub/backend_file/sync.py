@@ -223,6 +223,14 @@ class Configuration:
             self._notices.accepted(report, state.digest)
         return state, report
 
+    async def _still(self, state: FileState) -> bool:
+        """Whether the file has the same contents still: another process may have written and applied a newer one."""
+        try:
+            now = await asyncio.to_thread(self._file.read)
+        except OSError:
+            return False
+        return now is not None and now.digest == state.digest
+
     async def _examine(self, state: FileState) -> BackendReport:
         """The checked contents of the file, cached until the file changes."""
         if self._examined is None or self._examined[0] != state.digest:
@@ -242,11 +250,12 @@ class Configuration:
                 await self._keep(document, state)
             return "applied" if finished else "unchanged"
         if last is not None and state.edited_at < last.edited_at:
-            log.warning(
-                "backend.json is older than the last applied one, so it is ignored; save it again to apply it",
-                file=str(self.path),
-                applied_from=last.place,
-            )
+            if await self._still(state):
+                log.warning(
+                    "backend.json is older than the last applied one, so it is ignored; save it again to apply it",
+                    file=str(self.path),
+                    applied_from=last.place,
+                )
             return "outdated"
         base = last.backend if last is not None else Backend()
         headline, earlier = "", None

@@ -20,6 +20,7 @@ from microsub.model.settings import ChannelSettings, Filters
 from microsub.redis.protocol import Redis
 from microsub.timelines.follow import Following
 from tests.support.configured import NOW, Configured
+from tests.support.redis_wrappers import Between
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
 
@@ -229,10 +230,32 @@ async def test_an_older_file_never_applies(configured: Configured, tmp_path: Pat
     await configured.apply(alice(channel("home", A)), at=NOW)
     other = Configured(configured.redis, tmp_path / "elsewhere.json")
     other.save(alice(channel("home", B)), at=NOW - 1)
-    assert await other.configuration.look() == "outdated"
+    with structlog.testing.capture_logs() as lines:
+        assert await other.configuration.look() == "outdated"
+    assert [line["event"] for line in lines if "older" in line["event"]]
     assert await configured.state() == {"alice": {"home": ("Home", [A])}}
     await other.apply(alice(channel("home", B)), at=NOW + 1)
     assert await configured.state() == {"alice": {"home": ("Home", [B])}}
+
+
+async def test_a_file_that_another_process_has_just_written_is_no_older_one(configured: Configured) -> None:
+    """A command has read the file when the server writes and applies a newer one: nobody has to save it again."""
+    acted = False
+
+    async def before(_name: str, _args: Any) -> None:
+        nonlocal acted
+        if not acted:
+            acted = True
+            await configured.apply(alice(channel("home", B)), at=NOW + 1)
+
+    await configured.apply(alice(channel("home", A)), at=NOW)
+    other = Configured(Between(configured.redis, before), configured.file)
+    with structlog.testing.capture_logs() as lines:
+        assert await other.configuration.look() == "outdated"
+    assert acted
+    assert not [line for line in lines if "older" in line["event"]]
+    assert await configured.state() == {"alice": {"home": ("Home", [B])}}
+    assert await other.configuration.look() == "unchanged"
 
 
 async def test_only_one_process_applies(configured: Configured) -> None:
