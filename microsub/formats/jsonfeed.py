@@ -12,6 +12,7 @@ from microsub.base.errors import ParseError
 from microsub.base.urls import safe_url
 from microsub.formats.dates import from_text
 from microsub.formats.normalise import Newest, RawEntry, RawFeed
+from microsub.formats.wire import card_from_wire, podcast_from_wire
 from microsub.formats.xml import media
 from microsub.model.jf2 import Card, Enclosure, Entry, Feed
 
@@ -94,6 +95,8 @@ def _entry(item: Node, base: str) -> RawEntry:
     external = safe_url(_string(item, "external_url"), base)
     name = _string(item, "title")
     # The main image belongs to a post without a title; in an article, it is the illustration.
+    episode = item.get("_podcast")  # the extension that our own documents have
+    episode = episode if isinstance(episode, dict) else {}
     images = [safe_url(_string(item, field), base) for field in ("image", "banner_image")]
     main = images[0] if not name else None
     entry = Entry(
@@ -109,12 +112,20 @@ def _entry(item: Node, base: str) -> RawEntry:
         else (),
         photo=(main,) if main else (),
         featured=images[1] if main else next((image for image in images if image), None),
+        podcast=podcast_from_wire(episode) if episode else None,
+        location=_place(episode),
         bookmark_of=(external,) if external and link and external != link else (),
         enclosure=tuple(e for node in _nodes(item, "attachments") if (e := _attachment(node, base))),
     )
     return RawEntry(
         entry, link or safe_url(guid) or base, html=_string(item, "content_html"), text=_string(item, "content_text")
     )
+
+
+def _place(episode: Node) -> Card | None:
+    place = episode.get("location")
+    texts = {name: word for name, word in place.items() if isinstance(word, str)} if isinstance(place, dict) else {}
+    return card_from_wire({**texts, "type": "card"}) if texts else None
 
 
 def _attachment(node: Node, base: str) -> Enclosure | None:

@@ -1,8 +1,8 @@
 """Elements that only podcasts have: chapters, people, transcripts, seasons, support.
 
 Podcasting 2.0 (https://podcasting2.org/docs/podcast-namespace), Podlove Simple Chapters
-(https://podlove.org/simple-chapters), and the numbers of iTunes. `xml.elements` collects the elements under one name,
-in the order of the document.
+(https://podlove.org/simple-chapters), and the numbers and warnings of iTunes. `xml.elements` collects the elements
+under one name, in the order of the document.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _MAX_WORD = 100
 _DECIMAL = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 _TIME = re.compile(r"(?:(?:(\d{1,3}):)?(\d{1,3}):)?(\d{1,6}(?:\.\d{1,3})?)")
 _POINT = re.compile(r"geo:(-?\d{1,2}(?:\.\d+)?),(-?\d{1,3}(?:\.\d+)?)")
-_NUMBERS = frozenset({"itunes_season", "itunes_episode", "itunes_episodetype"})
+_ITUNES = frozenset({"itunes_season", "itunes_episode", "itunes_episodetype", "itunes_explicit"})
+_EXPLICIT = frozenset({"yes", "true", "explicit"})
 _TYPES = frozenset({"full", "trailer", "bonus"})
 
 Node = Mapping[str, Any]
@@ -37,13 +38,14 @@ T = TypeVar("T")
 
 
 def podcast_of(entry: Node, channel: Node, base: str) -> Podcast | None:
-    """An entry's podcast elements; people and support are the channel's if the entry names none."""
+    """An entry's podcast elements; people, support and the warning are the channel's if the entry has none."""
     parts: list[Node] = entry.get("podcast") or []
     shared: list[Node] = channel.get("podcast") or []
-    if not (parts or shared or not _NUMBERS.isdisjoint(entry)):
+    warning = channel.get("itunes_explicit")
+    if not (parts or shared or warning or not _ITUNES.isdisjoint(entry)):
         return None  # most entries
     if not _is_episode(entry, parts):
-        shared = []
+        shared, warning = [], None
     people, support = _participants(parts, base), _support(parts, base)
     season = _first(parts, "season")
     chapters = next((url for node in _named(parts, "chapters") if (url := safe_url(node.get("url"), base))), None)
@@ -53,6 +55,7 @@ def podcast_of(entry: Node, channel: Node, base: str) -> Podcast | None:
             season_name=season.get("name"),
             episode=_decimal(_first(parts, "episode").get("text")) or _decimal(entry.get("itunes_episode")),
             episode_type=kind if (kind := str(entry.get("itunes_episodetype") or "").lower()) in _TYPES else None,
+            explicit=str(entry.get("itunes_explicit") or warning or "").lower() in _EXPLICIT,
             chapters=chapters,
             chapter=tuple(
                 PodcastChapter(start, node.get("title"), safe_url(node.get("href"), base), safe_url(node.get("image")))
@@ -87,14 +90,13 @@ def place_of(entry: Node) -> Card | None:
 def bounded_podcast(podcast: Podcast) -> Podcast | None:
     """The same with safe addresses, short texts and limited lists; None if nothing remains."""
     room = [MAX_TEXTS]
-    texts = {
-        name: _word(getattr(podcast, name)) if name != "season_name" else _words(podcast.season_name)
-        for name in ("season", "season_name", "episode", "episode_type")
-    }
     return _filled(
         replace(
             podcast,
-            **texts,
+            season=_decimal(podcast.season),
+            season_name=_words(podcast.season_name),
+            episode=_decimal(podcast.episode),
+            episode_type=podcast.episode_type if podcast.episode_type in _TYPES else None,
             chapters=_address(podcast.chapters),
             transcript=_kept(podcast.transcript, MAX_PARTS, room),
             person=_kept(podcast.person, MAX_PARTS, room),

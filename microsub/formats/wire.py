@@ -79,7 +79,7 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
     if entry.enclosure:
         wire["enclosure"] = [_enclosure(enclosure) for enclosure in entry.enclosure]
     if entry.podcast is not None:
-        wire["_podcast"] = _podcast(entry.podcast)
+        wire["_podcast"] = podcast_to_wire(entry.podcast)
     if entry.review is not None:
         wire["_review"] = _review(entry.review)
     if entry.refs:
@@ -183,8 +183,11 @@ _PODCAST_PARTS: dict[str, type[Any]] = {
 }
 
 
-def _podcast(podcast: Podcast) -> dict[str, Any]:
-    wire = {name.replace("_", "-"): text for name in _PODCAST_TEXTS if (text := getattr(podcast, name))}
+def podcast_to_wire(podcast: Podcast) -> dict[str, Any]:
+    """The podcast elements of an episode as JSON-ready values."""
+    wire: dict[str, Any] = {name.replace("_", "-"): text for name in _PODCAST_TEXTS if (text := getattr(podcast, name))}
+    if podcast.explicit:
+        wire["explicit"] = True
     for name in _PODCAST_PARTS:
         if values := getattr(podcast, name):
             wire[name] = [
@@ -220,11 +223,7 @@ def from_wire(wire: Mapping[str, Any]) -> Entry:
         values[name] = tuple(wire.get(_HYPHEN[name], ()))
     values["enclosure"] = tuple(Enclosure(**enclosure) for enclosure in wire.get("enclosure", ()))
     if podcast := wire.get("_podcast"):
-        parts: dict[str, Any] = {
-            name: tuple(made(**one) for one in podcast.get(name, ())) for name, made in _PODCAST_PARTS.items()
-        }
-        parts |= {name: podcast.get(name.replace("_", "-")) for name in _PODCAST_TEXTS}
-        values["podcast"] = Podcast(**parts)
+        values["podcast"] = podcast_from_wire(podcast)
     if review := wire.get("_review"):
         item = card_from_wire(review["item"]) if "item" in review else None
         values["review"] = Review(review.get("rating"), review.get("best"), item)
@@ -233,6 +232,21 @@ def from_wire(wire: Mapping[str, Any]) -> Entry:
         for url, ref in wire.get("refs", {}).items()
     }
     return Entry(**values)
+
+
+def podcast_from_wire(wire: Mapping[str, Any]) -> Podcast:
+    """Read what `podcast_to_wire` wrote; unknown members and parts without their first member are ignored.
+
+    Values of another document have yet to be checked: `podcast.bounded_podcast`.
+    """
+    parts: dict[str, Any] = {name: wire.get(name.replace("_", "-")) for name in _PODCAST_TEXTS}
+    for name, made in _PODCAST_PARTS.items():
+        known, listed = [one.name for one in fields(made)], wire.get(name)
+        nodes = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        parts[name] = tuple(
+            made(**{member: one[member] for member in known if member in one}) for one in nodes if known[0] in one
+        )
+    return Podcast(**parts, explicit=wire.get("explicit") is True)
 
 
 def card_from_wire(wire: Mapping[str, Any]) -> Card:

@@ -94,14 +94,16 @@ class Support:
 class Podcast:
     """Properties that only episodes of podcasts have (https://podcasting2.org/docs/podcast-namespace).
 
-    `season` and `episode` are decimal numbers; `episode_type` is `full`, `trailer` or `bonus`; `chapters` is the
-    address of a JSON document of chapters; `alternate` are other files with the same content.
+    `season` and `episode` are decimal numbers; `episode_type` is `full`, `trailer` or `bonus`; `explicit` warns of
+    language that isn't for everybody; `chapters` is the address of a JSON document of chapters; `alternate` are other
+    files with the same content.
     """
 
     season: str | None = None
     season_name: str | None = None
     episode: str | None = None
     episode_type: str | None = None
+    explicit: bool = False
     chapters: str | None = None
     chapter: tuple[PodcastChapter, ...] = ()
     transcript: tuple[Transcript, ...] = ()

@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.formats.documents import page, xml
-from microsub.formats.documents.values import FeedDocument, files, link, media_type, printable, shown, title, uri
+from microsub.formats.documents.values import (
+    FeedDocument,
+    files,
+    is_playable,
+    link,
+    media_type,
+    printable,
+    shown,
+    title,
+    uri,
+)
 from microsub.formats.documents.words import Words, words
-from microsub.formats.wire import dump, timestamp
+from microsub.formats.wire import card_to_wire, dump, podcast_to_wire, timestamp
 from microsub.model.jf2 import Card, Enclosure, Entry
 
 
@@ -34,6 +44,7 @@ class DocumentFormat:
 def json_feed(document: FeedDocument) -> bytes:
     """The document in JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/).
 
+    The extension `_podcast` has what the format has no names for.
     `next_url` is the next older archive. An archive's address depends on its content, so following the links ends.
     """
     head = {
@@ -71,6 +82,7 @@ def _item(entry: Entry, said: Words) -> dict[str, Any]:
         "authors": _authors(entry.author),
         "tags": list(entry.category),
         "attachments": [_attachment(one) for one in files(entry)],
+        "_podcast": _episode(entry),
     }
     # One of the two is required, and the title isn't repeated.
     return _stated(found) | ({} if content else {"content_text": entry.summary or ""})
@@ -85,6 +97,23 @@ def _authors(author: Card | None) -> list[dict[str, Any]]:
 def _attachment(one: Enclosure) -> dict[str, Any]:
     sizes = {"size_in_bytes": one.length, "duration_in_seconds": one.duration}
     return _stated({"url": uri(one.url), "mime_type": media_type(one), "title": one.title, **sizes})
+
+
+def _episode(entry: Entry) -> dict[str, Any]:
+    """The extension's members: those of `_podcast` in an item, and the place that the episode is about."""
+    found = podcast_to_wire(entry.podcast) if entry.podcast is not None else {}
+    if entry.location is not None and any(map(is_playable, files(entry))):
+        found["location"] = card_to_wire(entry.location)
+    return {name: _with_uris(member, name) for name, member in found.items()}
+
+
+def _with_uris(value: Any, name: str) -> Any:
+    """A member of the extension, in which addresses are URIs."""
+    if isinstance(value, dict):
+        return {name: _with_uris(member, name) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_uris(member, name) for member in value]
+    return uri(value) if name in {"url", "photo", "chapters"} else value
 
 
 def _stated(members: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from html import escape, unescape
 from typing import Literal
 
 from microsub.formats.documents.context import context
-from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title
+from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title, with_uris
 from microsub.formats.documents.words import Words, day, words
 from microsub.formats.html.players import page_of, player_link
 from microsub.formats.wire import timestamp
@@ -31,7 +31,7 @@ _ATTRIBUTE = re.compile(r'\s(src|title)="([^"]*)"')
 
 def write(document: FeedDocument) -> bytes:
     """The document as a page without scripts."""
-    return ("\n".join(_page(document)) + "\n").encode("utf-8", "replace")
+    return (with_uris("\n".join(_page(document))) + "\n").encode("utf-8", "replace")
 
 
 def write_post(entry: Entry, address: str, stylesheet: str) -> bytes:
@@ -42,7 +42,7 @@ def write_post(entry: Entry, address: str, stylesheet: str) -> bytes:
         *_entry(printable(replace(entry, guid=address)), str),
         "</main></body></html>",
     )
-    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+    return (with_uris("\n".join(lines)) + "\n").encode("utf-8", "replace")
 
 
 def _head(name: str, stylesheet: str, language: str = "") -> Iterator[str]:

@@ -14,15 +14,24 @@ from urllib.parse import quote
 from microsub.base.urls import ascii_host, parts_of
 from microsub.formats.documents.context import context, told
 from microsub.formats.documents.words import Words
+from microsub.formats.html.sanitise import URL_ATTRIBUTES, candidates
 from microsub.formats.xml.media import kind_of
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 _ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,\d{4}[^\s:]*:)[^\s<>\"{}|\\^`]+", re.I)
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 UNKNOWN_TYPE = "application/octet-stream"
-_SAFE = "!#$%&'()*+,/:;=?@~"
+_SAFE = "!$%&'()*+,/:;=?@~"
 _PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
-_URI = re.compile(r"[a-z][a-z0-9+.-]*:(?://(?:\[[0-9a-f:.]+\])?)?(?:[a-z0-9!#$&'()*+,/:;=?@~._-]|%[0-9a-f]{2})*", re.I)
+_PLAIN = r"[A-Za-z0-9!$'()*+,/:;=?@~._-]++|%[0-9A-Fa-f]{2}"
+_URI = re.compile(rf"(?:[A-Za-z][A-Za-z0-9+.-]*:(?://(?:\[[0-9A-Fa-f:.]+\])?)?)?(?:{_PLAIN}|&)*+(?:#(?:{_PLAIN}|&)*+)?")
+_TAG = re.compile(r"<[A-Za-z][^<>]*>")
+_ATTRIBUTE = re.compile(r'\s([^\s<>="]+)="([^"]*)"')
+_DOUBTS = [
+    re.compile(rf'{name}="(?:{_PLAIN}|&amp;{chars})*+(?!")')
+    for name, chars in (*((name, "|#") for name in sorted(URL_ATTRIBUTES)), ("srcset", r"|\s"))
+]
+"""Find values that may be no URIs, one for each attribute: a search that begins with fixed text is much faster."""
 _TITLE = 80
 """Characters of an entry's text that replace a missing title in formats that need one."""
 
@@ -86,13 +95,31 @@ def uri(address: str) -> str:
         parts = parts_of(address)
         host, port = ascii_host(parts.hostname or ""), f":{parts.port}" if parts.port else ""
     except ValueError:
-        return quote(address, safe=_SAFE)
+        return quote(address, safe=f"{_SAFE}#")
     if ":" in host:
         host = f"[{host}]"
     escaped = {
         name: quote(_PERCENT.sub("%25", getattr(parts, name)), safe=_SAFE) for name in ("path", "query", "fragment")
     }
-    return parts._replace(**escaped, netloc=quote(host, safe="[:]") + port).geturl()
+    user, at, _ = parts.netloc.rpartition("@")
+    return parts._replace(**escaped, netloc=quote(user, safe=_SAFE) + at + quote(host, safe="[:]") + port).geturl()
+
+
+def with_uris(markup: str) -> str:
+    """HTML whose addresses are URIs; everything else has the same bytes. Each `<` in it begins a tag."""
+    if not any(doubt.search(markup) for doubt in _DOUBTS):
+        return markup  # most bodies
+    # All attributes in their order, so that a value which looks like an attribute isn't taken for one.
+    return _TAG.sub(lambda tag: _ATTRIBUTE.sub(_with_uri, tag[0]), markup)
+
+
+def _with_uri(found: re.Match[str]) -> str:
+    name, said = found[1], html.unescape(found[2])
+    addresses = candidates(said) if name == "srcset" else [(said, "")] if name in URL_ATTRIBUTES else []
+    if all(_URI.fullmatch(address) for address, _ in addresses):
+        return found[0]
+    written = ", ".join(f"{uri(address)} {size}".strip() for address, size in addresses)
+    return f'{found[0][0]}{name}="{html.escape(written)}"'
 
 
 def permanent_id(guid: str, feed: str) -> str:
@@ -101,8 +128,8 @@ def permanent_id(guid: str, feed: str) -> str:
 
 
 def shown(entry: Entry, said: Words = str) -> str:
-    """The HTML of a post without context: what it is about, and its content; its pictures if there is neither."""
-    return "\n".join(filter(None, (context(entry, said), body(entry)))) or "\n".join(_pictures(entry))
+    """The HTML of a post, with URIs: what it is about, and its content; its pictures if there is neither."""
+    return with_uris("\n".join(filter(None, (context(entry, said), body(entry)))) or "\n".join(_pictures(entry)))
 
 
 def _pictures(entry: Entry) -> Iterator[str]:

@@ -45,6 +45,7 @@ _NAMESPACES = {
     "thr": "http://purl.org/syndication/thread/1.0",
 }
 _MARKUP = re.compile(r"<|&#?\w+;")
+_WHOLE = re.compile(r"[1-9]\d*", re.A)
 _ENDS = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
 
 
@@ -207,21 +208,24 @@ def _media(entry: Entry, found: list[Enclosure], others: list[Enclosure]) -> Ite
 
 
 def _location(place: Card) -> Iterator[str]:
-    """The place that an episode is about, if it has a name."""
-    if place.name:
-        point = f"geo:{place.latitude},{place.longitude}" if place.latitude and place.longitude else None
-        yield _element("podcast:location", place.name, **_stated(geo=point))
+    """The place that an episode is about, by its name or else its coordinates: the element can't be blank."""
+    point = f"{place.latitude},{place.longitude}" if place.latitude and place.longitude else None
+    if name := place.name or point:
+        yield _element("podcast:location", name, **_stated(geo=point and f"geo:{point}"))
 
 
 def _episode(podcast: Podcast) -> Iterator[str]:
+    for name in ("season", "episode"):
+        if _WHOLE.fullmatch(number := getattr(podcast, name) or ""):
+            yield _element(f"itunes:{name}", number)
     if podcast.season:
-        yield _element("itunes:season", podcast.season)
         yield _element("podcast:season", podcast.season, **_stated(name=podcast.season_name))
     if podcast.episode:
-        yield _element("itunes:episode", podcast.episode)
         yield _element("podcast:episode", podcast.episode)
     if podcast.episode_type:
         yield _element("itunes:episodeType", podcast.episode_type)
+    if podcast.explicit:
+        yield _element("itunes:explicit", "true")
     for one in podcast.transcript:
         kind = one.type or media_type(Enclosure(one.url))
         yield _empty("podcast:transcript", url=uri(one.url), type=kind, **_stated(language=one.language))

@@ -360,6 +360,10 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
         if (text := self.pop(f"podcast_{name}")) and node["element"] == name:
             node["text"] = text
 
+    def _end_itunes_explicit(self) -> None:
+        # As text: feedparser knows only two of its values.
+        self.pop("itunes_explicit")
+
     # -- threads
 
     def _start_reply(self, attrs_d: Attributes) -> None:
