@@ -12,7 +12,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
 import orjson
@@ -57,6 +57,9 @@ _STEPS = 10
 
 _FIRST = _STEPS * _WINDOW
 """Maximum number of newest items of a channel that a new feed starts with."""
+
+_AHEAD = 60.0
+"""Seconds by which the clocks of several machines may differ."""
 
 _MOST_REFUSED = 20_000
 _SEARCHED = 30.0
@@ -179,7 +182,10 @@ class OutputContents:
             if self._fill is not None:
                 await self._fill(feed.user, feed.settings.channel or GLOBAL, now)
             await self._take_in(feed, now)  # if the source has ended, its earlier items stay
-        known = {row.item: row.version for row in await self._store.rows(feed, now, _WINDOW)}
+        rows = await self._store.rows(feed, now, _WINDOW)
+        if ahead := [row.item for row in rows if row.published > now + _AHEAD]:
+            await self._store.set_back(feed, ahead, now)
+        known = {row.item: row.version for row in rows}
         known |= await self._store.imported(feed, _WINDOW)
         there = await self.versions(list(known))
         changed = {item: version for item, version in there.items() if version != known[item]}
@@ -445,13 +451,16 @@ def _beginnings(wires: Mapping[str, bytes]) -> dict[str, Entry]:
 
 
 def _dated(entry: Entry, row: OutputRow) -> Entry:
-    """The entry with the time of its publication in the feed, if it was published again.
+    """The entry with the time of its publication in the feed, if it was published again or claims to be from later.
 
     Its guid stays, so that readers update it and don't show it twice. After an edit, only the time of the edit is new.
     """
+    at = datetime.fromtimestamp(int(row.published), UTC)
+    if entry.published is not None and entry.published > at + timedelta(seconds=_AHEAD):
+        # The clock was ahead when the post came. This time is the same in each document, unlike that of a request.
+        entry = replace(entry, published=at, updated=entry.updated and min(entry.updated, at))
     if not row.again:
         return entry
-    at = datetime.fromtimestamp(int(row.published), UTC)
     return replace(entry, updated=at, published=at if row.again == "again" else entry.published)
 
 

@@ -273,6 +273,16 @@ class OutputFeeds:
         """How many items are published, and how many imported."""
         return (await self.sizes([feed]))[0]
 
+    async def set_back(self, feed: OutputFeed, ids: Sequence[str], now: float) -> None:
+        """Give items, newest first, that were published while the clock was ahead, `now` as their time, once."""
+        times = [part for place, item in enumerate(ids) for part in (score_text(now - place * 1e-6), item)]
+        await self._redis.pipeline(
+            [
+                ("HSET", keys.output(feed.user, feed.name), "modified", score_text(now)),
+                ("ZADD", keys.output_published(feed.user, feed.name), "XX", "LT", *times),
+            ]
+        )
+
     async def sizes(self, feeds: Sequence[OutputFeed]) -> list[tuple[int, int]]:
         """The sizes of all these feeds, in one round trip."""
         both = (keys.output_published, keys.output_imported)

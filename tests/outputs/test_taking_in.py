@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import aclosing
+from datetime import datetime
 from unittest.mock import patch
 
 import orjson
@@ -103,6 +104,29 @@ async def test_saved_and_moved_posts_are_added(alice: Publisher) -> None:
     await alice.get(later["json"])
     assert await standing(alice, "kept") == {*newer, old["a"]}
     assert await standing(alice, "later") == {old["b"]}
+
+
+@pytest.mark.parametrize("requested_meanwhile", [False, True])
+async def test_no_post_is_from_a_time_after_its_publication(alice: Publisher, requested_meanwhile: bool) -> None:
+    """Not even one that came while the clock was years ahead; it moves down, and its date is the same each time."""
+    server, addresses = alice.server, await alice.make(channel="home")
+    right = server.now + 100
+    server.now = right + 70 * 365 * 86400
+    await alice.publish("ahead", at=server.now - 10)
+    if requested_meanwhile:
+        assert (await alice.shown(addresses["json"]))[0] == "ahead"
+    server.now = right
+    await alice.shown(addresses["json"])
+    server.now += 1000
+    await alice.publish("later", at=server.now - 10)
+    first = {form: (await alice.get(addresses[form])).content for form in ("rss", "atom", "json")}
+    items = orjson.loads(first["json"])["items"]
+    assert [item["title"] for item in items][:2] == ["later", "ahead"]
+    ahead = datetime.fromisoformat(items[1]["date_published"]).timestamp()
+    assert right - 1 <= ahead <= right + 1
+    assert b"2093" not in b"".join(first.values())
+    server.now += 1000
+    assert first == {form: (await alice.get(addresses[form])).content for form in ("rss", "atom", "json")}
 
 
 async def test_a_feed_begins_with_the_newest(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
