@@ -1,10 +1,12 @@
-"""Problems that axe-core finds on pages: light in English on a desktop, and dark in German on a phone."""
+"""Problems of pages: what axe-core finds in light on a desktop and in dark on a phone, invalid HTML, widths."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import html5lib
+from html5lib.html5parser import ParseError
 from playwright.async_api import Page
 
 from tests.support.web import Answer, publisher
@@ -13,7 +15,12 @@ AXE = Path(__file__).parent / "axe" / "axe.min.js"
 KEPT = [("Content-Type", "text/javascript; charset=utf-8"), ("Cache-Control", "max-age=86400")]
 """A browser caches the compiled script of an address; compiling axe takes as long as running it."""
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-OPTIONS = {"runOnly": RULES, "resultTypes": ["violations"], "selectors": False}
+OF_LAYOUT = [
+    *("color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size", "region"),
+    *("button-name", "label", "link-name"),
+]
+"""The rules whose results depend on colours, widths and shown elements; the others read the same markup."""
+OPTIONS = {"resultTypes": ["violations"], "selectors": False}
 """Passes aren't described: that takes longer than finding violations."""
 DOUBLED = "[...document.querySelectorAll('[id]')].map(one => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
 PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
@@ -23,22 +30,46 @@ PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
 async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """Scheme, path, rule and markup of each. The page's context bypasses the policy, which allows no foreign scripts.
 
-    Pages wider than a phone and duplicate ids count too.
+    Pages wider than the screen, duplicate ids and errors of a strict HTML parser count too.
     """
+    found = []
+
+    async def axe(scheme: str, path: str, rules: Sequence[str]) -> None:
+        result = await page.evaluate("options => axe.run(document, options)", {**OPTIONS, "runOnly": rules})
+        found.extend((scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"])
+
+    async def opened(language: str, path: str) -> None:
+        reply = await page.goto(url + path)
+        assert reply is not None
+        if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            found.append((language, path, "wider than the screen", ""))
+        if doubled := await page.evaluate(DOUBLED):
+            found.append((language, path, "ids that stand twice", str(doubled)))
+        if invalid := error_of(await reply.text()):
+            found.append((language, path, "invalid HTML", invalid))
+
     async with publisher() as host:
-        axe = host.serve("/axe.js", Answer(AXE.read_bytes(), headers=KEPT))
-        found = []
-        for scheme, size, language in (("light", DESK, "en"), ("dark", PHONE, "de")):
-            await page.set_extra_http_headers({"Accept-Language": language})
-            await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            await page.set_viewport_size(size)  # type: ignore[arg-type]
-            for path in paths:
-                await page.goto(url + path)
-                if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-                    found.append((scheme, path, "wider than the screen", ""))
-                if doubled := await page.evaluate(DOUBLED):
-                    found.append((scheme, path, "ids that stand twice", str(doubled)))
-                await page.add_script_tag(url=axe)
-                result = await page.evaluate("options => axe.run(document, options)", OPTIONS)
-                found += [(scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
-        return found
+        script = host.serve("/axe.js", Answer(AXE.read_bytes(), headers=KEPT))
+        await page.set_extra_http_headers({"Accept-Language": "en"})
+        for path in paths:
+            await page.set_viewport_size(DESK)  # type: ignore[arg-type]
+            await page.emulate_media(color_scheme="light")
+            await opened("en", path)
+            await page.add_script_tag(url=script)
+            await axe("light", path, RULES)
+            await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+            await page.emulate_media(color_scheme="dark")
+            await axe("dark", path, OF_LAYOUT)
+    await page.set_extra_http_headers({"Accept-Language": "de"})
+    for path in paths:
+        await opened("de", path)
+    return found
+
+
+def error_of(html: str) -> str:
+    """The first error that a strict HTML parser finds, or an empty string."""
+    try:
+        html5lib.HTMLParser(strict=True).parse(html)
+    except ParseError as error:
+        return str(error)
+    return ""

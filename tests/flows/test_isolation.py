@@ -6,6 +6,7 @@ must be added for a new action (`tests.support.readers.parameters`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,48 +146,60 @@ def let_in(holder: str, path: str) -> frozenset[int]:
     return frozenset({401})
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
-async def test_no_action_reaches_another_user(world: Neighbours, key: Key) -> None:
-    """Each credential gives access only to its own user's data or to nothing."""
-    # Tokens that a provider has confirmed work at the address without a name from then on.
+async def confirmed(world: Neighbours) -> None:
+    """Tokens that a provider has confirmed work at the address without a name from then on."""
     for holder, path in (("alice, by her provider", ALICE), ("bob, by his provider", BOB)):
         assert await world.status(world.tokens[holder], path) == 200
-    alice, bob = world.readers["alice"], world.readers["bob"]
-    before = {reader.name: await snapshot(reader) for reader in (alice, bob)}
+
+
+async def test_no_credential_opens_what_is_not_its_own(world: Neighbours) -> None:
+    """Each is refused everywhere but at its own user's address, whatever the action, and nothing changes."""
+    await confirmed(world)
+    readers = [world.readers[name] for name in ("alice", "bob")]
+    before = [await snapshot(reader) for reader in readers]
     refused = [
         (holder, token, path)
         for holder, token in (*world.tokens.items(), ("nothing", None))
         for path in (ENDPOINT, ALICE, BOB)
         if let_in(holder, path) != OK
     ]
-    for holder, token, path in refused:
-        reply = await world.ask(token, path, key)
-        assert reply.status_code in let_in(holder, path), (holder, path, reply.text)
-        assert set(reply.json()) <= {"error", "error_description", "scope"}
-    for reader in (alice, bob):
-        assert await snapshot(reader) == before[reader.name]
-    for holder, token in world.tokens.items():
-        for path in (ENDPOINT, ALICE):
-            if holder.startswith("alice"):
-                reply = await world.ask(token, path, key)
-                assert reply.status_code in OK, (holder, path, reply.text)
-                if key != ("POST", "follow", ""):
-                    assert "other.example" not in reply.text
-                    assert "private words" not in reply.text
-    assert await snapshot(bob) == before["bob"]
-
-
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
-async def test_no_action_goes_beyond_its_scope(world: Neighbours, key: Key) -> None:
-    """All scopes except the required one aren't enough, for our tokens and for a provider's, and nothing changes."""
-    needed = TABLE[key].scope
-    rest = [*(scope for scope in ALL_SCOPES if scope != needed), "create", "profile"]
-    before = await snapshot(world.readers["alice"])
-    for token in (await world.server.grant("alice", *rest), world.site.grant("alice", *rest)):
-        for path in (ALICE, ENDPOINT):
+    for key in KEYS:
+        for holder, token, path in refused:
             reply = await world.ask(token, path, key)
-            assert (reply.status_code, reply.json()["scope"]) == (403, needed)
-    assert await snapshot(world.readers["alice"]) == before
+            assert reply.status_code in let_in(holder, path), (key, holder, path, reply.text)
+            assert set(reply.json()) <= {"error", "error_description", "scope"}, (key, holder, path)
+        assert [await snapshot(reader) for reader in readers] == before, key
+
+
+async def test_no_action_reaches_another_user(world: Neighbours) -> None:
+    """With alice's tokens, no action shows or changes anything of Bob's."""
+    await confirmed(world)
+    bob, following = world.readers["bob"], ("POST", "follow", "")
+    before = await snapshot(bob)
+    # What deletes comes after what shows and changes; at the end she follows the feed that only Bob followed.
+    for key in sorted(KEYS, key=lambda key: (key == following, key[2] == "delete", key[2] == "remove", key[0])):
+        for holder in ("alice", "alice, by her provider"):
+            for path in (ENDPOINT, ALICE):
+                reply = await world.ask(world.tokens[holder], path, key)
+                assert reply.status_code in OK, (key, holder, path, reply.text)
+                if key != following:
+                    assert "other.example" not in reply.text, key
+                    assert "private words" not in reply.text, key
+        assert await snapshot(bob) == before, key
+
+
+async def test_no_action_goes_beyond_its_scope(world: Neighbours) -> None:
+    """All scopes except the required one aren't enough, for our tokens and for a provider's, and nothing changes."""
+    alice = world.readers["alice"]
+    before = await snapshot(alice)
+    for needed in sorted({action.scope for action in TABLE.values()}):
+        rest = [*(scope for scope in ALL_SCOPES if scope != needed), "create", "profile"]
+        tokens = [await world.server.grant("alice", *rest), world.site.grant("alice", *rest)]
+        for key in (key for key in KEYS if TABLE[key].scope == needed):
+            for token, path in itertools.product(tokens, (ALICE, ENDPOINT)):
+                reply = await world.ask(token, path, key)
+                assert (reply.status_code, reply.json()["scope"]) == (403, needed), key
+            assert await snapshot(alice) == before, key
 
 
 async def test_no_stream_contains_other_users_events(world: Neighbours) -> None:
