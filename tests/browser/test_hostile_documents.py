@@ -43,7 +43,7 @@ async def test_hostile_documents_break_no_page(browser: Browser, tmp_path: Path)
     async with publisher() as feeds:
         followed = [feeds.serve(f"/{name}", case.act) for name, case in SHOWN.items()]
         users = {"ann": {"channels": [{"uid": "bad", "name": "Bad", "feeds": followed}]}}
-        settings = {"first_fetch_unread": 2}
+        settings = {"first_fetch_unread": 1}
         async with (
             reading_server(tmp_path, users, "ann", polls=len(SHOWN), settings=settings) as server,
             tab(browser) as here,

@@ -15,7 +15,7 @@ from microsub.formats.html.shapes import TAGS
 from tests.fuzz.joints import endless, kept, tried
 from tests.support import examples
 
-SECONDS = examples(20)
+SECONDS = examples(5)
 """`make fuzz-html` tries a million inputs instead."""
 
 
