@@ -77,9 +77,10 @@ def from_text(text: object) -> datetime | None:
 
 
 def as_written(text: str | None) -> str | None:
-    """A date and time in standard form, as precise as it was: `2024-06-01T19:30+02:00`.
+    """A day, or a date and time, in standard form: `2024-06-01T19:30:00+02:00`.
 
-    An event's start may be a day, and a time without a zone is a local time at the event's place.
+    An event's start may be a day, and a time without a zone is a local time at the event's place. A time has seconds,
+    because apps show no event whose times have none.
     """
     match = (_ISO.match(text) or _COMPACT.match(text)) if text else None
     if not match:
@@ -90,7 +91,7 @@ def as_written(text: str | None) -> str | None:
     except (ValueError, OverflowError):
         return None
     year, month, day, hour, minute, second, _, zulu, zone_hours, zone_minutes = match.groups()
-    time = f"T{hour:0>2}:{minute}{f':{second}' if second else ''}" if hour else ""
+    time = f"T{hour:0>2}:{minute}:{second or '00'}" if hour else ""
     zone = "Z" if zulu else f"{zone_hours}:{zone_minutes or '00'}" if zone_hours else ""
     return f"{year}-{month}-{day}{time}{zone if time else ''}"
 

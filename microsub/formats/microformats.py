@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from microsub.base.urls import host_of, normalise_profile, safe_url
 from microsub.model.jf2 import Card
@@ -22,6 +23,7 @@ Node = dict[str, Any]
 _PLACES = frozenset({"h-card", "h-adr", "h-geo"})
 MAX_DEPTH = 12
 MAX_ANGLE = 32
+_PARAMETER = re.compile(r";(?=\w+=)")
 
 
 def values(item: Node, name: str) -> list[Any]:
@@ -104,7 +106,7 @@ def card(value: Any, base: str) -> Card | None:
         if not word:
             return None
         if word.startswith("geo:"):
-            return _point(word)
+            return _named_point(word, base)
         address = safe_url(word, base) if "://" in word or word.startswith("/") else None
         return Card(url=address) if address else Card(name=word)
     place = point(value)
@@ -160,6 +162,14 @@ def _point(text: str) -> Card | None:
     if _is_angle(latitude, 90) and _is_angle(longitude, 180):
         return Card(type="geo", latitude=latitude, longitude=longitude)
     return None
+
+
+def _named_point(text: str, base: str) -> Card | None:
+    """A place from a `geo:` URI, with the `name` and `url` that IndiePass for Android adds as unencoded parameters."""
+    found = _point(text)
+    told = dict(part.partition("=")[::2] for part in _PARAMETER.split(text)[1:])
+    name, address = unquote(told.get("name", "")).strip() or None, safe_url(told.get("url"), base)
+    return replace(found, type="card", name=name, url=address) if found and (name or address) else found
 
 
 def _is_angle(word: str, limit: int) -> bool:

@@ -72,6 +72,8 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
     for name in CARDS:
         if (card := getattr(entry, name)) is not None and card != Card(type=card.type):
             wire[name] = card_to_wire(card)
+    if entry.checkin is not None and "checkin" in wire:
+        wire["checkin"].setdefault("name", _place_name(entry.checkin))
     for name in _LISTS:
         if values := getattr(entry, name):
             wire[_HYPHEN[name]] = list(values)
@@ -154,6 +156,13 @@ def timestamp(instant: datetime) -> str:
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return instant.isoformat(timespec="seconds")
+
+
+def _place_name(place: Card) -> str:
+    """What to call a place without a name: its address or coordinates. IndiePass for Android ends a page without."""
+    address = (place.street_address, place.locality, place.region, place.country_name)
+    point = (place.latitude, place.longitude)
+    return ", ".join(filter(None, address)) or ", ".join(filter(None, point)) or place.url or "?"
 
 
 def _put_strings(wire: dict[str, Any], value: Entry | Card, names: tuple[str, ...]) -> None:

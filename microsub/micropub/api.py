@@ -143,9 +143,9 @@ class MicropubServices:
         return self.source_of(await self.token(scope, in_body))
 
     async def token(self, scope: Scope, in_body: str | None = None) -> OwnToken:
-        """The token of a request. Raises Unauthorized, InvalidRequest for two tokens."""
+        """The token of a request, which Quill sends twice. Raises Unauthorized, InvalidRequest for different tokens."""
         token = bearer(scope)
-        if token is not None and in_body is not None:
+        if token is not None and in_body not in {None, token}:
             raise InvalidRequest("found two tokens: expected one, in the header 'Authorization' or in the form")
         token = token or in_body
         if token is None:
@@ -438,7 +438,7 @@ class MediaEndpoint(HttpEndpoint):
         give_back = self._micropub.admit(sender.source.user)
         try:
             form = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED))
-            if form.text("access_token") is not None:
+            if form.text("access_token") not in {None, bearer(scope)}:
                 raise InvalidRequest("found two tokens: expected one, in the header 'Authorization'")
             sender = await self._micropub.sender(scope)
             await self._micropub.count_request(sender)

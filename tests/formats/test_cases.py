@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from microsub.base.errors import ParseError
@@ -22,9 +23,13 @@ from microsub.formats.entry_id import identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import card_to_wire, to_wire
 from microsub.model.jf2 import Card
+from tests.support.reader_apps import APPS, IndiePassDesktop
 
 DATA = Path(__file__).parents[1] / "data" / "formats"
 CASES = sorted(path for path in DATA.iterdir() if not path.name.endswith(".jf2.json"))
+
+OFFLINE = httpx.AsyncClient()
+READERS = [kind(OFFLINE) for kind in (*APPS, IndiePassDesktop)]
 
 
 def expected_beside(path: Path) -> Path:
@@ -57,6 +62,16 @@ def test_a_document_becomes_the_jf2_beside_it(path: Path) -> None:
         beside.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
         expected = json.loads(beside.read_text())
     assert result == expected
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+def test_apps_show_every_post_of_a_document(path: Path) -> None:
+    """None of them ends a page at a value of another type or without a part that it needs."""
+    posts = json.loads(expected_beside(path).read_text()).get("items", [])
+    added = {"_id": "1", "_is_read": False, "_source": "f1", "_channel": {"id": "home", "uid": "home", "name": "Home"}}
+    page = {"items": [post | added for post in posts], "paging": {}}
+    for app in READERS:
+        assert len(app.items(page)) == len(posts), app.name
 
 
 @pytest.mark.parametrize("path", [path for path in CASES if path.suffix != ".txt"], ids=lambda path: path.name)

@@ -215,7 +215,11 @@ async def test_804_a_token_for_something_else(sender: SourceClient, alice: Reade
 
 
 async def test_805_two_tokens(sender: SourceClient, alice: Reader) -> None:
-    """A token in the header and one in the form are refused, even if they are the same."""
-    reply = await sender.send(400, data={"h": "entry", "content": "x", "access_token": sender.token})
+    """One in the header and another in the form are refused. The same in both, as Quill sends it, is one token."""
+    reply = await sender.send(400, data={"h": "entry", "content": "x", "access_token": "alice.nonsense"})
     assert reply.json()["error"] == "invalid_request"
     assert await items(alice) == []
+    await sender.send(201, data={"h": "entry", "content": "From Quill", "access_token": sender.token})
+    picture = {"photo": ("a.png", b"\x89PNG\r\n\x1a\n", "image/png")}
+    await sender.send(201, data={"h": "entry", "content": "Seen", "access_token": sender.token}, files=picture)
+    assert [item["content"]["text"] for item in await items(alice)] == ["Seen", "From Quill"]

@@ -24,7 +24,8 @@ What they read of the posting endpoint is replayed too (`Signed.buttons`, `Signe
   `MonocleOfOld` has the library version of the lock file, which doesn't support metadata.
 - IndiePassAndroid: exact match of rels; Link headers, split at every `,` and `;`, before the page; fails with two
   endpoints of one kind; PKCE S256; reads only the token of the reply, and name and photo of a `profile`; parameters
-  aren't encoded.
+  aren't encoded. A post whose author, content or check-in isn't what it expects ends the page: later posts aren't
+  shown; a time of an event needs seconds.
 - IndiePassIos: requires `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`; one
   of the granted scopes must be `create` or `post`; it ignores errors of the posting endpoint.
 - IndiePassDesktop: no sign-in; endpoint and token are pasted. A query is appended; nothing may be null.
@@ -43,6 +44,7 @@ Only Monocle is known to read `indieauth-metadata`; for all others a page must h
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -72,6 +74,7 @@ __all__ = [
 
 RELS = ("indieauth-metadata", "authorization_endpoint", "token_endpoint", "microsub", "micropub")
 PROVIDER = ("authorization_endpoint", "token_endpoint")
+_WITH_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 class Together(App):
@@ -232,6 +235,19 @@ class IndiePassAndroid(App):
         if not isinstance(given.get("profile", {}), dict):
             raise AppBreaks(f"IndiePass Android reads name and photo of a profile, and finds {given['profile']!r}")
         return given
+
+    def items(self, page: Mapping[str, Any]) -> list[dict[str, Any]]:
+        items = super().items(page)
+        for item in items:
+            for name in ("author", "content", "checkin"):
+                if not isinstance(item.get(name, {}), dict):
+                    raise AppBreaks(f"IndiePass Android ends the page at a post whose {name} is {item[name]!r}")
+            if not isinstance(item.get("_is_read", False), bool) or "name" not in item.get("checkin", {"name": ""}):
+                raise AppBreaks(f"IndiePass Android ends the page at {item}")
+            for moment in ("start", "end"):
+                if "T" in item.get(moment, "") and not _WITH_SECONDS.match(item[moment]):
+                    raise AppBreaks(f"IndiePass Android doesn't show the {moment} {item[moment]}")
+        return items
 
     async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
         unencoded = "&".join(f"{name}={value}" for name, value in parameters.items())
