@@ -6,7 +6,7 @@ node; so is a read whose connection broke. A write whose connection broke isn't 
 ran. The layout is read again after every refusal and every few seconds. So calls to a silent master wait no longer
 than the cluster itself takes to replace it.
 
-A master that can't be reached for `PATIENCE`, and that nobody replaces, counts as away until it answers a PING: calls
+A master that can't be reached for `PATIENCE`, and that nobody replaces, counts as away until it replies again: calls
 for its slots fail at once, so that readers of the other masters don't wait for it.
 """
 
@@ -27,7 +27,7 @@ from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 from microsub.base.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
 from microsub.base.logs import LibraryLogger
 from microsub.redis.multiplexer import Acknowledged, all_good, connection_maker, translate
-from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
+from microsub.redis.protocol import ALIVE, READS, Arg, Command, Script, ScriptCall
 
 log = LibraryLogger(__name__)
 
@@ -195,7 +195,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 LOOK_EVERY = 5.0
 """Seconds between two reads of the layout while nothing is wrong."""
 BACK_EVERY = 1.0
-"""Seconds between two PINGs of a master that is away."""
+"""Seconds between two attempts to reach a master that is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +419,7 @@ class ClusterRedis:
         return bool(self._away) and slot is not None and self._address_of(slot) in self._away
 
     def _note_away(self, calls: Iterable[_Call]) -> None:
-        """Give up masters whose calls have failed for as long as we wait, until they reply to a PING."""
+        """Give up masters whose calls have failed for as long as we wait, until they reply again."""
         slots = {call.slot for call in calls}
         for address in {self._address_of(slot) for slot in slots if slot is not None} - self._away.keys():
             if address is not None and address in self._masters:
@@ -430,7 +430,7 @@ class ClusterRedis:
         """Wait until the master replies, or isn't one any more."""
         while (master := self._masters.get(address)) is not None:
             try:
-                await master.command("PING")
+                await master.command(*ALIVE)
                 break
             except (StoreError, RedisError):
                 await asyncio.sleep(BACK_EVERY)

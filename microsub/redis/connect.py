@@ -10,7 +10,7 @@ from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for cal
 from microsub.base.errors import ConfigError, MicrosubError, StoreError, StoreUnusable
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import Acknowledged, Multiplexed
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import ALIVE, Redis
 
 CLUSTER = "redis+cluster://"
 SECURE_CLUSTER = "rediss+cluster://"
@@ -30,7 +30,7 @@ async def connect(url: str, *, replicas: int | None = None, most_bytes: float = 
     """
     redis = _make(url, replicas, most_bytes)
     try:
-        await redis.command("PING")
+        await redis.command(*ALIVE)
         if not isinstance(redis, ClusterRedis):
             await _no_cluster(redis)
     except RedisError as error:

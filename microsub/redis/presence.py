@@ -15,7 +15,7 @@ from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.engine import Engine
 from microsub.redis.multiplexer import SILENT, Multiplexed
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import ALIVE, Redis
 from microsub.redis.replies import text, texts
 
 SIGN_SECONDS = 60
@@ -110,7 +110,7 @@ class Presence:
 async def _state(redis: Redis, key: str | None, name: str, seconds: float) -> ServerReply:
     """The state of one server, called `name`; `key` is written, if given."""
     writing = _failure(redis.command("SET", key, "", "EX", SIGN_SECONDS), seconds) if key else asyncio.sleep(0)
-    silent, refused = await asyncio.gather(_failure(redis.command("PING"), seconds), writing)
+    silent, refused = await asyncio.gather(_failure(redis.command(*ALIVE), seconds), writing)
     if silent is not None:
         is_late, server = isinstance(silent, TimeoutError), redis if isinstance(redis, Multiplexed) else None
         if server is not None and (server.is_accepted if is_late else server.outage.why == SILENT):

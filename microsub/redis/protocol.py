@@ -28,6 +28,9 @@ READS = frozenset(
 )
 """Commands that change no key: sending one twice does no harm. All other commands count as writes."""
 
+ALIVE: Command = ("ECHO", "")
+"""A command for which every Redis replies that can be read. PING is refused (MISCONF) while its disk is full."""
+
 _CALLS = re.compile(r"redis\.p?call\((?:'(\w+)')?")
 
 

@@ -1,7 +1,7 @@
 """Changes as Redis reports them: `CLIENT TRACKING … BCAST`, a connection per server.
 
 https://redis.io/docs/latest/develop/reference/client-side-caching/ describes it. The connection is watched: a silent
-server gets a PING, and while there is no connection, listeners know that their copies may be out of date.
+server is asked for a reply, and while there is no connection, listeners know that their copies may be out of date.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from redis.exceptions import RedisError
 from microsub.base.errors import MicrosubError
 from microsub.redis.cluster import Address, look_up, split_url
 from microsub.redis.multiplexer import connection_maker
+from microsub.redis.protocol import ALIVE
 
 PING_EVERY = 10.0
-"""Seconds of silence after which the server gets a PING."""
+"""Seconds of silence after which the server is asked for a reply."""
 
 PATIENCE = 10.0
 """Seconds that the server has to answer."""
@@ -126,7 +127,7 @@ class Tracker:
         while True:
             if await self._heard(connection, self._ping_every):
                 continue
-            await connection.send_command("PING")
+            await connection.send_command(*ALIVE)
             if not await self._heard(connection, self._patience):
                 raise TimeoutError("the server stopped responding")
 

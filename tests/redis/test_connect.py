@@ -8,13 +8,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from microsub import server
+from microsub.base.errors import StoreFull
 from microsub.base.settings import Settings
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.connect import connect, doubts, doubts_about
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.presence import Presence, ServerReply
 from microsub.redis.protocol import Redis
+from tests.support.cluster import running_server
 from tests.support.invariants import all_keys
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -92,3 +95,28 @@ async def test_the_probe_finds_a_full_redis(tmp_path: Path) -> None:
     finally:
         await redis.aclose()
         server.stop()
+
+
+async def test_a_redis_that_cant_save_its_data_can_be_read(tmp_path: Path) -> None:
+    """It then refuses writes, and PING too, which would make it unreachable."""
+    with running_server(tmp_path / "redis") as node:
+        url, gone = f"redis://127.0.0.1:{node.port}", tmp_path / "gone"
+        gone.mkdir()
+        before = await connect(url)
+        await before.command("CONFIG", "SET", "save", "3600 1")
+        await before.command("CONFIG", "SET", "dir", str(gone))
+        gone.rmdir()
+        await before.command("BGSAVE")
+
+        async def has_failed() -> bool:
+            return b"rdb_last_bgsave_status:err" in await before.command("INFO", "persistence")
+
+        await wait_until(has_failed)
+        with pytest.raises(StoreFull):
+            await before.command("PING")
+        connection = await connect(url)
+        for state, is_writing in (("full", True), ("ok", False)):
+            (reply,) = await Presence(connection).servers(60, write=is_writing)
+            assert reply.state == state
+        await before.aclose()
+        await connection.aclose()

@@ -202,8 +202,10 @@ def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeyp
     """The error says so and the folder's lock is released, so the next start tries again."""
 
     class Loading(embedded.redis.Redis):
-        def ping(self):
-            raise embedded.BusyLoadingError("LOADING")
+        def execute_command(self, *args, **options):
+            if args[0] == "ECHO":
+                raise embedded.BusyLoadingError("LOADING")
+            return super().execute_command(*args, **options)
 
     server = start_embedded(data_dir)
     with monkeypatch.context() as patch:

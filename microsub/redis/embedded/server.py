@@ -40,6 +40,7 @@ from microsub.redis.embedded.datafolder import (
 )
 from microsub.redis.embedded.programs import choose, programs
 from microsub.redis.engine import Engine
+from microsub.redis.protocol import ALIVE
 
 log = LibraryLogger(__name__)
 
@@ -149,7 +150,7 @@ def _answer(address: str, data_dir: Path) -> Record | None:
         try:
             info = client.info("server")
             where = client.config_get("dir")["dir"] or ""
-            client.ping()
+            client.execute_command(*ALIVE)
         except BusyLoadingError:
             time.sleep(_POLL * 5)
             continue
