@@ -40,7 +40,6 @@ from microsub.redis.embedded.datafolder import (
 )
 from microsub.redis.embedded.programs import choose, programs
 from microsub.redis.engine import Engine
-from microsub.redis.protocol import ALIVE
 
 log = LibraryLogger(__name__)
 
@@ -150,7 +149,7 @@ def _answer(address: str, data_dir: Path) -> Record | None:
         try:
             info = client.info("server")
             where = client.config_get("dir")["dir"] or ""
-            client.execute_command(*ALIVE)
+            client.echo("")  # PING is refused while the disk is full
         except BusyLoadingError:
             time.sleep(_POLL * 5)
             continue
